@@ -387,9 +387,7 @@ class SetProxy:
         if passing is None:
             yield from self
             return
-        for element in passing(passes):
-            if element in self._added or (element not in self._removed and self._has(element)):
-                yield element
+        yield from passing(passes, self.__contains__ if self._added or self._removed else self._has)
         yield from self._added.difference(self._elements.known)  # type: ignore[attr-defined]
 
     def changes(self, has: Has) -> SetChange | None:

@@ -154,8 +154,8 @@ def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:
 
 def test_a_loop_may_change_what_its_test_looks_at() -> None:
     found, limit, asked = [], 1, []
-    candidates = KnownElements({number: number for number in range(6)}, lambda *test: asked.append(test))
-    for number in candidates.passing(lambda one: one <= limit):  # noqa: B023
+    candidates = KnownElements({number: number for number in range(6)}, {}, lambda *test: asked.append(test))
+    for number in candidates.passing(lambda one: one <= limit, lambda _: True):  # noqa: B023
         found.append(number)
         limit = number + 2 if number < 3 else limit
     assert found == [0, 1, 2, 3, 4]

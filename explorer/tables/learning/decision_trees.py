@@ -161,7 +161,7 @@ class ReadLog:
             def note(key: Value, passes: Passes | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
-            self._sets[name] = SetProxy(KnownElements(sets.elements[index], note), has), has
+            self._sets[name] = SetProxy(KnownElements(sets.elements[index], sets.tests[index], note), has), has
         return self._sets[name][0]
 
     def change_of(self, name: str, value: Any, *, is_minimal: bool = False) -> SetChange | None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
-from itertools import count
-from operator import eq
+from itertools import count, islice
+from operator import eq, is_
 from types import CellType, FunctionType, NoneType
 from typing import Any
 
@@ -35,6 +35,10 @@ SPARE = 4
 """Columns reserved for new elements; more elements insert columns into all control rows."""
 
 Passes = Callable[[Any], Any]
+MOST_TESTS = 4096
+"""Tests of the elements of a set that are kept."""
+
+_UNSET = object()
 _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
 
@@ -46,6 +50,7 @@ class ExplodedSets:
         self._first: dict[int, int] = {}
         self._room: dict[int, int] = {}
         self.elements: dict[int, dict[Value, int]] = {}
+        self.tests: dict[int, dict[Value, ElementTest]] = {}
         self.columns = self.changes = 0
         self.is_allowed = True
         self.added: Callable[[int, Value], None] = lambda field, element: None  # called for each new element
@@ -63,6 +68,7 @@ class ExplodedSets:
         tables, found = self._tables, ordered(frozenset().union(*values))
         self._first[field], self._room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
+        self.tests[field] = {}
         self._insert(field, len(found) + SPARE)
         bits = np.zeros((len(values), len(found)), np.int32)
         for number, value in enumerate(values):
@@ -130,8 +136,10 @@ class ExplodedSets:
 class KnownElements:
     """The known elements of an exploded set, with a record of each test that a new element could pass."""
 
-    def __init__(self, known: dict[Value, int], note: Callable[[Value, Passes | None], None]) -> None:
-        self.known = known
+    def __init__(
+        self, known: dict[Value, int], tests: dict[Value, ElementTest], note: Callable[[Value, Passes | None], None]
+    ) -> None:
+        self.known, self._tests = known, tests
         self._note = note
 
     def __iter__(self) -> Iterator[Value]:
@@ -144,15 +152,76 @@ class KnownElements:
         self._note(("is", element), partial(eq, element))
         return False
 
-    def passing(self, passes: Passes) -> Iterator[Value]:
-        """Yield the elements that pass a test, or for which the test raises an error.
+    def passing(self, passes: Any, has: Callable[[Value], bool]) -> Iterator[Value]:
+        """Yield the elements that pass a test, or for which the test raises an error, and that the set has.
 
         The test is recorded at the end, with the variables that it would see for a new, last element.
         """
-        for element in list(self.known):
-            if may_pass(passes, element):
+        known, first = list(self.known), 0
+        contents = _contents(passes)
+        key, test = self._test(passes, contents)
+        if test is not None:
+            first = len(known)
+            for element, place in list(test.passing().items()):
+                if has(element):
+                    yield element
+                    if not all(map(is_, _contents(passes), contents)):  # the loop changed what its test sees
+                        first = place + 1
+                        break
+        for element in known[first:]:
+            if may_pass(passes, element) and has(element):
                 yield element
-        self._note(*snapshot_test(passes))  # at the end, since a new element would come last
+        if test is None or first < len(known):
+            key, test = self._test(passes, _contents(passes))
+        self._note(key, test)  # at the end, since a new element would come last
+
+    def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, ElementTest | None]:
+        """Return a test's key, and the test with its current closure; (None, None) if that may hold a proxy."""
+        if not all(map(_is_fixed, contents)):
+            return None, None
+        seen = [id(value) if isinstance(value, Protocol) else keyed(value) for value in contents]
+        key = (passes.__code__, id(passes.__globals__), *seen)
+        test = self._tests.get(key)
+        if test is None:
+            if len(self._tests) >= MOST_TESTS:
+                self._tests.clear()
+            again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, contents)))
+            test = self._tests[key] = ElementTest(self.known, again)
+        return key, test
+
+
+class ElementTest:
+    """A test with the closure of one call. It is evaluated once for each known element."""
+
+    def __init__(self, known: dict[Value, int], passes: Passes) -> None:
+        self._known, self._passes = known, passes
+        self._examined = 0
+        self._passing: dict[Value, int] = {}
+
+    def passing(self) -> dict[Value, int]:
+        """Return the known elements that pass, and the place of each among all."""
+        if self._examined < len(self._known):
+            for element in list(islice(self._known, self._examined, None)):
+                if may_pass(self._passes, element):
+                    self._passing[element] = self._known[element]
+            self._examined = len(self._known)
+        return self._passing
+
+    def __call__(self, element: Value) -> bool:
+        """Return whether a known element passes."""
+        return element in self.passing()
+
+
+def _contents(passes: Any) -> list[Any]:
+    """Return the current values of a function's closure; `_UNSET` for a variable without a value."""
+    return [_content(cell) for cell in passes.__closure__ or ()]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _UNSET
 
 
 def may_pass(passes: Passes, element: Value) -> bool:
@@ -161,16 +230,6 @@ def may_pass(passes: Passes, element: Value) -> bool:
         return bool(passes(element))
     except Exception:
         return True
-
-
-def snapshot_test(passes: Any) -> tuple[Value, Passes | None]:
-    """Return a test's key, and a copy of the test with its current closure; (None, None) if that may hold a proxy."""
-    cells = [cell.cell_contents for cell in passes.__closure__ or ()]
-    if not all(map(_is_fixed, cells)):
-        return None, None
-    again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, cells)))
-    known = [id(value) if isinstance(value, Protocol) else keyed(value) for value in cells]
-    return (passes.__code__, id(passes.__globals__), *known), again
 
 
 def _is_fixed(value: Any) -> bool:
