@@ -15,7 +15,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -29,6 +28,7 @@ from kraftcheck.files import (
     replacing,
     require_local,
 )
+from kraftcheck.persistence import program_version
 from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, GrowingFile, require_shape
 from kraftcheck.spec.encoding import DecodingError
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -352,14 +352,3 @@ def manifest_text(content: Noted) -> bytes:
     body = {name: value for name, value in content.items() if name != "checksum"}
     checksum = blake2b(json.dumps(body).encode(), digest_size=DIGEST_BYTES).hexdigest()
     return json.dumps({**body, "checksum": checksum}, indent=1).encode() + b"\n"
-
-
-@cache
-def program_version() -> str:
-    """Return the installed version of kraftcheck; "unknown" without an installation."""
-    from importlib.metadata import PackageNotFoundError, version  # slow to import
-
-    try:
-        return version("kraftcheck")
-    except PackageNotFoundError:
-        return "unknown"

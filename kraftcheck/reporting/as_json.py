@@ -11,6 +11,7 @@ from typing import Any
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
+from kraftcheck.persistence import program_version
 from kraftcheck.reporting.counterexample import changes, is_shown_by_fields, messages, why
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered, text_of
@@ -21,8 +22,6 @@ SCHEMA = 1
 
 def tool() -> dict[str, Any]:
     """Return the common JSON header: tool, version, schema version."""
-    from kraftcheck.persistence.folder import program_version  # imports numpy
-
     return {"tool": "kraftcheck", "version": program_version(), "schema": SCHEMA}
 
 

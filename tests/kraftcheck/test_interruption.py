@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -168,14 +169,16 @@ def test_ctrl_c_whose_end_takes_long_is_noted(
 INTERRUPTED_IMPORT = """
 import os, runpy, signal, sys
 
+_, module, *words = sys.argv
+
 class Interrupting:
     def find_spec(self, name, *_):
-        if name == sys.argv[-1]:
+        if name == module:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())
-sys.argv = ["kraftcheck", "check", "lock-service", "--engine", "reference", "--config", name := sys.argv[1]]
+sys.argv = ["kraftcheck", "check", "lock-service", *words]
 runpy.run_module("kraftcheck", run_name="__main__", alter_sys=True)
 """
 
@@ -183,8 +186,19 @@ runpy.run_module("kraftcheck", run_name="__main__", alter_sys=True)
 @pytest.mark.parametrize("module", ["kraftcheck.cli", "argparse", "kraftcheck.commands.check", "kraftcheck.reporting"])
 def test_ctrl_c_while_modules_are_imported(module: str) -> None:
     """`runpy` imports some of the standard library before; `argparse` is among what it does not."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT, module], capture_output=True, text=True)
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, module, "--engine", "reference"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.kernel
+def test_ctrl_c_while_numpy_is_imported(tmp_path: Path) -> None:
+    """Its compiled part cannot be loaded a second time, so the report must do without it."""
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, "numpy._core.printoptions"]
+    command += ["--engine", "tables", "--json", str(tmp_path / "result.json")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert json.loads((tmp_path / "result.json").read_text())["limit"] == "interrupted"
 
 
 def test_ctrl_c_that_python_ignores_is_sent_again() -> None:
