@@ -37,6 +37,7 @@ from kraftcheck.spec.language.state import State
 
 FEWEST_STATES = 1_000  # at the first sample
 FEWEST_CALLS = 1_000  # for a warning
+LONG, ALONE = 10.0, 0.1  # seconds, and the part of them in handler calls, from which a note names these calls
 STEEP = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
 
 Tallies = tuple[dict[str, int], dict[str, int]]
@@ -198,7 +199,15 @@ class Checker:
     def _notes(self) -> list[str]:
         python = [] if self.python is None else self.python.notes(len(self.starts))
         result = self.books.result
-        return python + self._growth.notes(result.distinct_states, result.handler_calls)
+        return python + self._growth.notes(result.distinct_states, result.handler_calls) + self._notes_on_workers()
+
+    def _notes_on_workers(self) -> list[str]:
+        """Return a note if several workers gain little, because one thread alone calls handlers."""
+        seconds, share = self.books.seconds, self._learner.seconds / max(self.books.seconds, LONG)
+        if self.expander.workers == 1 or seconds < LONG or share < ALONE:
+            return []
+        most = ", ".join(name for name, _ in self._learner.calls.counts.most_common(1))
+        return [f"calls of handlers, most of {most}, took {share:.0%} of the time; more workers do not shorten it"]
 
     def batch_size(self, most: int) -> int:
         """Return the number of states to expand at once, at most `most`; fewer near the limit on states."""

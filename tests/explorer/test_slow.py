@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
-from kraftcheck.explorer.tables import engine
+from kraftcheck.explorer.tables import checker, engine
 from kraftcheck.explorer.tables.checker import CallGrowth
 from kraftcheck.explorer.tables.python_checks import reason, split
 from kraftcheck.spec import (
@@ -213,3 +214,11 @@ def test_calls_that_grow_with_the_states_are_noted() -> None:
     ]
     assert growth.notes(1_000, {"Grows": 9_000}) == []
     assert replace(SearchRequest(), workers=1).workers == 1
+
+
+def test_a_note_names_the_calls_that_more_workers_do_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "LONG", 0.001)
+    searches = [replace(SearchRequest(), deadlock=False, workers=workers) for workers in (1, 2)]
+    alone, together = [engine.explore(PROTOCOL, options).notes for options in searches]
+    assert alone == []
+    assert re.fullmatch(r"calls of handlers, most of \w+, took \d+% of the time; more workers do not .*", *together)

@@ -7,6 +7,7 @@ opaque handle.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ class Learner:
         self.interner = Interner(protocol, self._message_violations, view, symmetry)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self._failed: ProtocolError | None = None
+        self.seconds = 0.0  # of one thread, in which no other expands states
         self._idle = 0
         self.answers = Answers(self.calls, self.interner, flagged, self.action_names)
         self.interner.slot_added = self.answers.forget_replicas
@@ -145,12 +147,15 @@ class Learner:
         `make` is the compiled function that fills the tables for the layout; the default is that of control rows. With
         `evaluates`, rows are only evaluated, and may lack the inbox columns of some replicas.
         """
+        began = time.monotonic()
         try:
             for worker in workers:
                 self._resolve(worker, make or self._make_rows, evaluates)
         except ProtocolError as error:
             self._failed = error
             raise
+        finally:
+            self.seconds += time.monotonic() - began
         if self.interner.shared.explode_sets():
             self.answers.forget_all()
 
