@@ -132,8 +132,8 @@ class Cluster:
     def _settings(self, master: str | None) -> dict[str, str]:
         if not (master or "").startswith("local"):
             return SETTINGS
-        # If Spark is killed, its temporary files are removed with this process's.
-        java = {"spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={self._folder}"'}
+        # If Spark is killed, its temporary files are removed with this process's. G1 would grow the heap to its limit.
+        java = {"spark.driver.extraJavaOptions": f'-XX:+UseSerialGC "-Djava.io.tmpdir={self._folder}"'}
         return SETTINGS | {"spark.local.dir": str(self._folder)} | java
 
     def _last_words(self) -> str:

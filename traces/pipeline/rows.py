@@ -115,14 +115,15 @@ class RowMaker:
         """Add the row of a conforming state."""
         transition = step.transition
         actor = transition and transition.actor
+        names, state = _names(step.before, step.state)
         self.found.steps.append(
             {
                 "index": step.index,
                 "step": self._number,
                 "action": transition and transition.action,
                 "actor": None if actor is None else text_of(actor),
-                "changed": [] if step.before is None else list(changed(step.before, step.state)),
-                "state": name_of(step.state),
+                "changed": names,
+                "state": state,
             }
         )
         self._number += 1
@@ -233,6 +234,12 @@ def memory_limit(limit: int | None, before: int) -> Iterator[None]:
         raise TraceLimitError(said) from None
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@lru_cache(maxsize=2_000)  # traces of a model often have the same steps
+def _names(before: State | None, state: State) -> tuple[list[str], bytes]:
+    """Return the names of the parts that a step changed, and of its state."""
+    return [] if before is None else list(changed(before, state)), name_of(state)
 
 
 def name_of(state: State) -> bytes:
