@@ -510,10 +510,11 @@ def test_a_killed_worker_ends_the_run_with_code_3(
 def test_a_worker_looks_for_cycles_as_often_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command does so rarely, and memos that a worker drops would stay in memory."""
     corpus(tmp_path / "in", 1, 0, 0)
-    rare, keep = (50_000, 20, 10), Replayer.replay_in_parts
+    rare, keep, frozen = (50_000, 20, 10), Replayer.replay_in_parts, gc.get_freeze_count()
 
     def replay(self: Replayer, path: str, states: int) -> Any:
         assert gc.get_threshold() != rare
+        assert gc.get_freeze_count() > frozen  # what it inherits is not looked at
         return keep(self, path, states)
 
     monkeypatch.setattr(Replayer, "replay_in_parts", replay)

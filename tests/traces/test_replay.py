@@ -62,6 +62,20 @@ def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert len(seen) > 1
 
 
+def test_steps_of_a_state_are_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Traces of a model pass the same states; the steps of a few are kept."""
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "KEPT", 4)
+    write_trace(behaviour(ROUND[:4]), tmp_path / "trace")
+    walker, asked, compute = Replayer(LOCKS), [], Semantics.transitions
+    monkeypatch.setattr(Semantics, "transitions", lambda self, state: asked.append(state) or compute(self, state))
+    for _ in range(3):
+        (replay,) = walker.replay(tmp_path / "trace")
+        assert (replay.verdict, replay.steps) == (ReplayVerdict.CONFORMS, 4)
+    assert len(asked) == 4
+    walker.replay_trace(behaviour(ROUND))
+    assert walker.steps.cache_info().currsize == 4
+
+
 def test_states_are_reported(tmp_path: Path) -> None:
     write_trace(behaviour(ROUND), tmp_path / "trace")
     count = []

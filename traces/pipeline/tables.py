@@ -205,6 +205,7 @@ _OF_WORKER: list[FileReplayer] = []
 def _prepare(protocol: Protocol, arguments: str) -> None:
     """Prepare a worker process; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # modules and the model live as long as the process
     gc.set_threshold(700, 10, 10)  # not the rare ones of the command, with which dropped memos stay in memory
     end_with_parent()
     _OF_WORKER.append(_file_replayer(protocol, json.loads(arguments)))

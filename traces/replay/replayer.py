@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from math import factorial, prod
 from os import PathLike, fspath
 
@@ -80,6 +80,9 @@ def _spelled(name: str) -> str:
 
 REMEMBERED = 10_000
 """The number of states after which memoised results are dropped, to bound the memory."""
+
+KEPT = 500
+"""The number of states whose steps are kept, since traces of a model often pass the same states."""
 
 LISTED = 12
 """Maximum number of a path's actions in a note."""
@@ -236,6 +239,7 @@ class Replayer:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
         self.judge = DivergenceExplainer(self.semantics, self.view)
+        self.steps = lru_cache(maxsize=KEPT)(partial(_steps, self.semantics))
         self._walked = 0
 
     def count_state(self) -> None:
@@ -348,6 +352,10 @@ class Replayer:
     def reader(self, head: TraceHead) -> StateReader:
         """Return the state reader for a trace."""
         return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
+
+
+def _steps(semantics: Semantics, state: State) -> tuple[Transition, ...]:
+    return tuple(semantics.transitions(state))
 
 
 def _numbered(trace: Trace, head: TraceHead, number: int) -> TraceState:
@@ -521,7 +529,7 @@ class _Walk:
 
     def _step(self, found: TraceState, before: int, action: str | None, state: State, target: State) -> None:
         """Take the step from a state to the next, or record the divergence."""
-        steps = list(self.replayer.semantics.transitions(state))
+        steps = self.replayer.steps(state)
         exact = [step for step in steps if step.target == target]
         leading = exact or self._permuted(steps, before, found.number, target)
         named = [step for step in leading if step.action == action]
@@ -555,7 +563,7 @@ class _Walk:
                 return
         self._diverge(Wanted(found.number, found.line, None, None, self.replayer.view.variables(target)))
 
-    def _permuted(self, steps: list[Transition], before: int, number: int, target: State) -> list[Transition]:
+    def _permuted(self, steps: Sequence[Transition], before: int, number: int, target: State) -> list[Transition]:
         """Return the steps to an image of a state under the symmetry, the first image that a step reaches."""
         targets = {step.target for step in steps}
         for permutation in self.replayer.group(self.replayer.symmetry):

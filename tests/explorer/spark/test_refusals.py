@@ -105,3 +105,10 @@ def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
     waiting._conf = {cluster.WAIT: "soon"}
     with pytest.raises(InputError, match=r"spark.kraftcheck.wait: expected a number from 1 to 86,400, found soon"):
         waiting._await_executor()
+
+
+def test_the_heap_of_a_local_session_does_not_grow_to_its_limit(tmp_path: Path) -> None:
+    """The JVM would choose a collector that expands the heap before it collects; on a cluster the user's is kept."""
+    one = MagicMock(_folder=tmp_path)
+    assert "-XX:+UseSerialGC" in cluster.Cluster._settings(one, "local[2]")["spark.driver.extraJavaOptions"]
+    assert "spark.driver.extraJavaOptions" not in cluster.Cluster._settings(one, "spark://host:7077")
