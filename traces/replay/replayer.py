@@ -238,7 +238,6 @@ class Replayer:
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
-        self.judge = DivergenceExplainer(self.semantics, self.view)
         self.steps = lru_cache(maxsize=KEPT)(partial(_steps, self.semantics))
         self._walked = 0
 
@@ -575,7 +574,7 @@ class _Walk:
         return []
 
     def _diverge(self, wanted: Wanted, leading: Sequence[Transition] = ()) -> None:
-        judge = self.replayer.judge
+        judge = DivergenceExplainer(self.replayer.semantics, self.replayer.view)
         if self.state is None:
             self.divergence = judge.no_start(wanted, self.replayer.starts)
         else:
