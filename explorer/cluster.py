@@ -25,7 +25,7 @@ from kraftcheck.explorer import executor_boot as boot
 from kraftcheck.explorer.executor_boot import PACKAGE, USER, digest_of, source_files
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.processes import LEAST_JAVA, java_program, java_version
+from kraftcheck.processes import LEAST_JAVA, ending_children, java_program, java_version
 from kraftcheck.spec.discovery import PREFIX, modules_of, source_of
 from kraftcheck.spec.errors import InputError, PlatformError
 from kraftcheck.spec.language.protocol import Protocol
@@ -113,10 +113,12 @@ class Cluster:
         return spark
 
     def _start(self, builder: SparkSession.Builder, master: str | None) -> SparkSession:
+        from pyspark import SparkContext
         from pyspark.errors import PySparkException
 
+        known = ending_children(unless=lambda: SparkContext._gateway)  # a JVM that it does not know yet would not end
         try:
-            with nullcontext() if self._says is None else errors_into(self._says), self._temporary.made_within():
+            with nullcontext() if self._says is None else errors_into(self._says), self._temporary.made_within(), known:
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
                 if server is not None:  # it would print a traceback when the JVM ends
@@ -205,13 +207,12 @@ class Cluster:
     def close(self) -> None:
         """Stop Spark, unless it was already running at the start, and remove temporary files."""
         self._closed = True
-        spark = getattr(self, "spark", None)
+        spark: Any = getattr(self, "spark", None)
         if spark is not None and not self._own:  # Spark serves the code as long as it runs
             atexit.register(self._temporary.close)
             return
-        if spark is not None:
-            with suppress(Exception):  # the JVM may be gone, as after Ctrl-C
-                spark.stop()
+        with suppress(Exception):  # the JVM may be gone, as after Ctrl-C, or did not start
+            spark.stop()
         self._temporary.close()
 
     def __enter__(self) -> Self:

@@ -77,6 +77,27 @@ def end_all(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
+@contextmanager
+def ending_children(unless: Callable[[], object]) -> Iterator[None]:
+    """If the block is interrupted, kill the processes that it has started, unless a condition holds then."""
+    before = _children()
+    try:
+        yield
+    except KeyboardInterrupt:
+        for child in () if unless() else _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            found.update(map(int, task.read_text().split()))
+    return found
+
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a search to stop: Ctrl-C, the system, a closed terminal."""
 

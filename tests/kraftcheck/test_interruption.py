@@ -17,6 +17,7 @@ import pytest
 
 from kraftcheck import processes
 from kraftcheck.explorer.compiling import compiled_code_folder
+from kraftcheck.processes import ending_children
 
 SECONDS = 5.0
 PROTOCOL = """
@@ -224,3 +225,25 @@ def test_a_signal_at_the_very_end_delays_nothing(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert time.monotonic() - began < SECONDS - 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_an_interrupted_block_has_started_is_killed(*, known: bool) -> None:
+    """So is the JVM while Spark starts: Python does not know it yet, and it would never end."""
+
+    def interrupted() -> None:
+        with ending_children(unless=lambda: known):
+            started.append(subprocess.Popen(["sleep", "60"]))
+            raise KeyboardInterrupt
+
+    started = [subprocess.Popen(["sleep", "60"])]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        if not known:
+            assert started[1].wait(10) == -signal.SIGKILL
+        assert [process.poll() for process in started] == [None, None if known else -signal.SIGKILL]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
