@@ -35,11 +35,11 @@ from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-STATES_AT_ONCE = 1 << 20  # states along the walks of one batch
+STATES_PER_BATCH = 1 << 20  # states along the walks of one batch
 WALKS_AT_ONCE = 1 << 10
 MOST_TRIES = 200  # attempts at a walk that ends too early
 MOST_DEPTH = 1_000_000  # states along a walk; each is kept until the walk ends
-STEPS_A_TURN = 1 << 17  # steps of one worker between two checks of the clock
+STEPS_A_WORKER_A_TURN = 1 << 17  # steps of one worker between two checks of the clock
 
 Tell = Callable[[list[State], list[str]], Behaviour]
 
@@ -166,7 +166,7 @@ class RandomWalks:
     def _make(self) -> None:
         try:
             if len(self._first_rows):
-                at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // self.plan.depth))
+                at_once = max(1, min(WALKS_AT_ONCE, STATES_PER_BATCH // self.plan.depth))
                 for done in range(0, self.plan.runs, at_once):
                     self._make_together(self.plan.first + done, min(at_once, self.plan.runs - done))
         finally:
@@ -245,7 +245,7 @@ class RandomWalks:
 
     def _run_walks(self, walks: Walks, bounds: list[int], number: int) -> None:
         worker, (first, last) = self.expander.pool[number], bounds[number : number + 2]
-        turn = 1 if self._one_by_one else max(1, STEPS_A_TURN // max(1, last - first))
+        turn = 1 if self._one_by_one else max(1, STEPS_A_WORKER_A_TURN // max(1, last - first))
         advance_walks(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
 
     def _accept_or_refuse(self, walks: Walks, w: int) -> None:

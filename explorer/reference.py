@@ -195,7 +195,7 @@ def _in_code(code: CodeType) -> Iterator[int]:
             yield from _in_code(value)
 
 
-REPORT_EVERY = 1000  # states expanded between two checks of the clock
+CLOCK_EVERY_STATES = 1000  # states expanded between two checks of the clock
 COLLECT_EVERY = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
 NO_SOURCE = -1
 
@@ -305,7 +305,7 @@ class ReferenceSearch:
             if depth == self.options.max_depth:
                 self._books.stop_at("max_depth")
             for number in level:
-                if (number - level.start) % REPORT_EVERY == 0:
+                if (number - level.start) % CLOCK_EVERY_STATES == 0:
                     self._pause(len(self._visited.states) - number)
                 for transition in self._expand(number):
                     self._admit(number, transition.target, transition, depth + 1)
@@ -336,7 +336,7 @@ class ReferenceSearch:
             if most and depth > self._visited.depths[number]:
                 continue  # reached again, nearer to the start, after it was pushed
             expanded += 1
-            if expanded % REPORT_EVERY == 0:
+            if expanded % CLOCK_EVERY_STATES == 0:
                 self._pause(len(waiting))
             reached = [self._admit(number, t.target, t, depth + 1) for t in self._expand(number)]
             waiting.extend((target, depth + 1) for target in reversed(reached) if target is not None)

@@ -44,7 +44,7 @@ SECONDS = 30.0
 MOST_STATES = 6_000
 """Most states of one search around a counterexample."""
 REMEMBERED = 200_000  # states with remembered steps
-MOST = (math.inf,) * 4
+INFINITE_COST = (math.inf,) * 4
 
 
 class Cost(NamedTuple):
@@ -362,9 +362,9 @@ class Simplifier:
                 sent, weight = self.costs.sent(state, taken.target), self.costs.weight(taken.target)
                 total = (cost[0] + 1, switches, cost[2] + sent, cost[3] + weight)
                 if self._shows(state, taken, taken.target):
-                    way = _way(ways, (state, actor))
+                    way = _behaviour_to(ways, (state, actor))
                     return self._last((*way, step_of(taken)))
-                if total < costs.get(end, MOST) and self._system.goes_on(state, taken.target):
+                if total < costs.get(end, INFINITE_COST) and self._system.goes_on(state, taken.target):
                     costs[end], ways[end] = total, ((state, actor), step_of(taken))
                     heappush(waiting, (total, next(numbers), taken.target, taken.actor))
         return None
@@ -376,7 +376,7 @@ class Simplifier:
         return min(shown, key=self.costs.of)
 
 
-def _way(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
+def _behaviour_to(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
     """Return the behaviour that ends at `end`; `ways` maps each node to its predecessor and step."""
     steps: list[TraceStep] = []
     while end is not None:

@@ -51,7 +51,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_HOMES = {
+_NAMES_OF_MODULE = {
     "kraftcheck.api": "CheckOptions Loaded SearchOptions check explain load simulate to_networkx write_report",
     "kraftcheck.explorer.request": "Progress Search",
     "kraftcheck.explorer.result": "Interrupted Result TraceStep Verdict Violation to_pandas",
@@ -84,11 +84,11 @@ def __getattr__(name: str) -> object:
             if message is None:
                 raise
             raise ImportError(message, name=error.name) from None
-        value: object = sorted([*language.__all__, *" ".join(_HOMES.values()).split()])
+        value: object = sorted([*language.__all__, *" ".join(_NAMES_OF_MODULE.values()).split()])
     elif name.startswith("_") or name not in __getattr__("__all__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:
-        home = next((module for module, names in _HOMES.items() if name in names.split()), "kraftcheck.spec")
+        home = next((module for module, names in _NAMES_OF_MODULE.items() if name in names.split()), "kraftcheck.spec")
         value = getattr(import_module(home), name)
     globals()[name] = value
     return value

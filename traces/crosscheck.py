@@ -138,7 +138,7 @@ def unknown_keywords(class_path: str) -> set[str]:
     return set()
 
 
-def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[str], list[str]]:
+def config_for_tlc(text: str, file: str, unknown: set[str]) -> tuple[str, list[str], list[str]]:
     """Remove unknown keywords from a `.cfg`; return its text, TLC options in their place, and the removed parts."""
     options: list[str] = []
     left_out: list[str] = []

@@ -164,7 +164,7 @@ def placed(source: Source) -> Iterator[None]:
 def read_json(source: Source) -> Json:
     """Parse a file as JSON."""
     text = source.document()
-    if max(accumulate(map(_rise, _BRACKET.finditer(text))), default=0) > DEEPEST:
+    if max(accumulate(map(_depth_change, _BRACKET.finditer(text))), default=0) > DEEPEST:
         raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)
     try:
         with placed(source):
@@ -185,7 +185,7 @@ def read_json(source: Source) -> Json:
     return found
 
 
-def _rise(bracket: re.Match[str]) -> int:
+def _depth_change(bracket: re.Match[str]) -> int:
     return 0 if bracket[0][0] == '"' else 1 if bracket[0] in "[{" else -1
 
 

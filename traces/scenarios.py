@@ -465,7 +465,7 @@ def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
         then[path] = text
 
 
-def command_of(stage: Stage, wanted: Transition) -> str:
+def command_for_step(stage: Stage, wanted: Transition) -> str:
     """Return a command that takes a step from the current state."""
     words: list[str] = [wanted.action]
     after: list[str] = []

@@ -74,7 +74,7 @@ class Description:
         machine.entries = np.array(entries, np.int32).reshape(-1, 4)
         machine.properties = np.array([*(_property(program, one) for one in self.properties), (0,) * 5], np.int32)
         machine.projections = np.array([*(_projection(program, one) for one in reads), (0, 0)], np.int32)
-        machine.parameters = np.array([*(_parameters(owner, reads) for owner in owners), [-1] * 8], np.int32)
+        machine.parameters = np.array([*(_parameter_sources(owner, reads) for owner in owners), [-1] * 8], np.int32)
         machine.shared_types = np.array([*types, 0], np.int32)
         self._describe(len(reads))
         program.link()
@@ -183,7 +183,7 @@ def _projection(program: Program, read: Projection) -> tuple[int, int]:
     return program.function(read.function), program.heap.test(read.of or (Record,))
 
 
-def _parameters(owner: Action | Property, reads: list[Projection]) -> list[int]:
+def _parameter_sources(owner: Action | Property, reads: list[Projection]) -> list[int]:
     """Return the sources of the parameters of an action or a property."""
     known = {"me": codes.OF_ME, "peer": codes.OF_PEER, "shared": codes.OF_SHARED, "state": codes.OF_STATE}
     known |= {read.name: codes.OF_PROJECTION + number for number, read in enumerate(reads)}

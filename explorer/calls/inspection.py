@@ -216,19 +216,19 @@ Named = dict[str, list[FunctionType]]
 
 def note_types(protocol: Protocol) -> set[str]:
     """Record and return the names of actions and properties that may inspect a type, directly or transitively."""
-    methods, known = _methods(type(protocol)), dict[FunctionType, bool]()
+    methods, known = _methods_by_name(type(protocol)), dict[FunctionType, bool]()
     owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
     protocol.by_type = found = {owner.name for owner in owners if _inspects_types(owner.function, methods, known)}
     return found
 
 
 @cached
-def _methods(protocol: type[Protocol]) -> Named:
+def _methods_by_name(protocol: type[Protocol]) -> Named:
     """Return the methods of a protocol and of the classes in its modules, by name."""
     found: Named = defaultdict(list)
     classes: list[type] = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in _classes(module))]
     for cls in dict.fromkeys(classes):
-        if not _is_language(cls):
+        if not _is_of_kraftcheck(cls):
             for name, value in vars(cls).items():
                 found[name] += _behind(value)
     return found
@@ -238,7 +238,7 @@ def _classes(module: ModuleType) -> list[type]:
     return [one for one in vars(module).values() if isinstance(one, type)]
 
 
-def _is_language(value: Any) -> bool:
+def _is_of_kraftcheck(value: Any) -> bool:
     module = str(value.__module__)  # generated code has none
     return module.startswith(LANGUAGE) and not module.startswith(MODELS)
 
@@ -247,7 +247,7 @@ def _behind(value: Any) -> list[FunctionType]:
     """Return the function inside of a method, a property or a memoized function."""
     for _ in range(MOST_WRAPPED):
         if isinstance(value, FunctionType):
-            return [] if _is_language(value) else [value]
+            return [] if _is_of_kraftcheck(value) else [value]
         if value is None or isinstance(value, type):
             break
         inner = (getattr(value, name, None) for name in ("fget", "__func__", "func", "__wrapped__", "method"))

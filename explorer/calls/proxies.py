@@ -190,7 +190,7 @@ class ProjectionProxy(Map[Any, Any]):
     def _items(self) -> dict[Any, Any]:  # type: ignore[override]  # any other use reads the whole
         if self._all is None:
             self._all = {key: value for key in self._keys if (value := self._look(key)) is not ABSENT}
-            self._read = _read_before
+            self._read = _refuse_element_read
         return self._all
 
     def __getitem__(self, key: Any) -> Any:
@@ -267,7 +267,7 @@ class SetProxy:
 
     def _with(self, added: frozenset[Value], removed: frozenset[Value]) -> Any:
         """Return the set with the given additions and removals; a plain set if the whole set was read before."""
-        return added if self._has is _read_before else SetProxy(self._elements, self._has, added, removed)
+        return added if self._has is _refuse_element_read else SetProxy(self._elements, self._has, added, removed)
 
     def _candidates(self) -> Iterator[Value]:
         """Yield every element that may be in the set."""
@@ -291,7 +291,7 @@ class SetProxy:
     def __hash__(self) -> int:
         """Read the whole set, and return its hash; a cache may keep the hash after reads are no longer tracked."""
         whole = frozenset(self)
-        self._elements, self._added, self._removed, self._has = (), whole, frozenset(), _read_before
+        self._elements, self._added, self._removed, self._has = (), whole, frozenset(), _refuse_element_read
         return hash(whole)
 
     def __repr__(self) -> str:
@@ -441,5 +441,5 @@ def _unwrap_map(value: Map[Any, Any]) -> Map[Any, Any]:
     return value if is_plain else Map(items)
 
 
-def _read_before(key: Any) -> Any:
+def _refuse_element_read(key: Any) -> Any:
     raise AssertionError("the collection was read as a whole; expected no read of one element after it")

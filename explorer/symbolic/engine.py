@@ -40,7 +40,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
 SELDOM = 1_000_000  # allocations between two runs of Python's garbage collector
-LOOK_EVERY = 0.1  # seconds between two checks of the clock
+LOOK_SECONDS = 0.1  # seconds between two checks of the clock
 SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
 """Upper estimate of the table engine's time: seconds to learn, and states a second."""
 MOST_COUNTED = 100_000  # nodes of a set up to which steps are counted after the search was stopped
@@ -335,7 +335,7 @@ class SymbolicSearch:
         now = time.monotonic()
         if self._is_over or self.space is None or (now < self.pace.next_look and not self._interruption.asked):
             return
-        self.pace.next_look = now + LOOK_EVERY
+        self.pace.next_look = now + LOOK_SECONDS
         if self.pace.deadline is not None:
             if self._interruption.asked or now > self.pace.deadline:
                 raise PathTimeout

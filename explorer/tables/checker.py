@@ -176,7 +176,7 @@ class Checker:
         """Return the trace through states, given as rows."""
         return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
 
-    # SearchCounts and limits
+    # Counts and limits
 
     @property
     def distinct(self) -> int:

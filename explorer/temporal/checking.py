@@ -215,7 +215,7 @@ CHUNK = 1 << 20
 """States that are processed together."""
 FIRST_KINDS = 1 << 10
 """Initial capacity for kinds of states."""
-NONE = np.uint64(0)
+EMPTY_MASK = np.uint64(0)
 
 
 class LassoStep(NamedTuple):
@@ -419,7 +419,7 @@ class Product:
             there = int(kernel.target_of(arrays, source, edge, move))
             edges.append((edge, there))
             state = source // self._automaton.states
-            taken = NONE
+            taken = EMPTY_MASK
             if edge >= 0:
                 taken = arrays.label_taken[arrays.label[edge]]
             accepts &= ~arrays.accepts[move]
@@ -429,7 +429,7 @@ class Product:
             if not (accepts | weak | strong):
                 break
         if here != node or not edges:
-            source, edge, move, count = kernel.seek(arrays, here, node, NONE, NONE, NONE)
+            source, edge, move, count = kernel.seek(arrays, here, node, EMPTY_MASK, EMPTY_MASK, EMPTY_MASK)
             edges += [*self._between(here, source), (edge, node)]
             self._forget(count)
         return edges
@@ -457,7 +457,7 @@ class Product:
 
     def _waited(self, states: list[int], inside: set[int]) -> tuple[str, ...]:
         """Return the actions that would change an atom that the cycle keeps constant and the automaton requires."""
-        insisted = NONE
+        insisted = EMPTY_MASK
         for move in self._automaton.moves:
             if move.source in inside and move.target in inside:
                 insisted |= np.uint64(move.wanted | move.unwanted)

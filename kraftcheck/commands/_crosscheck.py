@@ -102,7 +102,7 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
         folder = temporary.path
         copy = tlc.copied(arguments.spec, folder)
         file, text = config
-        text, options, left_out = tlc.prepared_config(text, file, tlc.unknown_keywords(tool.class_path))
+        text, options, left_out = tlc.config_for_tlc(text, file, tlc.unknown_keywords(tool.class_path))
         config_copy = folder / "model.cfg"
         config_copy.write_text(text, encoding="utf-8")
         tlc.parse(tool, copy)

@@ -120,7 +120,7 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        with _cluster(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:
+        with _start_spark(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:
             stored = StoredTables(cluster, job.protocol, _task(job, arguments), arguments.out, form)
             summary = _replay(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
         print_lines(pipeline_lines(summary, quiet=arguments.quiet))
@@ -157,11 +157,11 @@ def _runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> 
         return
     from kraftcheck.traces.pipeline.frames import SparkRunner
 
-    with _cluster(job) as cluster:
+    with _start_spark(job) as cluster:
         yield SparkRunner(cluster, job.protocol, task, output)
 
 
-def _cluster(job: Job, **settings: str) -> Cluster:
+def _start_spark(job: Job, **settings: str) -> Cluster:
     """Start Spark, with settings beside those of the job."""
     from kraftcheck.explorer.cluster import LEAST_REPLAY, Cluster
 

@@ -179,7 +179,7 @@ POM = """\
 {dependencies}
 </dependencies></project>
 """
-DEPENDENCY = """\
+DEPENDENCY_XML = """\
 <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{classifier}</dependency>"""
 
 
@@ -279,7 +279,7 @@ def fetched(wanted: Sequence[Artifact], name: str) -> list[Path]:
 
 def _dependency(one: Artifact) -> str:
     classifier = one.classifier and f"<classifier>{one.classifier}</classifier>"
-    return DEPENDENCY.format(**one._replace(classifier=classifier)._asdict())
+    return DEPENDENCY_XML.format(**one._replace(classifier=classifier)._asdict())
 
 
 def _fail(name: str, said: str, code: int) -> NoReturn:

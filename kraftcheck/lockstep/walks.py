@@ -179,7 +179,7 @@ def text_of_message(message: Record | None) -> str:
 
 
 DECIDING = ("pre_vote", "granted", "error")
-PARTS = ("records", "diverging", "snapshot")
+DECIDING_BY_PRESENCE = ("records", "diverging", "snapshot")
 """Fields of a message that decide the branch of its handler: by their value, or by being present."""
 
 
@@ -187,7 +187,7 @@ PARTS = ("records", "diverging", "snapshot")
 def message_kind(message: Record | None) -> tuple[object, ...]:
     """Return the kind of a message: its type, and the fields that decide the branch of its handler."""
     values = tuple(getattr(message, name, None) for name in DECIDING)
-    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in PARTS)
+    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in DECIDING_BY_PRESENCE)
     return type(message).__name__, *values, *parts
 
 

@@ -331,11 +331,11 @@ def _changed_parts(name: str, was: Noted, found: Noted, there: str) -> Iterator[
         yield f"the source of the model has changed since ({', '.join(sorted(changed))})"
         return
     for constant in changed:
-        (old, *_), (new, *_) = (_listed(one.get(constant)) for one in (was, found))
+        (old, *_), (new, *_) = (_as_list(one.get(constant)) for one in (was, found))
         yield f"the constant {constant}: {_shown(old)} {there}, now {_shown(new)}"
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) and value else [value]
 
 

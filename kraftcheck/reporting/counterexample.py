@@ -226,7 +226,8 @@ def flows(network: Network, trace: Iterable[TraceStep]) -> list[Flow]:
                 found.append(replace(waiting[0], fate=KEPT, until=number))
             while len(waiting) < copies:
                 sent = number if before else 0
-                waiting.append(Flow(message, *_ends(message, step.actor), sent, is_copy=operation == "duplicate"))
+                ends = _source_and_dest(message, step.actor)
+                waiting.append(Flow(message, *ends, sent, is_copy=operation == "duplicate"))
                 found.append(waiting[-1])
         before = step.state
     return sorted(found, key=lambda flow: flow.sent)
@@ -238,7 +239,7 @@ def _fate(operation: str | None, message: Record, delivered: Record | None) -> s
     return DELIVERED if message == delivered else DROPPED
 
 
-def _ends(message: Record, actor: Any) -> tuple[str | None, str | None]:
+def _source_and_dest(message: Record, actor: Any) -> tuple[str | None, str | None]:
     names = field_names(type(message))
     source = getattr(message, "source") if "source" in names else actor  # noqa: B009 - a field of some messages
     dest = getattr(message, "dest", None)
@@ -247,7 +248,7 @@ def _ends(message: Record, actor: Any) -> tuple[str | None, str | None]:
 
 LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
 COLUMNS_LEGEND = "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped"
-LEAST = 16
+LEAST_COLUMN_WIDTH = 16
 """Minimum width of a column, in characters."""
 
 _STYLES = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
@@ -355,7 +356,7 @@ class Columns:
         self._shown = [name for name in names if name in busy] or names
         self._others = [name for name in names if name not in self._shown]
         room = width - len(_INDENT) - len(_GAP) * (len(self._shown) - 1)
-        self._wide = max(LEAST, room // len(self._shown))
+        self._wide = max(LEAST_COLUMN_WIDTH, room // len(self._shown))
 
     def head(self) -> Iterator[Line]:
         """Yield the header: the names of the columns, and of the replicas without a column."""
@@ -545,7 +546,7 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
     found = messages(protocol.network, None if before is None else before.state, step.state, step.message)
-    folded = 0 if before is None else _folded(found)
+    folded = 0 if before is None else _hidden_count(found)
     shown = [(item, message_words(item.message)) for item in (found[: len(found) - folded])]
     kinds, ways = (max((len(words[column]) for _, words in shown), default=0) for column in (0, 1))
     lines = [
@@ -559,7 +560,7 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
         label = ""
 
 
-def _folded(found: Sequence[Message]) -> int:
+def _hidden_count(found: Sequence[Message]) -> int:
     """Return the number of untouched messages, the last in `found`, if they are too many to list; else 0."""
     same = sum(item.mark == " " for item in found)
     return same if same > _MOST_SAME else 0

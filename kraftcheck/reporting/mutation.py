@@ -72,7 +72,7 @@ def _read_reasons(path: Path) -> dict[str, str]:
     return reasons
 
 
-class Rate(NamedTuple):
+class KillRate(NamedTuple):
     """The share of killed mutants among those that reach a new state or step."""
 
     gaining: int  # mutants with a state or step that the model lacks
@@ -87,10 +87,10 @@ class Rate(NamedTuple):
         )
 
 
-def rate(judged: Iterable[Judged]) -> Rate:
+def kill_rate(judged: Iterable[Judged]) -> KillRate:
     """Return the kill rate of the mutants that reach a new state or step."""
     verdicts = [verdict for _, verdict in judged if verdict.gains]
-    return Rate(len(verdicts), sum(verdict.verdict == KILLED for verdict in verdicts))
+    return KillRate(len(verdicts), sum(verdict.verdict == KILLED for verdict in verdicts))
 
 
 def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = False) -> Iterator[Line]:
@@ -109,7 +109,7 @@ def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = Fa
     counts = Counter(verdict.verdict for _, verdict in judged)
     counted = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
     yield [(PLAIN, f"{many(len(judged), 'mutant')}: {counted or 'none'}")]
-    yield [(HEAD, rate(judged).sentence())]
+    yield [(HEAD, kill_rate(judged).sentence())]
 
 
 def _killers(judged: list[Judged]) -> Iterator[Line]:
@@ -180,7 +180,7 @@ def _unreached(judged: list[Judged]) -> Iterator[Line]:
 
 def as_json(judged: list[Judged], explanations: Explanations, about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON object of `--json`."""
-    found = rate(judged)
+    found = kill_rate(judged)
     return {
         **about,
         "gaining": found.gaining,

@@ -43,7 +43,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     ]
     constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
-    checked = ", ".join([*_names(options), *(["deadlock"] if options.deadlock else [])])
+    checked = ", ".join([*_property_names(options), *(["deadlock"] if options.deadlock else [])])
     yield [(FAINT if checked else WARNING, f"checked: {checked or 'nothing'}")]
     reduced = ", ".join(_reductions(options))
     if reduced:
@@ -59,7 +59,7 @@ def _reductions(options: SearchRequest) -> Iterator[str]:
     yield from (f"{what} {name}" for what, name in (("symmetry", options.symmetry), ("view", options.view)) if name)
 
 
-def _names(options: SearchRequest) -> list[str]:
+def _property_names(options: SearchRequest) -> list[str]:
     return [prop.name for prop in (*options.properties, *options.over_behaviours)]
 
 
@@ -190,7 +190,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
     from xml.etree import ElementTree
 
     violated = {violation.property: violation for violation in result.violations}
-    tests = dict.fromkeys([*_names(job.options), *[DEADLOCK] * job.options.deadlock])
+    tests = dict.fromkeys([*_property_names(job.options), *[DEADLOCK] * job.options.deadlock])
     tests |= dict.fromkeys(violated)  # also an action with a failed assert
     name = ".".join(filter(None, ["kraftcheck", job.model.name, job.model.protocol.variant, job.config_name]))
     suite = ElementTree.Element("testsuite", {"name": name})

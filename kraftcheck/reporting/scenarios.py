@@ -69,7 +69,7 @@ from kraftcheck.traces.scenarios import (
     ScenarioError,
     Stage,
     beginning,
-    command_of,
+    command_for_step,
     quoted,
     read_ask,
     read_start,
@@ -92,7 +92,7 @@ def walk_as_scenario(words: Sequence[str], init: str, state: State, steps: Itera
     start = " ".join([start, *(["->", *then] if then else [])])
     blocks = [Block(1, [f"# A walk through {words[0]}."], [start], running.run(start))]
     for step in steps:
-        command = command_of(running.stage, step)
+        command = command_for_step(running.stage, step)
         blocks.append(Block(1, [], [command], running.run(command)))
     return write_blocks(blocks, [])
 

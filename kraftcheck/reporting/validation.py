@@ -165,7 +165,7 @@ def notes_of(found: Validation) -> Iterator[str]:
         yield f"several versions of Kafka: {', '.join(f'{one} ({at})' for one, at in sources.versions.items())}"
     if found.replay is not None:
         yield from found.replay.notes
-        yield from _unobserved(found)
+        yield from _observer_notes(found)
     yield from map(_storm, found.storms[:MOST])
     for report in found.reports:
         yield from (f"{note.check}: {note.message}; {place_of(note)}" for note in report.notes[:MOST])
@@ -179,7 +179,7 @@ def _storm(storm: Storm) -> str:
     )
 
 
-def _unobserved(found: Validation) -> Iterator[str]:
+def _observer_notes(found: Validation) -> Iterator[str]:
     late = found.sources.late
     for node, is_voter in found.missing.items():
         if not is_voter and node not in late:
@@ -350,7 +350,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
         case(f"property {broken}", "failure", f"broken after {event.place}")
     for title, report in (("logs", found.monitored), ("disks", found.disk_report)):
         for check, count in report.checks.items() if report is not None else ():
-            case(f"{title}: {check}", *_outcome(report, check, count))
+            case(f"{title}: {check}", *_junit_outcome(report, check, count))
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{found.seconds:.3f}")
@@ -360,7 +360,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     tree.write(path, "utf-8", xml_declaration=True)
 
 
-def _outcome(report: Report | None, check: str, count: int) -> tuple[str, str]:
+def _junit_outcome(report: Report | None, check: str, count: int) -> tuple[str, str]:
     """Return the kind of a check's result in JUnit, and its message."""
     broken = [one for one in report.findings if one.check == check] if report is not None else []
     if broken:

@@ -444,7 +444,7 @@ def _disk(
     """Build a disk from its files; meta.properties is in the folder above, or beside the segments."""
     name, file = next(iter(names.items()))
     disk = Disk(file.label.removesuffix(name).rstrip("/:"), is_alone=_ALONE in folder)
-    _read_properties(disk, folder, contents)
+    _fill_meta_properties(disk, folder, contents)
     if isinstance(raw := contents.get((folder, "quorum-state")), bytes):
         _read_quorum_state(disk, names["quorum-state"].label, raw)
     scans = [contents[folder, segment] for segment in segments]
@@ -472,7 +472,7 @@ def _small(file: _File) -> bytes:
     return raw
 
 
-def _read_properties(disk: Disk, folder: str, contents: dict[tuple[str, str], bytes | Scan]) -> None:
+def _fill_meta_properties(disk: Disk, folder: str, contents: dict[tuple[str, str], bytes | Scan]) -> None:
     container, separator, inner = folder.rpartition(_INSIDE)
     above = str(PurePosixPath(inner).parent)
     raw = contents.get((container + separator + above, META)) or contents.get((folder, META))

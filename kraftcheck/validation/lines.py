@@ -30,7 +30,7 @@ SEEN_THERE = ("servers", "retry")
 LATE = {"refuses-while-it-stops": "stopped_by"}
 """Differences that only add steps behind those of the model, by a helper that is called where none of these fits."""
 
-IN_FLIGHT = ("responses_to_pending", "dropped_with_mode")
+IN_FLIGHT_METHODS = ("responses_to_pending", "dropped_with_mode")
 """Methods for messages in flight, which a log does not show."""
 
 
@@ -100,7 +100,7 @@ class _Override(NamedTuple):
 
 def _overridden(known: Mapping[str, type[QuorumBase]], plain: type[QuorumBase]) -> dict[str, list[_Override]]:
     """Return the methods of the model that known differences override."""
-    unwatched = {*SEEN_THERE, *IN_FLIGHT, "replica_type"}
+    unwatched = {*SEEN_THERE, *IN_FLIGHT_METHODS, "replica_type"}
     if ONE_REQUEST in known:
         unwatched.add("next_request")  # it sends all of a replica's own requests
     found: dict[str, list[_Override]] = defaultdict(list)

@@ -56,7 +56,7 @@ NODE = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
 CREATED = re.compile(r"createdTimeMs=(\d+)\)?$")
 DESTINATION = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
 SERVER = re.compile(r"(:\d+) \(id: (-?\d+)")
-STATE_KEY = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+REPLICA_KEY = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
 ELECTION = re.compile(r"\b(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
 VOTER_KEY = re.compile(r"\b\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
 LOCAL_KEY = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
@@ -123,7 +123,7 @@ def _leader(text: str) -> int | None:
 
 def _voted(text: str) -> tuple[int, str] | None:
     voted = re.search(r"votedKey=Optional\[(.{0,300}?)\]", text)
-    key = STATE_KEY.search(voted[1]) if voted else None
+    key = REPLICA_KEY.search(voted[1]) if voted else None
     return (int(key[1]), key[2]) if key else None
 
 

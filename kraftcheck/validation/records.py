@@ -385,7 +385,7 @@ class Scanner:
         """Look for a batch behind bytes that are none. Return the bytes from there on, and whether there is none."""
         while len(data) < LARGEST_BATCH and (more := stream.read(WINDOW)):
             data += more
-        found = _next_batch(data)
+        found = _find_next_batch(data)
         if found:
             message = f"{found} bytes are no batch, but batches follow"
             self._fault("unreadable", position, file, message)
@@ -396,7 +396,7 @@ class Scanner:
         return b"", position, True
 
 
-def _next_batch(data: bytes) -> int:
+def _find_next_batch(data: bytes) -> int:
     """Return the place of the first batch with a right CRC behind the first byte; 0 if there is none."""
     found = np.frombuffer(data, np.uint8)
     count = len(found) - HEADER.size

@@ -33,7 +33,7 @@ from kraftcheck.validation.starts import MidLife, control_records
 from kraftcheck.validation.state import BOOTS, Node, NodeState, Refusal, Waiting, transition_differences, unit_of
 from kraftcheck.validation.terms import Difference, built, count_of, data_batch, end_offset, offset_of
 
-NEAR = 4_000
+SEARCHED_EVENTS = 4_000
 """Events of a sender in which an equal message is sought that may take the place of a later one."""
 
 
@@ -105,7 +105,7 @@ class Order(Effects):
             return True
         owners = {id(origin): receipt for receipt, origin in pairs.items()}
         sender = self.nodes[wanted.node]
-        for other in reversed(sender.events[max(0, sender.position - NEAR) : sender.position]):
+        for other in reversed(sender.events[max(0, sender.position - SEARCHED_EVENTS) : sender.position]):
             if other.kind is wanted.kind and self._is_alike(other, wanted) and id(other) not in self.used:
                 owner = owners.get(id(other))
                 if owner is not None:

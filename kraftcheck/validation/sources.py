@@ -25,7 +25,7 @@ from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.event_stream import is_stream, read_stream
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
-from kraftcheck.validation.state import beginning
+from kraftcheck.validation.state import events_before_replay
 
 LONGEST_LINE = 32 << 20
 """Maximum length of a line, in bytes."""
@@ -408,7 +408,7 @@ class _Reader:
     def _from_start(self, node: int) -> None:
         """Set aside a node's events before the first ones that can be replayed: their state is unknown."""
         events = self._result.logs.get(node, [])
-        start = beginning(events)
+        start = events_before_replay(events)
         if start:
             self._result.late[node] = events[:start]
             self._result.logs[node] = events[start:]

@@ -93,10 +93,10 @@ def asked_ends(events: Sequence[Event]) -> Iterator[End]:
             if event.kind is Kind.APPEND:
                 yield event.body[0], 0
             return
-        yield from _named_end(event)
+        yield from _ends_in_request(event)
 
 
-def _named_end(event: Event) -> Iterator[End]:
+def _ends_in_request(event: Event) -> Iterator[End]:
     names = ENDS.get(event.body.api) if event.kind is Kind.SEND else None
     if names is not None and event.body.number(names[0]) > 0:
         yield event.body.number(names[0]), event.body.number(names[1])
@@ -113,7 +113,7 @@ def shown_ends(events: Iterable[Event]) -> list[End]:
         elif event.kind in (Kind.STORED, Kind.APPEND):
             ends.append(event.body[-2:])
         else:
-            ends += _named_end(event)
+            ends += _ends_in_request(event)
     return ends
 
 

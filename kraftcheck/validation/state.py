@@ -203,7 +203,7 @@ CHANGES = (*GROWS, Kind.TRUNCATED, Kind.LOADED, Kind.FOLLOWER_HIGH_WATERMARK, Ki
 """Lines of further changes in the unit of a transition."""
 
 
-def beginning(events: Sequence[Event]) -> int:
+def events_before_replay(events: Sequence[Event]) -> int:
     """Return the number of a node's events before those that can be replayed."""
     start = next((place for place, event in enumerate(events) if event.kind in BOOTS), len(events))
     whole = next((place for place, event in enumerate(events) if event.kind in MESSAGES), start)  # the first whole unit

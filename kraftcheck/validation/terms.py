@@ -258,7 +258,7 @@ def _snapshot_fetched(terms: Terms, body: Body, request: Any, c: Common, log: Lo
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
-def _voted(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _vote_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
     granted = body.get("voteGranted") == "true"
     return VoteResponse(
         c.epoch, c.leader, granted, c.error, request.pre_vote, request.voter, request.epoch, c.source, c.dest,
@@ -266,15 +266,15 @@ def _voted(terms: Terms, body: Body, request: Any, c: Common, log: Log, records:
     )  # fmt: skip
 
 
-def _begun(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _begin_epoch_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _ended(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _end_epoch_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _updated(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _update_voter_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
@@ -286,10 +286,10 @@ def _changed(terms: Terms, body: Body, request: Any, c: Common, log: Log, record
 RESPONSES: dict[type[Record], Callable[..., Record]] = {
     FetchRequest: _fetched,
     FetchSnapshotRequest: _snapshot_fetched,
-    VoteRequest: _voted,
-    BeginQuorumEpochRequest: _begun,
-    EndQuorumEpochRequest: _ended,
-    UpdateVoterRequest: _updated,
+    VoteRequest: _vote_response,
+    BeginQuorumEpochRequest: _begin_epoch_response,
+    EndQuorumEpochRequest: _end_epoch_response,
+    UpdateVoterRequest: _update_voter_response,
     AddVoterRequest: _changed,
     RemoveVoterRequest: _changed,
 }

@@ -31,7 +31,7 @@ FAIR_SPEC = "FairSpec"
 
 MARKS = ("action_mark", "property_mark")
 
-_CALLERS = {
+_SEARCH_FRAMES = {
     ("kraftcheck.spec.language.semantics", "call_action"),
     ("kraftcheck.spec.language.semantics", "evaluate_property"),
     ("kraftcheck.spec.language.protocol", "projected"),
@@ -492,7 +492,7 @@ def _refuse_write(protocol: object, name: str) -> None:
     """Raise AttributeError if a method called by a search writes an attribute of its protocol."""
     frame = sys._getframe(2)
     while frame.f_back is not None:
-        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _CALLERS:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _SEARCH_FRAMES:
             kept = "keep it in a replica or in the shared state"
             raise AttributeError(f"{type(protocol).__name__}.{name} is written during a search; {kept}")
         frame = frame.f_back

@@ -206,7 +206,7 @@ def permuted(value: Value, permutation: Permutation) -> Value:
     return transform(value, leaf)
 
 
-TRIAL = 1 << 13
+CHECK_EVERY = 1 << 13
 """Outcomes that a memo adds between two checks of its use."""
 
 
@@ -224,11 +224,11 @@ class Memo(dict[Any, Any]):
         if self.is_useless:
             return
         self[key] = outcome
-        if len(self) % TRIAL == 0:
+        if len(self) % CHECK_EVERY == 0:
             self._judge()
 
     def _judge(self) -> None:
-        self.is_useless = self.hits < TRIAL // 8
+        self.is_useless = self.hits < CHECK_EVERY // 8
         self.hits = 0
         if self.is_useless:
             self.clear()
@@ -241,7 +241,7 @@ class Memo(dict[Any, Any]):
         if found is not value:
             self.hits += 1
             return found if is_same(found, value) else value  # 1 and True are equal keys
-        if len(self) % TRIAL == 0:
+        if len(self) % CHECK_EVERY == 0:
             self._judge()
         return value
 

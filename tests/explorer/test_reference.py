@@ -151,7 +151,7 @@ def test_counts() -> None:
 
 def test_outcomes_are_kept_only_where_inputs_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = explore(TwoPhaseCommit(resource_managers=HOSTS))
-    monkeypatch.setattr(states, "TRIAL", 8)
+    monkeypatch.setattr(states, "CHECK_EVERY", 8)
     outcomes = states.Memo()
     for number in range(20):
         outcomes.keep(number, ())

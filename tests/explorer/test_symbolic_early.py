@@ -34,7 +34,7 @@ ORDERS = ("saturation", "chaining")
 @pytest.mark.parametrize("count", [14, pytest.param(25, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("order", ORDERS)
 def test_random_protocols_looked_at_early(order: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(violations, "FEWEST", 0)
     monkeypatch.setattr(violations, "AT_ONCE", 0)
     monkeypatch.setattr(violations, "SPARED", 0)

@@ -299,7 +299,7 @@ def test_orders_are_compared_within_action_constraints(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(orders.OrderTrials, "_nodes_made", counted)
     monkeypatch.setattr(orders, "LOOKS", ((4, 5_000),))
-    monkeypatch.setattr(engine, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
     protocol = Raising()
     found = explore(protocol, options_of(protocol, search="saturation"))
     assert (found.verdict, found.distinct_states) == (Verdict.OK, 2_500)

@@ -109,7 +109,7 @@ def violated(found: Any) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decision_trees, "MOST_READ", 1 << 20)
+    monkeypatch.setattr(decision_trees, "MOST_STATE_INPUTS", 1 << 20)
     random, split = Random(9), 0
     for number in range(examples):
         file = tmp_path / f"workers_{number}.py"
@@ -121,7 +121,7 @@ def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, mon
 
 
 def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decision_trees, "MOST_READ", 4)
+    monkeypatch.setattr(decision_trees, "MOST_STATE_INPUTS", 4)
     file = tmp_path / "workers.py"
     invariant = "len({state.shared, *state.replicas.values()}) > 1"
     file.write_text(MODEL.replace("{constraint}", CONJUNCTS[0]).replace("{invariant}", invariant))

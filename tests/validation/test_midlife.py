@@ -13,7 +13,7 @@ import pytest
 from kraftcheck.validation.events import Kind
 from kraftcheck.validation.log4j import read_lines
 from kraftcheck.validation.starts import lineage
-from kraftcheck.validation.state import beginning
+from kraftcheck.validation.state import events_before_replay
 from tests.support.command_line import Outcome, Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
@@ -78,13 +78,13 @@ def test_a_change_behind_the_transition_is_found(change: str, validate: Callable
 
 def test_where_a_log_begins() -> None:
     events = list(read_lines(lines_of("conforms", 2), "node2.log"))
-    assert beginning(events) == 0
+    assert events_before_replay(events) == 0
     late = events[200:]
-    place = beginning(late)
+    place = events_before_replay(late)
     assert late[place - 1].kind is Kind.TRANSITION
     assert late[place - 1].body[0]["mode"] in ("Follower", "Unattached")
     steady = [event for event in late if event.kind is not Kind.TRANSITION]
-    assert beginning(steady) == len(steady)
+    assert events_before_replay(steady) == len(steady)
 
 
 def test_lineage() -> None:

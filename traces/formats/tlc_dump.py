@@ -228,9 +228,9 @@ def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
         if (source, target) != (states[before], states[after]):
             raise ValueError("a step whose states differ from the states with its numbers")
         if after == before + 1 and after not in arrivals:
-            arrivals[after] = _read_action(action)
+            arrivals[after] = _action_of_json(action)
         elif before == last and 1 <= after <= before and end.ending is None:
-            name, location = _read_action(action)
+            name, location = _action_of_json(action)
             end = TraceEnd(Ending() if after == last and name is None else Ending(after, name, location))
         else:
             raise ValueError("a step that leads neither to the next state nor back from the last state")
@@ -245,7 +245,7 @@ def _trace_state(number: int, variables: Any, action: str | None, location: Loca
     return TraceState(number, variables, action, location=location, line=line)
 
 
-def _read_action(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
+def _action_of_json(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
     name, _, _ = action_of(record["name"])
     place = record.get("location")
     if not place:

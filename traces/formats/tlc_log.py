@@ -175,7 +175,7 @@ _BACK = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back t
 _BACK_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
 _TOOL = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
 _TOOL_STATES = ("2216", "2217", "2218", "2122")
-_TOOL_ERROR = "1"
+_ERROR_SEVERITY = "1"
 _ERROR = re.compile(r"Error: (.*)")
 _ANNOUNCEMENT = re.compile(r"The behavior up to this point is:|The following behavior constitutes a counter-example:")
 _VIOLATED = re.compile(
@@ -266,7 +266,7 @@ class _LogReader:
         """Parse a line outside of a state."""
         if tool := _TOOL.fullmatch(text):
             self._tool_code = tool[2] if tool[1] == "STARTMSG" else ""
-            self._tool_error = tool[1] == "STARTMSG" and tool[3] == _TOOL_ERROR
+            self._tool_error = tool[1] == "STARTMSG" and tool[3] == _ERROR_SEVERITY
         elif state := self._shown(_STATE, "S", text):
             return self._heading_of_state(number, state)
         elif back := self._shown(_BACK, "B", text):

@@ -49,10 +49,10 @@ _TYPES = {
     "binary": pa.binary(),
     "array<string>": pa.list_(pa.string()),
 }
-_FILE = ("file", pa.string())
+_FILE_COLUMN = ("file", pa.string())
 _PART = "part-0.parquet"
 _KILLED = "a worker process was killed, or ran out of memory; the same command replays the rest"
-_COVERAGE = pa.schema([_FILE, ("index", pa.int32()), ("action", pa.string()), ("times", pa.int64())])
+_COVERAGE = pa.schema([_FILE_COLUMN, ("index", pa.int32()), ("action", pa.string()), ("times", pa.int64())])
 
 
 def typed(columns: str) -> list[tuple[str, Any]]:
@@ -77,7 +77,7 @@ class TableWriter:
                 self._flush(table)
 
     def _flush(self, table: str) -> None:
-        schema, waiting = pa.schema([_FILE, *typed(COLUMNS[table])]), self._waiting[table]
+        schema, waiting = pa.schema([_FILE_COLUMN, *typed(COLUMNS[table])]), self._waiting[table]
         if table not in self._writers:
             folder = Path(self._staging(table))
             folder.mkdir(parents=True, exist_ok=True)

@@ -121,9 +121,12 @@ def unfair(
     following = [*states[1:], states[back_to]]
     cycle = range(back_to, len(states))
     for one in fairness:
-        ready = [{_whom(semantics, one, step) for step in _moves(semantics, one, states[place])} for place in cycle]
+        ready = [
+            {_fairness_subject(semantics, one, step) for step in _fair_steps(semantics, one, states[place])}
+            for place in cycle
+        ]
         taken = {
-            _whom(semantics, one, step)
+            _fairness_subject(semantics, one, step)
             for place in cycle
             if states[place] != following[place]
             for step in steps[place]
@@ -136,7 +139,7 @@ def unfair(
     return None
 
 
-def _moves(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
+def _fair_steps(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
     steps = semantics.transitions(state)
     return (step for step in steps if step.target != state and _concerns(semantics, fairness, state, step))
 
@@ -148,7 +151,7 @@ def _concerns(semantics: Semantics, fairness: Fairness, state: State, step: Tran
     return not fairness.when or is_meant(semantics.protocol, fairness, me, step.message)
 
 
-def _whom(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:
+def _fairness_subject(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:
     own = step.action in semantics.network.own_actions()  # the network's own action has no actor
     actor, message = (None, None) if own else (step.actor, step.message)
     kind = None if message is None else type(message).__name__

@@ -401,7 +401,7 @@ def _fields(replica: Any) -> Fields:
     return tuple((name, type(value), value) for name, value in changes)
 
 
-MOST_READ = 1 << 15  # inputs of a property over whole states from which on they must repeat
+MOST_STATE_INPUTS = 1 << 15  # inputs of a property over whole states from which on they must repeat
 SOME = 64  # calls of a property before the policy checks whether its results repeat across replicas
 
 
@@ -507,7 +507,7 @@ class ProxyPolicy:
         name = owner.name
         if isinstance(owner, Property) and reads_parts(owner):
             self._of_states[name] += 1
-            if self._of_states[name] > max(MOST_READ, self._interner.totals()[-1] // 2):
+            if self._of_states[name] > max(MOST_STATE_INPUTS, self._interner.totals()[-1] // 2):
                 raise NeedsWholeError(name)
         misses = self.misses.get(root)
         if misses is not None:
