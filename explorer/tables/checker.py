@@ -37,7 +37,7 @@ from kraftcheck.spec.language.state import State
 
 FEWEST_STATES = 1_000  # at the first sample
 FEWEST_CALLS = 1_000  # for a warning
-LONG, ALONE = 10.0, 0.1  # seconds, and the part of them in handler calls, from which a note names these calls
+LONG, ALONE = 10.0, 0.1  # seconds, and the part of them in learning, from which a note says so
 STEEP = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
 
 Tallies = tuple[dict[str, int], dict[str, int]]
@@ -203,11 +203,12 @@ class Checker:
 
     def _notes_on_workers(self) -> list[str]:
         """Return a note if several workers gain little, because one thread alone calls handlers."""
-        seconds, share = self.books.seconds, self._learner.seconds / max(self.books.seconds, LONG)
-        if self.expander.workers == 1 or seconds < LONG or share < ALONE:
+        seconds, learning = self.books.seconds, self._learner.seconds
+        if self.expander.workers == 1 or seconds < LONG or learning < ALONE * seconds:
             return []
         most = ", ".join(name for name, _ in self._learner.calls.counts.most_common(1))
-        return [f"calls of handlers, most of {most}, took {share:.0%} of the time; more workers do not shorten it"]
+        share = f"{learning / seconds:.0%} of the time"
+        return [f"learning (most calls: {most}) took {share}; more workers do not shorten it"]
 
     def batch_size(self, most: int) -> int:
         """Return the number of states to expand at once, at most `most`; fewer near the limit on states."""

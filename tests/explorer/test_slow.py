@@ -221,4 +221,4 @@ def test_a_note_names_the_calls_that_more_workers_do_not_shorten(monkeypatch: py
     searches = [replace(SearchRequest(), deadlock=False, workers=workers) for workers in (1, 2)]
     alone, together = [engine.explore(PROTOCOL, options).notes for options in searches]
     assert alone == []
-    assert re.fullmatch(r"calls of handlers, most of \w+, took \d+% of the time; more workers do not .*", *together)
+    assert re.fullmatch(r"learning \(most calls: \w+\) took \d+% of the time; more workers do not .*", *together)

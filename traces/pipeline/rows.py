@@ -236,7 +236,7 @@ def memory_limit(limit: int | None, before: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-@lru_cache(maxsize=2_000)  # traces of a model often have the same steps
+@lru_cache(maxsize=500)  # traces of a model often have the same steps; a state may be large
 def _names(before: State | None, state: State) -> tuple[list[str], bytes]:
     """Return the names of the parts that a step changed, and of its state."""
     return [] if before is None else list(changed(before, state)), name_of(state)
