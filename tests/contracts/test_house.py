@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import grimp
 import networkx as nx
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("spec", "kraft_model", "explorer", "traces", "kraftcheck")
-KERNELS = tuple(ROOT / "explorer" / engine / "kernel" for engine in ("tables", "symbolic", "temporal", "bytecode"))
+from tests.support.sources import KERNELS, ROOT, trees
 
 # Of the whole product
 MODULES, LONGEST_CHAIN, WIDEST_FAN_OUT, INTO_ENGINES = 330, 18, 14, 0
@@ -27,17 +24,6 @@ BRANCHES = (
     *(ast.ExceptHandler, ast.match_case, ast.Assert),
 )
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-@cache
-def trees() -> dict[Path, ast.Module]:
-    """Return the syntax tree of every module of the product, once: not by the links in `kraftcheck`."""
-    return {
-        path: ast.parse(path.read_text())
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if not any(parent.is_symlink() for parent in path.parents)
-    }
 
 
 def complexity(function: ast.AST) -> int:

@@ -61,7 +61,7 @@ def docstrings_and_messages(path: Path) -> Iterator[Text]:
             text = node.value
         elif isinstance(node, ast.JoinedStr):
             text = "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
-        if len(re.findall(r"[A-Za-z]{2,}", text)) > 3:
+        if text and len(re.findall(r"[A-Za-z]{2,}", text)) > 3:
             yield Text(path, node.lineno, "message", text)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|pragma|!)", token.string):
