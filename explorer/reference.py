@@ -197,6 +197,7 @@ def _in_code(code: CodeType) -> Iterator[int]:
 
 CLOCK_EVERY_STATES = 1000  # states expanded between two checks of the clock
 COLLECT_EVERY = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
+HIDDEN_FROM = 10_000  # visited states, from which on the garbage collector is kept from traversing them
 NO_SOURCE = -1
 
 
@@ -285,7 +286,8 @@ class ReferenceSearch:
             raise
         finally:
             gc.set_threshold(*thresholds)
-            gc.unfreeze()
+            if len(self._visited.states) >= HIDDEN_FROM:
+                gc.unfreeze()
             if not breadth_first:
                 self.result.depth = None
 
@@ -313,9 +315,10 @@ class ReferenceSearch:
             level, depth = range(level.stop, len(self._visited.states)), depth + 1
 
     def _pause(self, waiting: int) -> None:
-        """Check the clock, and hide the states from the garbage collector: there are many, and none is in a cycle."""
+        """Check the clock, and hide the states from the garbage collector once they are many: none is in a cycle."""
         self._books.check_time_limit(waiting)
-        gc.freeze()
+        if len(self._visited.states) >= HIDDEN_FROM:
+            gc.freeze()
 
     @property
     def _is_over(self) -> bool:

@@ -105,6 +105,7 @@ class Workers:
 
     def judged(self, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, MutantVerdict]]:
         """Yield mutants with their verdicts, in the order of completion."""
+        frozen = gc.get_freeze_count()
         gc.collect()
         gc.freeze()  # memory that the processes share stays shared
         waiting = list(reversed(list(mutants)))
@@ -121,7 +122,8 @@ class Workers:
             if interruption.asked:
                 raise KeyboardInterrupt
         finally:
-            gc.unfreeze()
+            if not frozen:  # else the caller's objects would be traversed again
+                gc.unfreeze()
             for one in self._running:
                 _stop(one.process)
 

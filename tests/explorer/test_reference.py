@@ -697,3 +697,11 @@ def test_random_protocols_exercise_the_language() -> None:
     assert max(sizes) <= 6000
     times = Counter(feature for _, features in samples for feature in features)
     assert {feature: times[feature] for feature in FEATURES if times[feature] < 30} == {}
+
+
+def test_a_small_search_leaves_frozen_what_was() -> None:
+    """Else each later garbage collection traverses all that a process froze before."""
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    assert explore(TwoPhaseCommit(resource_managers=HOSTS)).distinct_states > 100
+    assert gc.get_freeze_count() > frozen / 2
