@@ -115,15 +115,15 @@ class RowMaker:
         """Add the row of a conforming state."""
         transition = step.transition
         actor = transition and transition.actor
-        names, state = _names(step.before, step.state)
+        before, state = step.before, step.state
         self.found.steps.append(
             {
                 "index": step.index,
                 "step": self._number,
                 "action": transition and transition.action,
                 "actor": None if actor is None else text_of(actor),
-                "changed": names,
-                "state": state,
+                "changed": [] if before is None else list(changed(before, state)),
+                "state": name_of(state),
             }
         )
         self._number += 1
@@ -236,12 +236,7 @@ def memory_limit(limit: int | None, before: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-@lru_cache(maxsize=500)  # traces of a model often have the same steps; a state may be large
-def _names(before: State | None, state: State) -> tuple[list[str], bytes]:
-    """Return the names of the parts that a step changed, and of its state."""
-    return [] if before is None else list(changed(before, state)), name_of(state)
-
-
+@lru_cache(maxsize=500)  # traces of a model often have the same states; a state may be large
 def name_of(state: State) -> bytes:
     """Return a hash of a state that is the same in every process."""
     parts = b"replicas", _digests(state.replicas), b"inboxes", _digests(state.inboxes)
