@@ -596,6 +596,28 @@ def test_an_interruption_within_the_summary_is_kept(tmp_path: Path, monkeypatch:
     assert pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")[1]["new_files"] == 0
 
 
+def _handler_of(number: signal.Signals) -> str:
+    return str(signal.getsignal(number))
+
+
+def test_workers_end_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They inherit the handler of the command, which asks a search to stop."""
+    from kraftcheck.traces.pipeline.tables import PoolRunner
+
+    corpus(tmp_path / "in", 1, 0, 0)
+    write, found = PoolRunner.write, list[str]()
+
+    def asking(self: PoolRunner, batch: int, files: list[InputFile]) -> None:
+        write(self, batch, files)
+        assert self._pool is not None
+        found.extend(self._pool.submit(_handler_of, one).result() for one in (signal.SIGTERM, signal.SIGINT))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PoolRunner, "write", asking)
+        assert pipeline_code(tmp_path, "--workers", "1") == 0
+    assert found == [str(signal.SIG_DFL), str(signal.SIG_IGN)]
+
+
 @pytest.mark.slow
 def test_arriving_files_are_counted_once_however_the_command_ends(tmp_path: Path) -> None:
     """Files arrive, one in two halves, while the command is ended by signals and started again."""

@@ -205,6 +205,9 @@ _OF_WORKER: list[FileReplayer] = []
 def _prepare(protocol: Protocol, arguments: str) -> None:
     """Prepare a worker process; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(number)):  # the parent's: after a death the pool sends SIGTERM to the others
+            signal.signal(number, signal.SIG_DFL)
     gc.freeze()  # modules and the model live as long as the process
     gc.set_threshold(700, 10, 10)  # not the rare ones of the command, with which dropped memos stay in memory
     end_with_parent()
