@@ -190,7 +190,7 @@ LONG = (
 """Variants that take the commands of their findings more than a moment."""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     "command", [pytest.param(one, marks=[pytest.mark.slow] * one.endswith(LONG)) for one in FINDINGS]
 )
@@ -251,7 +251,7 @@ def with_files(page: str, folder: Path) -> None:
         (folder / name).write_text(content)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "example",
     [pytest.param(one, id=one.command, marks=[pytest.mark.slow] * one.command.startswith(SLOW_EXAMPLE)) for one in OWN],
@@ -279,6 +279,7 @@ def test_the_change_of_ones_own_is_pure(
     assert main(["check", name, "--config", "smoke", "--check-actions"]) == 0
 
 
+@pytest.mark.slow
 def test_records_messages_and_fields_of_ones_own_are_written_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def run(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return printed
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.kernel
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_section_prints_what_it_shows(

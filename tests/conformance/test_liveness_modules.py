@@ -60,6 +60,7 @@ def told(one: dict[str, Any]) -> str:
     return ", ".join(str(one[name]) for name in ("module", "settings", "specification", "property"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("explore", ENGINES)
 @pytest.mark.parametrize("module", MODULES)
 @SAMPLED

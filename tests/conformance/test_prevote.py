@@ -169,7 +169,7 @@ def test_counts_are_those_of_tlc_where_liveness_is_tested(name: str, distinct: i
 FOUR = ("EventuallyLeaderElected", "NotStuckInProspective", "ReconfigurationNotStuck", "ValuesEventuallyAcked")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.kernel
 @pytest.mark.parametrize(
     ("name", "fairness", "violated"),

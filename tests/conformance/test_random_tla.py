@@ -36,6 +36,7 @@ def tlc(folder: Path) -> Iterator[Tlc]:
         yield started
 
 
+@pytest.mark.slow
 def test_some_pairs_agree(tlc: Tlc, folder: Path) -> None:
     assert compare(itertools.count(5), 2, tlc, folder, most=MOST).differences == {}
 

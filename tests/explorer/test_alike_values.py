@@ -118,6 +118,7 @@ class SeveralInShared(InShared):
 MODELS = [Alike, Several, Known, Counts, Seen, InMessages, InShared, SeveralInShared]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("model", MODELS)
 def test_they_are_told_apart(model: type[Protocol]) -> None:
     found = []

@@ -461,6 +461,7 @@ UNSURE = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", UNSURE)
 def test_what_python_defines_otherwise_ends_the_search(tmp_path: Path, what: str) -> None:
     action = f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {UNSURE[what]}\n"
@@ -505,6 +506,7 @@ def test_the_limit_on_states_is_exact(tmp_path: Path) -> None:
     assert explore(protocol, request(protocol, max_states=7)).distinct_states == 7
 
 
+@pytest.mark.slow
 def test_a_state_may_have_many_successors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log of a sampled state grows."""
     action = """
@@ -530,6 +532,7 @@ def test_a_deadlock_is_found(tmp_path: Path) -> None:
     assert wanted[-1] == [("Deadlock", 4)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("model", "config", "constants"),
     [

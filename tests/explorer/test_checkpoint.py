@@ -58,13 +58,13 @@ def in_pieces(search: BreadthFirst, reports: int) -> Result | None:
         return None
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_random_protocols_go_on_to_the_same_result(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+@pytest.mark.slow
+def test_random_protocols_go_on_to_the_same_result(tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=10, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 10**9), st.sampled_from((None, 20_000)), st.sampled_from((ALWAYS, NEVER)))
     def check(seed: int, memory: int | None, every: float) -> None:
         random = Random(seed)
-        for drawn in sample(1, seed=seed, large=30 * examples, most=200 * examples):
+        for drawn in sample(1, seed=seed, large=300, most=2_000):
             folder = tmp_path_factory.mktemp("search") / "checkpoint"
             options = replace(drawn.description.options(drawn.protocol), memory=memory, checkpoint_every=every)
             batch = max(drawn.result.distinct_states // 20, 3)
@@ -124,6 +124,7 @@ def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] =
     return protocol, options
 
 
+@pytest.mark.slow
 def test_violations_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     protocol, options = interrupted(folder, reports=60)
@@ -153,6 +154,7 @@ def test_a_limit_can_be_raised(tmp_path: Path) -> None:
     assert (result.distinct_states, result.depth) == (counts["distinct_states"], counts["depth"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("limit", "less"), [({"max_depth": 7}, {"max_depth": 3}), ({"max_states": 100}, {"max_states": 5})]
 )
@@ -256,7 +258,8 @@ def killed_at_random(
     return counts_of(report)
 
 
-@pytest.mark.parametrize("run", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [1, 0])
 def test_killed_and_resumed(tmp_path: Path, run: int) -> None:
     name = "three-voters-remove"
     arguments = ("--config", str(COUNTS / f"{name}.cfg"))

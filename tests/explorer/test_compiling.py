@@ -124,6 +124,7 @@ def test_an_environment_in_which_nothing_is_compiled_is_told_of(name: str, value
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kilobytes", "words", "said"),
     [
@@ -173,6 +174,7 @@ def test_no_index_is_out_of_bounds() -> None:
     require_equal_counts({"KRAFTCHECK_KERNEL": "debug"})
 
 
+@pytest.mark.slow
 def test_checked_code_refuses_what_is_out_of_bounds(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(
         "from pathlib import Path\nimport numpy as np\n"

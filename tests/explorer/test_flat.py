@@ -78,6 +78,7 @@ class Joining(Protocol):
             yield Step().put(joined=True).write(Node(ModelValue("n4", 4)))
 
 
+@pytest.mark.slow
 def test_states_on_disk_are_flat_and_have_control_rows_again(
     laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +121,7 @@ def test_states_on_disk_are_packed_together(
     assert True in spilled
 
 
+@pytest.mark.slow
 def test_no_state_is_there_twice_under_a_view(laid_out: list[bool]) -> None:
     """What a control row looks like is known as soon as states have control rows again."""
     *_, found = sample(3, seed=1_101, large=60, most=1_000)

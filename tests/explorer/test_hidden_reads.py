@@ -168,6 +168,7 @@ class OtherFirst(Traced):
     first = 2
 
 
+@pytest.mark.slow
 @pytest.mark.tlc
 @pytest.mark.parametrize("cls", [Traced, OtherFirst])
 def test_tlc_checks_the_state_found_first(tmp_path: Path, cls: type[Traced]) -> None:

@@ -286,6 +286,7 @@ class LateCount(Protocol):
         return after.count < 5
 
 
+@pytest.mark.slow
 def test_a_replica_that_appears_while_the_least_state_is_looked_for(
     laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -312,7 +312,7 @@ PATHS: dict[str, Callable[..., None]] = {
 NEVER_FLAT = ("non-local", "resumed", "reachable", "temporal")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("path", PATHS)
 def test_every_path_in_every_layout(

@@ -61,6 +61,7 @@ EXCLUSION = (ImpatientServer, "MutualExclusion", 8)
 NOBODY_ELSE = (SecondLock, "NobodyHoldsAnother", 7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keep_going", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("symmetry", [(), ("SYMMETRY symmClients",)])
 @pytest.mark.parametrize(("protocol", "prop", "length"), [EXCLUSION, NOBODY_ELSE])

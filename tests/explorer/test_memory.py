@@ -125,6 +125,7 @@ def test_a_tenth_of_what_ten_million_states_need() -> None:
     assert search.most_visited <= memory // 2
 
 
+@pytest.mark.slow
 def test_counterexamples_are_shortest_and_the_first_ends_the_search() -> None:
     protocol = bound("counts/two-voters-remove").protocol
     properties = tuple(p for p in protocol.properties.values() if p.name == "NoIllegalState")

@@ -90,6 +90,7 @@ def test_what_no_group_has_room_for_stands_elsewhere(each: int) -> None:
     assert int(np.sum(pairs[:, 0] != -1)) == len(expected)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 40_000), min_size=1, max_size=12), st.booleans())
 def test_tables_grow_in_their_place_and_what_is_new_is_empty(lengths: list[int], filled: bool) -> None:
     tables, name = GrowingTables(1, 0), "permuted_slots" if filled else "nodes"

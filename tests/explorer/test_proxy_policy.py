@@ -84,6 +84,7 @@ def test_a_property_that_differs_everywhere_is_given_whole_replicas() -> None:
     assert len(kinds) <= MOST + 1 + 2 * SOME  # hardly any number is asked about again
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("least_bad", [1, SOME - 1, SOME, SOME + 1, SOME + 2, 3 * SOME, MOST])
 def test_what_it_says_is_the_same(least_bad: int) -> None:
     class Bad(Counting):

@@ -274,6 +274,7 @@ def test_what_a_step_spends_is_known_too(check) -> None:
         reference.explore(protocol, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_collector_that_looks_at_the_clock_is_no_cheat(name) -> None:
     before = gc.get_threshold()

@@ -396,6 +396,7 @@ class Ways(Protocol):
         return me.value != 4
 
 
+@pytest.mark.slow
 def test_steps_are_found_again_instead_of_kept() -> None:
     def kept() -> int:
         return sum(type(one) is Transition for one in gc.get_objects())
@@ -416,6 +417,7 @@ def test_a_step_that_is_not_found_again_is_reported(monkeypatch: pytest.MonkeyPa
         search.path_to(list(search.states())[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [Search.BFS, Search.DFS])
 def test_ways_under_symmetry_are_behaviours(order: Search) -> None:
     for most in (None, 6):
@@ -670,6 +672,7 @@ def test_breadth_and_depth_first_agree(examples: int) -> None:
     check()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_symmetry_of_random_protocols_counts_orbits(random: Random) -> None:

@@ -165,6 +165,7 @@ def test_counts_and_violations(search, constraints, action_constraints) -> None:
             assert (after.action, after.actor, after.message, after.state) in taken
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SLOW)
 def test_the_counterexample_is_a_shortest_one(name) -> None:
     protocol = Notes(notes=2)
@@ -194,6 +195,7 @@ def test_the_note_says_how_often() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_limit_on_states_is_met_exactly() -> None:
     for search in (Search.BFS, Search.DFS):
         for number in (1, 2, 50, 1234):

@@ -104,6 +104,7 @@ class LateVoting(Voting):
             yield start.but(spent=Map({"counts": counts}))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("symmetry", [None, "symm"])
 @pytest.mark.parametrize("search", list(Search))
 def test_initial_states_are_seen_through_a_view_too(search: Search, symmetry: str | None) -> None:

@@ -194,6 +194,7 @@ def test_what_is_mixed_gives_the_words_back(bits: int, seed: int) -> None:
     assert again.tolist() == words.tolist()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 3_000), st.integers(0, 10**9), st.booleans(), st.integers(0, 5_000))
 def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int, owned: bool, small: int) -> None:

@@ -284,6 +284,7 @@ def test_an_initial_state_that_violates() -> None:
     assert walks_of(protocol, nothing, Plan(5))[0].distinct_states == 0
 
 
+@pytest.mark.slow
 def test_limits_and_interrupts() -> None:
     protocol = Wander()
     result = simulate(protocol, replace(QUIET, max_states=50), Plan(10**6, 20))

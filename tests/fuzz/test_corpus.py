@@ -22,6 +22,7 @@ def corpus() -> dict[str, list[bytes]]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.kernel if name in COMPILED else ()) for name in READERS]
 )

@@ -81,6 +81,7 @@ def looked_at(model: str) -> BlindFields:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "model", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in shipped_models()]
 )

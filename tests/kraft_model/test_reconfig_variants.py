@@ -109,7 +109,7 @@ def test_a_fault_is_caught_by_its_invariant(fault: Fault) -> None:
     assert first_step_not_offered(bind(Reconfig, fault.config), violation.trace) is not None
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.variant)
 def test_the_table_engine_finds_a_shortest_counterexample_too(fault: Fault) -> None:
     bound = bind(fault.protocol, fault.config)
@@ -119,6 +119,7 @@ def test_the_table_engine_finds_a_shortest_counterexample_too(fault: Fault) -> N
     assert first_step_not_offered(bound, violation.trace) is None
 
 
+@pytest.mark.sampled(2)
 @each_fault(SLOW_BASE)
 def test_the_base_holds_where_the_fault_shows(fault: Fault) -> None:
     complete = COMPLETE_BASE.get(fault.variant)
@@ -189,6 +190,7 @@ def test_hosts_are_not_alike_where_new_servers_start_on_one() -> None:
         bind(variants_of(Reconfig)[ONE_HOST], config)
 
 
+@pytest.mark.slow
 def test_all_that_servers_do_holds_where_one_joins_during_an_election() -> None:
     """An observer that grants its vote gives up what it fetches: `VotesAreRemembered` once said that it does not."""
     bound = bind(variants_of(Reconfig)[ONE_HOST], shipped("joining-elections-details"))

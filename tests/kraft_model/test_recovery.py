@@ -70,7 +70,7 @@ def test_counts_of_default_and_no_action_is_never_enabled() -> None:
     assert fired == {*Recovery.actions, "LoseMessage"}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     "fault",
     [

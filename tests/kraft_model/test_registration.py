@@ -77,7 +77,7 @@ def test_counts_of_default_and_no_action_is_never_enabled() -> None:
     assert fired == set(Registration.actions) - {"ComeBack", "FailOnRecord"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.variant) for fault in REGISTRATION_FAULTS])
 def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: Fault) -> None:
     check_fault(MODEL, fault)
@@ -113,6 +113,7 @@ def test_what_the_kips_own_design_breaks_and_what_would_mend_it(config: str, var
 # Where nothing leads on
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("config", "variant", "name", "trap", "taken"),
     [

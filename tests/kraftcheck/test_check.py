@@ -222,6 +222,7 @@ def test_a_behaviour_that_cannot_be_replayed_is_one_message(run, tmp_path, words
     )
 
 
+@pytest.mark.slow
 def test_a_slip_by_which_an_action_is_not_pure_is_one_that_raises(run, tmp_path) -> None:
     path = tmp_path / "impure.py"
     path.write_text(f"{CHANGES_ITS_INPUT}\nLOOPS = True\n")
@@ -442,6 +443,7 @@ def test_help_imports_nothing_heavy() -> None:
         assert f"'{module}'" not in loaded
 
 
+@pytest.mark.slow
 def test_a_pipe_that_closes_early() -> None:
     process = start("models")
     assert process.stdout is not None

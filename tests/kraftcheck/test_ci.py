@@ -512,6 +512,7 @@ SMALL_VIOLATIONS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.kernel
 @pytest.mark.parametrize(("model", "variant", "config"), SMALL_VIOLATIONS)
 def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(

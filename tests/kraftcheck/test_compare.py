@@ -147,6 +147,7 @@ def configurations(run, tmp_path: Path, *arguments: object, code: int) -> set[st
     return {told, json.loads(path.read_text())["configuration"]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [("check",), ("simulate", "--runs", "200")])
 def test_every_command_takes_the_configuration_that_the_class_names(run, changed, tmp_path, command) -> None:
     Path(changed.rpartition(":")[0]).with_suffix(".cfg").write_text("CHECK_DEADLOCK FALSE\n")
@@ -216,6 +217,7 @@ def test_what_only_a_variant_declares_does_not_concern_its_base(run, changed, tm
     assert "unknown constant MaxShout" in outcome.err
 
 
+@pytest.mark.slow
 def test_a_large_base_is_searched_as_deep_as_the_counterexample(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(compare_command, "WHOLE_BASE", 100)
     found, out = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)
@@ -226,6 +228,7 @@ def test_a_large_base_is_searched_as_deep_as_the_counterexample(run, tmp_path, m
     assert (found[0]["limit"], found[0]["distinct_states"]) == ("max_states", 1_000)
 
 
+@pytest.mark.slow
 def test_a_users_class_may_be_a_variant_of_a_shipped_model(run, tmp_path) -> None:
     path = tmp_path / "outside.py"
     path.write_text(OUTSIDE)

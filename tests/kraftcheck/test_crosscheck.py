@@ -70,6 +70,7 @@ def test_a_fault_is_traced_to_its_step(run, tmp_path) -> None:
     assert found["edges"]["only_ours_count"] == found["edges"]["only_theirs_count"] == 0
 
 
+@pytest.mark.slow
 def test_a_dump_of_states_says_where_it_differs(run, tmp_path) -> None:
     variant = ("--variant", "votes-without-log-comparison")
     outcome, found = crosschecked(run, tmp_path, DUMPS / "two-voters.dump.gz", *variant)
@@ -92,6 +93,7 @@ def test_a_changed_state_is_found(run, tmp_path) -> None:
     assert "1 state that only the dump has" in outcome.out
 
 
+@pytest.mark.slow
 def test_a_state_twice_and_a_state_less(run, tmp_path) -> None:
     text = text_of("dumps/two-voters.dump")
     states = re.split(r"(?m)^(?=State \d+:)", text)
@@ -135,7 +137,7 @@ def test_a_graph_without_labels(run, tmp_path) -> None:
     assert (outcome.code, found["edges"]["labelled"], found["actions"]["theirs"]) == (0, False, None)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Next", "Step"])
 def test_labels_that_name_the_next_state_relation(run, tmp_path, name: str) -> None:
     """TLC labels a step Next if no named action contains it; this label stands for any action."""

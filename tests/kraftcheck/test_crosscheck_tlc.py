@@ -169,6 +169,7 @@ def test_tlcs_trace_of_a_fault_diverges_here(crosscheck, tmp_path) -> None:
     assert "TLC's counterexample: diverges at state" in outcome.out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -195,6 +196,7 @@ def test_what_tlc_cannot_do(crosscheck, tmp_path, old: str, new: str, message: s
     assert str(tmp_path) not in outcome.err
 
 
+@pytest.mark.slow
 def test_a_constant_that_the_module_does_not_have(crosscheck, tmp_path) -> None:
     outcome, _ = crosscheck(module=changed(tmp_path, "CONSTANTS Clients, MaxLosses", "CONSTANTS Clients, MostLosses"))
     assert outcome.code == 2
@@ -211,6 +213,7 @@ def test_modules_beside_it_are_copied_and_nothing_is_written_there(crosscheck, t
     assert sorted(path.name for path in folder.iterdir()) == ["Helper.tla", "LockService.tla"]
 
 
+@pytest.mark.slow
 def test_tlcs_own_trace_is_imported(tmp_path) -> None:
     shutil.copy(MODULE, tmp_path)
     config = CONFIG.replace("MutualExclusion", "NobodyEnters").replace("CHECK_DEADLOCK FALSE", "")

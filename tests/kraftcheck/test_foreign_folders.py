@@ -158,6 +158,7 @@ def test_damaged_code_is_compiled_again(compiled: Callable[[], list[str]], tmp_p
         assert compiled() == ["None", "6 1"]
 
 
+@pytest.mark.slow
 def test_code_that_others_can_write_is_not_run(compiled: Callable[[], list[str]], tmp_path: Path) -> None:
     compiled()
     folder = tmp_path / "cache" / "kraftcheck"

@@ -87,6 +87,7 @@ def test_an_action_that_loops(tmp_path: Path, number: signal.Signals) -> None:
         ended_by(process, number)
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_an_action_that_loops_in_the_table_engine(tmp_path: Path) -> None:
     """Its search notes the signal; the result so far is reported."""
@@ -96,6 +97,7 @@ def test_an_action_that_loops_in_the_table_engine(tmp_path: Path) -> None:
         assert "interrupted; 1 distinct states" in ended_by(process, signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_long_call_of_compiled_code(tmp_path: Path) -> None:
     """Python runs no signal handler meanwhile."""
     wait = "lock = LIBRARY.pthread_mutex_lock; lock(MUTEX); lock(MUTEX)"
@@ -106,6 +108,7 @@ def test_a_long_call_of_compiled_code(tmp_path: Path) -> None:
         assert "did not end in time" in ended_by(process, signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_while_the_kernel_is_compiled(tmp_path: Path) -> None:
     with running("check", "lock-service", "--engine", "tables", NUMBA_CACHE_DIR=str(tmp_path)) as process:
         await_line(process, "compiling the kernel")

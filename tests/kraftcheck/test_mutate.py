@@ -228,6 +228,7 @@ def test_one_mutant_of_each_verdict(run, game: str, tmp_path: Path, monkeypatch:
                             "are killed by a property (25 %)\n")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_mutant_that_takes_too_long_is_stopped(run, game: str, tmp_path: Path) -> None:
     found, _ = judged(run, game, tmp_path, "--only", "game._next: 1 -> 0", "--time-limit", 0.5)
     assert found["game._next: 1 -> 0"]["by"] == "was not judged within 0.5 s"

@@ -58,6 +58,7 @@ def changed(tmp_path: Path):
     return change
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(closed: str, tmp_path: Path) -> None:
     found = tmp_path / "found.json"
@@ -76,6 +77,7 @@ check(TwoPhaseCommit(resource_managers=frozenset()))
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "words",
     [
@@ -92,6 +94,7 @@ def test_python_that_leaves_assertions_out(words: tuple[str, ...]) -> None:
     assert ("Traceback" in done.stderr) == (code == 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "code"), [(("check", *BROKEN, "--json", "-"), 12), (("check", "nosuch"), 2), (("chekc",), 2)]
 )
@@ -130,6 +133,7 @@ def test_an_interruption_while_modules_are_imported() -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("option", "ending"),
     [
@@ -174,6 +178,7 @@ def test_graphviz_that_does_not_draw(
     assert "VIOLATION: violated: MutualExclusion" in outcome.out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.kernel
 @pytest.mark.parametrize("engine", ["tables", "symbolic"])
 def test_a_disk_that_takes_no_checkpoint(changed, tmp_path: Path, engine: str) -> None:
@@ -306,6 +311,7 @@ def test_mutants_are_not_made_of_an_action_that_raises(run: Run, changed) -> Non
     assert f"error: {model.rpartition(':')[0]}:27: action Step of Nodes raised ZeroDivisionError" in outcome.err
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_an_action_that_never_ends_is_told_of_and_left(changed) -> None:
     model = changed("yield become(me)", "print('now', flush=True)\n        while True: yield become(me)")
@@ -340,6 +346,7 @@ def test_initial_that_never_ends(changed) -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_nothing_is_spent_on_idle_threads_or_on_the_end() -> None:
     program = (
         "import atexit, gc, os, sys, time; from kraftcheck.cli import main;"

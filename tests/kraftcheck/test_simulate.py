@@ -112,6 +112,7 @@ def test_the_same_command_goes_on(run, ping, tmp_path) -> None:
     assert f"--out {folder}: it holds other walks: --seed" in outcome.err
 
 
+@pytest.mark.slow
 def test_a_full_disk_names_the_walk(ping, tmp_path) -> None:
     """The limit on the size of a file stands for a full disk. With `-B`, no bytecode is cut at it for other tests."""
     words = 'exec "$0" -B -m kraftcheck simulate "$1" --set MaxPings=99 --continue --runs 4 --depth 300 --out "$2"'

@@ -461,6 +461,7 @@ def printed_configs(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
     return "".join(token + draw(BLANKS) for token in tokens), says
 
 
+@pytest.mark.slow
 @given(printed_configs())
 def test_what_is_printed_is_what_is_read(drawn: tuple[str, dict[str, object]]) -> None:
     text, says = drawn

@@ -82,6 +82,7 @@ def test_a_slip_in_a_table_is_an_error(tables, text, message) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", shipped_models())
 def test_every_shipped_configuration_binds(name: str) -> None:
     """A configuration of a variant may set constants that only the variant has."""

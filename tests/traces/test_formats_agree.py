@@ -176,6 +176,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES, min_size=1, max_size=3))
 def test_any_value_survives_itf_and_text(tmp_path_factory: pytest.TempPathFactory, values: list[Value]) -> None:
     folder = tmp_path_factory.mktemp("values")

@@ -116,6 +116,7 @@ def test_steps_alike_are_shown_with_their_receivers(tmp_path: Path) -> None:
         told(written(tmp_path, start + "FetchFromBootstrapServer by n3\n----\n"))
 
 
+@pytest.mark.slow
 def test_a_named_start_is_walked_to() -> None:
     walked, _ = told(SCENARIOS / "quorum-restart.txt")
     assert walked[0].action == "ElectionTimeout"
@@ -231,6 +232,7 @@ def test_a_part_is_covered_to_a_depth() -> None:
     assert cover.taken == cover.graph.size < 200
 
 
+@pytest.mark.slow
 def test_an_urgent_step_is_told_from_what_is_missing() -> None:
     beside = Beside(smoke())
 

@@ -40,6 +40,7 @@ from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 SIMULATIONS = sorted(TLC.glob("simulations/*.tla.gz"))
 
 
+@pytest.mark.slow
 def test_every_simulation_is_read_in_time() -> None:
     start = time.perf_counter()
     behaviours = [trace for path in SIMULATIONS for trace in read_traces(path)]
@@ -168,6 +169,7 @@ def test_a_dump_without_its_last_empty_line(tmp_path: Path) -> None:
 # Graphs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", ["two-voters", "grow-one-to-two"])
 def test_graph_and_dump_have_the_same_states(model: str) -> None:
     graph = read_graph(TLC / "dumps" / f"{model}.dot.gz")
@@ -460,6 +462,7 @@ UNENDED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", [b"a" * 3_000_000, b'\\"' * 100_000])
 @pytest.mark.parametrize("name", UNENDED)
 def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text: bytes) -> None:

@@ -337,6 +337,7 @@ def test_the_guard_of_a_divergence_has_columns_of_its_own(tmp_path: Path) -> Non
     assert "prepared" in row["guard"]
 
 
+@pytest.mark.slow
 def test_the_queries_of_the_page(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     corpus(tmp_path / "in", 3, 0, 0, "smoke")
@@ -459,6 +460,7 @@ def test_uris_and_paths_are_not_mixed(words: list[str], problem: str, capsys: py
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_trace_that_takes_too_long_is_an_error_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus(tmp_path / "in", 3, 0, 0)
     slow = tmp_path / "in" / "walk_0.tla"
@@ -479,6 +481,7 @@ def test_a_trace_that_takes_too_long_is_an_error_of_its_file(tmp_path: Path, mon
     assert {Path(row["file"]).name for row in found["steps"]} == {"walk_1.tla", "walk_2.tla"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, "8M"])
 def test_a_trace_that_takes_too_much_memory_is_an_error_of_its_file(tmp_path: Path, limit: str | None) -> None:
     """Without the limit it is unreadable; the other traces conform in either case."""
@@ -507,6 +510,7 @@ def test_a_killed_worker_ends_the_run_with_code_3(
     assert pipeline_code(tmp_path, "--workers", "2") == 0
 
 
+@pytest.mark.slow
 def test_a_worker_looks_for_cycles_as_often_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command does so rarely, and memos that a worker drops would stay in memory."""
     corpus(tmp_path / "in", 1, 0, 0)
@@ -526,6 +530,7 @@ def test_a_worker_looks_for_cycles_as_often_as_python(tmp_path: Path, monkeypatc
         gc.set_threshold(*before)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was killed may hold a lock for which another one waits, whatever signal ends it otherwise."""
     corpus(tmp_path / "in", 2, 0, 0)

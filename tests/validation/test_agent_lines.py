@@ -61,7 +61,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_changed_state_is_found_at_its_line(field: str) -> None:
     lines = recorded()

@@ -157,6 +157,7 @@ def test_the_json_follows_its_schema(validate: Callable[..., Outcome], tmp_path:
         assert bool(found["open"]) == (done.code == 20)
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_life_of_the_cluster(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     assert validate(PRE_VOTES, "--report", path).code == 1
@@ -171,6 +172,7 @@ def test_the_page_shows_the_life_of_the_cluster(validate: Callable[..., Outcome]
     assert "ends in .html" in validate(PRE_VOTES, "--report", tmp_path / "page.md").err
 
 
+@pytest.mark.slow
 def test_names_in_a_log_are_escaped_in_the_page(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     hostile = "OutboundResponse(<script>alert(1)</script>\x1b[2J, correlationId=65, data=Vote"
     content = text(PRE_VOTES / "node2.trace.log.gz").replace("OutboundResponse(correlationId=65, data=Vote", hostile)
@@ -185,6 +187,7 @@ def test_names_in_a_log_are_escaped_in_the_page(validate: Callable[..., Outcome]
     assert "\x1b" not in page
 
 
+@pytest.mark.slow
 def test_the_table_has_every_event(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "events.parquet"
@@ -199,6 +202,7 @@ def test_the_table_has_every_event(validate: Callable[..., Outcome], tmp_path: P
 # Forms of input
 
 
+@pytest.mark.slow
 def test_order_clocks_and_pieces_change_no_verdict(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     def skewed(content: str, node: int) -> str:
         def moved(found: re.Match[str]) -> str:

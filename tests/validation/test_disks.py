@@ -181,6 +181,7 @@ FORGERIES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", FORGERIES)
 def test_forged_logs_are_told(folder: Path, change: Callable[[list[bytes]], None]) -> None:
     forge(log_of(folder, 3), change)
@@ -288,6 +289,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", OTHERS)
 def test_other_forgeries_are_told(folder: Path, change: Callable[[Path], None]) -> None:
     change(folder)
@@ -378,7 +380,7 @@ def test_a_killed_process_is_no_breach(folder: Path) -> None:
         assert left in report.notes[0].message
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("seed", range(50))
 def test_honest_disks_have_no_finding(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
@@ -394,6 +396,7 @@ def test_honest_disks_have_no_finding(tmp_path: Path, seed: int) -> None:
     assert min(report.checks[name] for name in names) > 0
 
 
+@pytest.mark.slow
 def test_honest_disks_are_not_alike(tmp_path: Path) -> None:
     """The honest sets have uncommitted ends that differ, voter sets that change, and logs that begin later."""
     seen: set[str] = set()

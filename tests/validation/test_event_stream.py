@@ -54,6 +54,7 @@ def test_a_written_stream_has_the_same_verdict(sample: str, run: Run, tmp_path: 
     assert monitored[0] == monitored[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sample", ["vote-not-written", "node1.info.log.gz", "node4.trace.log.gz"])
 def test_every_event_is_written_and_read(sample: str, tmp_path: Path) -> None:
     stream = tmp_path / "events.ndjson"
@@ -149,6 +150,7 @@ def test_an_input_is_not_overwritten(run: Run, tmp_path: Path) -> None:
     assert log.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_changed_field_of_a_stream_is_found_at_its_line(run: Run, tmp_path: Path) -> None:
     stream = tmp_path / "events.ndjson"
     sources = read_sources([DATA / "conforms"])

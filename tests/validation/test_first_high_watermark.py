@@ -31,6 +31,7 @@ def copied(folder: Path, change: tuple[re.Pattern[str], str] | None = None, *, i
     return folder
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("changed", "line"), [(r"\g<1>9\2\3", "first high watermark"), (None, "")])
 def test_the_first_high_watermark_is_the_models(changed: str | None, line: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()

@@ -69,6 +69,7 @@ def test_a_truncated_tarball(tmp_path: Path) -> None:
         refused(tmp_path / name, "copy the file again")
 
 
+@pytest.mark.slow
 def test_a_damaged_tarball(tmp_path: Path) -> None:
     """No damage raises anything but InputError, whether the tarball is packed or not."""
     random, path = Random(1), tmp_path / "a.tar"

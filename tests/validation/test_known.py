@@ -59,7 +59,7 @@ def test_every_known_difference_has_a_log() -> None:
     assert {path.name.removesuffix(".tar.gz") for path in KNOWN.glob("*.tar.gz")} <= set(known)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", LINES)
 def test_a_log_shows_a_known_difference(name: str, run: Run, tmp_path: Path) -> None:
     """The network of a walk may leave a request without a response, which is an open question."""

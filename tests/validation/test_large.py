@@ -32,6 +32,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_and_time_is_linear(tmp_path: Path) -> None:
     """Read lines that are no raft lines, a file of one line, and a gzip bomb, of two sizes each."""
     block = gzip.compress(b"".join(OTHER % (number % 1000, number) for number in range(10_000)))

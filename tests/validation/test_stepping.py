@@ -63,6 +63,7 @@ CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], bool], str]] = {
 }
 
 
+@pytest.mark.slow
 def test_a_sample_is_allowed_and_changed_steps_are_refused() -> None:
     state, left = ValidationState(), dict(CHANGES)
     for events, is_last in steps():

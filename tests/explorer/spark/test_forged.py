@@ -28,9 +28,8 @@ def stopped(folder: Path) -> tuple[object, SearchRequest]:
     return protocol, options
 
 
-@pytest.mark.parametrize(
-    "count", [3, pytest.param(40, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.exhaustive)])
 def test_a_forged_checkpoint(count: int, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     protocol, options = stopped(folder)
@@ -44,6 +43,7 @@ def test_a_forged_checkpoint(count: int, tmp_path: Path) -> None:
     assert outcomes(folder, tmp_path / "forged", range(count), resumed, right)["refused"] > count // 2
 
 
+@pytest.mark.slow
 def test_a_large_checkpoint_is_searched_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "WHOLE", 10)
     folder = tmp_path / "c"

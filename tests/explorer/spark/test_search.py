@@ -268,6 +268,7 @@ def test_an_invariant_of_whole_states_beyond_a_constraint(tmp_path: Path) -> Non
     assert found(result) == found(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "config", "variant"),
     [
