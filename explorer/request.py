@@ -328,11 +328,11 @@ IN_NO_ORDER = SETS - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 CAPABILITIES = {
     "tables": {"bfs": ON_ROWS, "dfs": DEEP, "iddfs": DEEP},
     "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP | {Feature.RENAMING}},
-    "symbolic": {"bfs": SETS, "saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER},
+    "symbolic": {"saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER, "bfs": SETS},
     "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS})},
     "spark": {"bfs": ON_ROWS - {Feature.MEMORY}},
 }
-"""Supported features, by engine and search order."""
+"""Supported features, by engine and search order; the first order is the engine's default."""
 
 
 def able(engine: str, order: str) -> frozenset[Feature]:

@@ -281,9 +281,9 @@ class _Version(argparse.Action):
     """An action that looks up and prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
+        from kraftcheck.persistence import program_version
 
-        print(f"kraftcheck {version('kraftcheck')}")
+        print(f"kraftcheck {program_version()}")
         parser.exit()
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest, lacking
+from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
 from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown
@@ -66,18 +66,19 @@ class Engine(NamedTuple):
         return function
 
 
-def _engine(name: str, searches: tuple[str, ...], *more: str) -> Engine:
+def _engine(name: str, *more: str) -> Engine:
+    searches = search_orders() if name == "tables" else tuple(CAPABILITIES[name])
     own = (option.word for option in OPTIONS.values() if option.engines and name in option.engines)
     module = "reference" if name == "reference" else f"{name}.engine"
     return Engine(f"kraftcheck.explorer.{module}:explore", searches, (*own, *more))
 
 
 ENGINES = {
-    "tables": _engine("tables", search_orders()),
-    "reference": _engine("reference", ("bfs", "dfs"), "--graph"),
-    "symbolic": _engine("symbolic", ("saturation", "chaining", "bfs")),
-    "spark": _engine("spark", ("bfs",)),
-    "bytecode": _engine("bytecode", ("bfs",)),
+    "tables": _engine("tables"),
+    "reference": _engine("reference", "--graph"),
+    "symbolic": _engine("symbolic"),
+    "spark": _engine("spark"),
+    "bytecode": _engine("bytecode"),
 }
 """Engines by name, in order of preference."""
 

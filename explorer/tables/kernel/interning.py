@@ -162,7 +162,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
         abort_to_grow(t, codes.GROW_CONTENTS)
     # Look for an equal content.
     mask = np.int64(len(t.content_table) - 1)
-    i = np.int64(content_hash(t, slot, free, n)) & mask
+    i = np.int64(inbox_hash(t, slot, free, n)) & mask
     while t.content_table[i] != -1:
         other = t.content_table[i]
         if t.contents[other, codes.C_SLOT] == slot and t.contents[other, codes.C_N] == n:
@@ -196,7 +196,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
 
 
 @jit
-def content_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
+def inbox_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
     """Hash the items of an inbox content."""
     h = np.uint64(slot)
     for k in range(start, start + n):
@@ -210,7 +210,7 @@ def rehash_contents(t: Any) -> None:
     mask = np.int64(len(t.content_table) - 1)
     for content in range(1, t.meta[codes.M_CONTENTS]):
         start, n = t.contents[content, codes.C_START], t.contents[content, codes.C_N]
-        i = np.int64(content_hash(t, t.contents[content, codes.C_SLOT], start, n)) & mask
+        i = np.int64(inbox_hash(t, t.contents[content, codes.C_SLOT], start, n)) & mask
         while t.content_table[i] != -1:
             i = (i + 1) & mask
         t.content_table[i] = content

@@ -211,7 +211,7 @@ def place_of(table: Any, short: Any) -> Any:
 
 
 @inlined
-def content_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
     """Return the hash of a cluster's contents in the state rows[row, column:], or NOTHING if the contents are all 0."""
     h, some = np.uint64(f), np.int64(0)
     for k in range(packing.firsts[f], packing.firsts[f + 1]):

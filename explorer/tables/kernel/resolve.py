@@ -243,7 +243,7 @@ MOST_IN_TURN = 16
 def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> Any:
     """Compute the table entry of cache miss number `i`; return whether the entry exists now."""
     kind, a, b, c = worker.misses[i, 0], worker.misses[i, 1], worker.misses[i, 2], worker.misses[i, 3]
-    # The arguments of each kind are those that `expand` and `worker` record.
+    # The arguments of each kind are those that `record_miss` of `arrays.py` was given.
     if kind == codes.MISS_STEPS:
         if t.row_info[a, codes.R_START] < 0:
             build_row(t, a)

@@ -32,8 +32,8 @@ from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stac
 from kraftcheck.explorer.tables.kernel.packing import (
     NOTHING,
     WHERE,
+    cluster_hash,
     cluster_number,
-    content_hash,
     hash_words,
     lacks_room,
     owner,
@@ -158,7 +158,7 @@ def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, ow
         write_image(t, worker, states, i, np.int64(0), g, images, 0)
         pack_columns(t, packing, images, 0, np.int64(0), words, i)
         for f in range(clusters):
-            short = content_hash(packing, f, images, 0, np.int64(0))
+            short = cluster_hash(packing, f, images, 0, np.int64(0))
             number = cluster_number(t, packing, f, images, 0, np.int64(0), short)
             put_bits(words, i, packing.position[f], packing.width[f], np.uint64(number))
         owners[i] = owner(hash_words(words, i))
@@ -245,7 +245,7 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
     clusters, hashes = packing.clusters[0], worker.waiting_hashes
     for k in range(count):
         for f in range(clusters):
-            hashes[k, f] = content_hash(packing, f, held, k, np.int64(0))
+            hashes[k, f] = cluster_hash(packing, f, held, k, np.int64(0))
             if hashes[k, f] != NOTHING:
                 prefetch(t.cluster_table, place_of(t.cluster_table, hashes[k, f]))
     for k in range(count):
