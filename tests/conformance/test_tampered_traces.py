@@ -125,5 +125,5 @@ def test_changed_traces_diverge() -> None:
 
 
 @pytest.mark.slow(minutes=1)
-def test_2000_changed_traces_diverge() -> None:
-    assert tamper(seed=2024, times=2_000) == {}  # a variable that went unnoticed would be listed here
+def test_1000_changed_traces_diverge() -> None:
+    assert tamper(seed=2024, times=1_000) == {}  # a variable that went unnoticed would be listed here

@@ -306,7 +306,7 @@ def expected(found: Sample, options: SearchRequest) -> dict[str, tuple[tuple[int
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [2, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,7 @@ def test_sets_apart_change_nothing(kind: type[TwoPhaseCommit]) -> None:
 
 @pytest.mark.usefixtures("always_apart")
 @pytest.mark.parametrize(
-    "count", [pytest.param(3, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)]
+    "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)]
 )
 def test_random_protocols(count: int) -> None:
     assert agree(count, 5_000) == {"run": count}
