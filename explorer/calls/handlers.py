@@ -26,15 +26,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy, deepcopy
 from dataclasses import replace
 from datetime import date, datetime
+from enum import Enum
 from functools import cache, cached_property, partial, partialmethod
 from itertools import groupby, takewhile
 from opcode import opmap
 from operator import is_
 from pickle import dumps, loads
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
-from kraftcheck.explorer.calls.proxies import SetProxy
+from kraftcheck.explorer.calls.proxies import SetProxy, Unanswered, raising
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
@@ -69,9 +70,23 @@ _SIMPLE = (
 )  # fmt: skip
 
 
-def among(elements: Any, passes: Callable[[Any], Any]) -> Iterable[Any]:
-    """Return a set unchanged, or for a `SetProxy` its elements that pass a test."""
-    return elements.among(passes) if type(elements) is SetProxy else elements
+_CHANGELESS = (*SCALARS, NoneType, Enum, tuple, frozenset, Map, Record, Protocol, type, FunctionType)
+
+
+def among(elements: Any, passes: Any, *, copies: bool = False) -> Any:
+    """Return a set unchanged, or for a `SetProxy` its elements that pass a test.
+
+    A copy is made before the loop begins, so its test must not see a value that the loop may change in place.
+    """
+    is_plain = type(elements) is not SetProxy or (copies and not all(map(_is_changeless, passes.__closure__ or ())))
+    return elements if is_plain else elements.among(passes)
+
+
+def _is_changeless(cell: CellType) -> bool:
+    try:
+        return isinstance(cell.cell_contents, _CHANGELESS)
+    except ValueError:
+        return False
 
 
 @cache
@@ -82,7 +97,7 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
     if definition is None:
         return function
     copied = deepcopy(definition)
-    loops = _Loops(function)
+    loops = _Loops(function, copied)
     loops.visit(copied)
     copied.decorator_list = []
     return recompiled(function, copied, {AMONG: among}) if loops.found else function
@@ -97,11 +112,21 @@ def filtered_property(prop: Property) -> Property:
 class _Loops(ast.NodeTransformer):
     """AST transformer that makes loops iterate over `among(set, test)`, where they test each element first."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, definition: ast.AST) -> None:
         self.found = 0
         self._code, self._names = function.__code__, vars(builtins) | function.__globals__
+        nodes = [*ast.walk(definition)]
+        declared = (name for node in nodes if isinstance(node, ast.Nonlocal | ast.Global) for name in node.names)
+        named = (node.target.id for node in nodes if isinstance(node, ast.NamedExpr))
+        self._changing = {*declared, *named}
+        self._later = {name for name, times in Counter(_stored(definition)).items() if times > 1}
+        self._at_once = {id(one) for node in nodes if isinstance(node, ast.Call) for one in node.args}
+        self._outliving = _outliving(definition)
 
-    def _among(self, target: ast.expr, elements: ast.expr, tests: list[ast.expr]) -> ast.expr:
+    def _among(
+        self, target: ast.expr, elements: ast.expr, tests: list[ast.expr], changing: set[str], *, copies: bool = False
+    ) -> ast.expr:
+        """Return elements that pass the tests; a copy only if no variable of `changing` is tested."""
         conjuncts = (
             part
             for test in tests
@@ -111,12 +136,15 @@ class _Loops(ast.NodeTransformer):
         if not simple or not isinstance(target, ast.Name):
             return elements
         if isinstance(elements, ast.Call) and self._is_copy(elements):
-            elements.args[0] = self._among(target, elements.args[0], tests)
+            tested = {node.id for test in simple for node in ast.walk(test) if isinstance(node, ast.Name)}
+            if tested.isdisjoint(changing | self._changing):
+                elements.args[0] = self._among(target, elements.args[0], tests, changing, copies=True)
             return elements
         self.found += 1
         body = deepcopy(simple[0] if len(simple) == 1 else ast.BoolOp(ast.And(), simple))
         argument = ast.arguments([], [ast.arg(target.id)], None, [], [], None, [])
-        call = ast.Call(ast.Name(AMONG, ast.Load()), [elements, ast.Lambda(argument, body)], [])
+        copied = [ast.keyword("copies", ast.Constant(copies))]
+        call = ast.Call(ast.Name(AMONG, ast.Load()), [elements, ast.Lambda(argument, body)], copied)
         return ast.fix_missing_locations(ast.copy_location(call, elements))
 
     def _is_copy(self, call: ast.Call) -> bool:
@@ -125,10 +153,14 @@ class _Loops(ast.NodeTransformer):
         is_global = name not in (*local, *self._code.co_freevars) and len(call.args) == 1 and not call.keywords
         return is_global and any(self._names.get(name) is copying for copying in COPIES)
 
-    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+    def _visit_comprehension(self, node: Any) -> Any:
         self.generic_visit(node)
-        node.iter = self._among(node.target, node.iter, node.ifs)
+        is_late = isinstance(node, ast.GeneratorExp) and id(node) not in self._at_once
+        for one in node.generators:
+            one.iter = self._among(one.target, one.iter, one.ifs, self._later if is_late else set())
         return node
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension  # noqa: N815 - nodes
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         quantifier = node.func.id if isinstance(node.func, ast.Name) else None
@@ -139,7 +171,7 @@ class _Loops(ast.NodeTransformer):
             last = inner.generators[-1]
         self.generic_visit(node)
         if last is not None:
-            last.iter = self._among(last.target, last.iter, [test])
+            last.iter = self._among(last.target, last.iter, [test], set())
         return node
 
     def visit_For(self, node: ast.For) -> ast.For:
@@ -156,8 +188,33 @@ class _Loops(ast.NodeTransformer):
             if statement is node.body[-1]:
                 tests.append(statement.test)
             break
-        node.iter = self._among(node.target, node.iter, tests)
+        if isinstance(node.target, ast.Name) and node.target.id not in self._outliving:
+            node.iter = self._among(node.target, node.iter, tests, {*_stored(*node.body)})
         return node
+
+
+def _outliving(definition: ast.AST) -> set[str]:
+    """Return the variables of loops that are read outside of the loops' bodies: the last element may fail a test."""
+    binding: dict[str, list[ast.AST]] = defaultdict(list)
+    for node in ast.walk(definition):
+        if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+            binding[node.target.id] += node.body
+        elif isinstance(node, ast.Lambda):
+            for argument in node.args.args:
+                binding[argument.arg].append(node)
+        for one in getattr(node, "generators", ()):
+            binding[getattr(one.target, "id", "")].append(node)
+    return {name for name, nodes in binding.items() if _reads(name, definition) - _reads(name, *nodes)}
+
+
+def _stored(*nodes: ast.AST) -> list[str]:
+    names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name))
+    return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
+
+
+def _reads(name: str, *nodes: ast.AST) -> set[int]:
+    names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name) and node.id == name)
+    return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
 
 def _matching(statement: ast.Match) -> list[ast.expr]:
@@ -208,6 +265,7 @@ class Ascending(frozenset[Any]):
     """A set that iterates in canonical order, as do its unions and differences."""
 
     __slots__ = ("_elements",)
+    mutable: ClassVar[type[set[Any]]]
 
     def __iter__(self) -> Iterator[Any]:
         if not hasattr(self, "_elements"):
@@ -222,10 +280,6 @@ class Ascending(frozenset[Any]):
         return made if made is NotImplemented else type(self)(made)
 
 
-for _name in (*_MAKING_SETS, *_OPERATORS):
-    setattr(Ascending, _name, partialmethod(Ascending._made, _name))
-
-
 class Descending(Ascending):
     """A set that iterates in reverse canonical order."""
 
@@ -233,6 +287,37 @@ class Descending(Ascending):
 
     def _in_order(self) -> list[Any]:
         return super()._in_order()[::-1]
+
+
+class AscendingSet(set[Any]):
+    """A set that can change, iterates in canonical order and pops the first element, as do its unions."""
+
+    _order = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(ordered(super().__iter__())[:: self._order])
+
+    def pop(self) -> Any:
+        """Remove and return the first element; raise KeyError if there is none."""
+        first = next(iter(self), None)
+        self.remove(first)
+        return first
+
+    def _made(self, name: str, *others: Any) -> Any:
+        made = getattr(set, name)(self, *others)
+        return made if made is NotImplemented else type(self)(made)
+
+
+class DescendingSet(AscendingSet):
+    """A set that can change, and iterates in reverse canonical order."""
+
+    _order = -1
+
+
+for _name in (*_MAKING_SETS, *_OPERATORS):
+    setattr(Ascending, _name, partialmethod(Ascending._made, _name))
+    setattr(AscendingSet, _name, partialmethod(AscendingSet._made, _name))
+Ascending.mutable, Descending.mutable = AscendingSet, DescendingSet
 
 
 class InOrder:
@@ -354,14 +439,18 @@ class _Making(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS:
-            self.found += 1
-            node.func = ast.copy_location(ast.Name(_SET, ast.Load()), node.func)
+            node.func = self._kind(node.func, is_mutable=node.func.id == "set")
         return node
 
     def _set(self, node: Any) -> ast.Call:
         self.generic_visit(node)
+        return ast.copy_location(ast.Call(self._kind(node, is_mutable=True), [node], []), node)
+
+    def _kind(self, node: ast.expr, *, is_mutable: bool) -> ast.expr:
         self.found += 1
-        return ast.copy_location(ast.Call(ast.Name(_SET, ast.Load()), [node], []), node)
+        kind = ast.Name(_SET, ast.Load())
+        made = ast.Attribute(kind, "mutable", ast.Load()) if is_mutable else kind
+        return ast.fix_missing_locations(ast.copy_location(made, node))
 
     visit_Set = visit_SetComp = _set  # noqa: N815 - named after the nodes
 
@@ -485,10 +574,11 @@ class PurityTest:
         return frozenset(unordered(step, self._protocol.network) for step in steps)
 
 
-class MissingRead(BaseException):
-    """Raised for a read whose value is unknown. It is no Exception, so that no handler catches it."""
+class MissingRead(Unanswered):
+    """Raised for a read whose value is unknown."""
 
     def __init__(self, read: Any = None) -> None:
+        super().__init__(read)
         self.read = read
 
 
@@ -549,11 +639,12 @@ class Calls:
         """
         self.counts[action.name] += 1
         is_tested = (settle is None or whole is not None) and self.purity.is_due(action)
-        if is_tested:
-            steps = self.purity.call(action, me, message, given if whole is None else whole())
-        if not is_tested or whole is not None:
-            called = action if settle is None else _settled(action, settle, self._filtering if filters else None)
-            steps = call_action(self.protocol, called, me, message, given)
+        with raising():
+            if is_tested:
+                steps = self.purity.call(action, me, message, given if whole is None else whole())
+            if not is_tested or whole is not None:
+                called = action if settle is None else _settled(action, settle, self._filtering if filters else None)
+                steps = call_action(self.protocol, called, me, message, given)
         note_spent(steps, self.most_spent)
         return [step for step in steps if is_within(step, self.protocol.bounds)]
 
@@ -563,10 +654,10 @@ class Calls:
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
         observes the evaluation, gets the arguments without proxies.
         """
-        if whole is None:
-            return evaluate_property(self.protocol, prop, given)
-        found = evaluate_property(self._filtering, filtered_property(prop), given)
-        if prop.name in self.protocol.probes:
+        protocol, evaluated = (self.protocol, prop) if whole is None else (self._filtering, filtered_property(prop))
+        with raising():
+            found = evaluate_property(protocol, evaluated, given)
+        if whole is not None and prop.name in self.protocol.probes:
             evaluate_property(self.protocol, prop, whole())
         return found
 

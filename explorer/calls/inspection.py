@@ -18,6 +18,7 @@ from functools import wraps
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.calls.proxies import Unanswered
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.discovery import modules_of
@@ -29,8 +30,8 @@ ROLES = ("me", "peer")
 MOST_ROLES = len(ROLES)
 
 
-class NeedsWholeError(BaseException):
-    """A property cannot be evaluated in parts. It is no Exception, so that no property catches it."""
+class NeedsWholeError(Unanswered):
+    """A property cannot be evaluated in parts."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

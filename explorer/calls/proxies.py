@@ -7,12 +7,14 @@ properties. Methods that inspect types more closely (`type_inspection.py`) get t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from functools import cache, wraps
+from contextlib import contextmanager
+from functools import cache, partialmethod, wraps
 from operator import is_
-from typing import Any, Protocol
+from types import FunctionType
+from typing import Any, ClassVar, Protocol
 
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
+from kraftcheck.spec.values import Map, Record, Value, cached, field_names, ordered
 
 ABSENT = object()
 """Result of reading an absent replica through a `ProjectionProxy`."""
@@ -22,6 +24,28 @@ SETS = (frozenset, set)
 
 Fields = tuple[tuple[str, type, Value], ...]
 """Names of fields, each with its value and the value's type, since 1 and True are equal."""
+
+
+class Unanswered(BaseException):
+    """A read that its proxy does not answer. It is no Exception, so that `except Exception` lets it pass."""
+
+    last: ClassVar[Unanswered | None] = None
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        Unanswered.last = self
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """Raise the unanswered read of a call even if the called code caught it, as a bare `except` does."""
+    Unanswered.last = None
+    try:
+        yield
+    finally:
+        found, Unanswered.last = Unanswered.last, None
+        if found is not None:
+            raise found
 
 
 class SetChange(Record):
@@ -57,11 +81,31 @@ class ReadProxy:
     def __repr__(self) -> str:
         return repr(self._whole())
 
+    def _by_whole(self, name: str, *arguments: Any, **named: Any) -> Any:
+        return getattr(self._whole(), name)(*arguments, **named)
+
+
+_UNLIKE = {"__eq__", "__getattr__", "__hash__", "__init__", "__new__", "__post_init__", "__repr__", "__setattr__"}
+
+
+@cached
+def _with_specials(classes: tuple[type[ReadProxy], type[Record]]) -> Any:
+    """Return a proxy class with a record class's special methods, which Python looks up on the class."""
+    proxy, record_type = classes
+    own = (vars(base).items() for base in record_type.__mro__ if base not in Record.__mro__)
+    names = {name for one in own for name, value in one if name[:2] == "__" and isinstance(value, FunctionType)}
+    methods = {name: partialmethod(ReadProxy._by_whole, name) for name in names - _UNLIKE}
+    return type(proxy.__name__, (proxy,), {"__slots__": (), **methods}) if methods else proxy
+
 
 class SharedProxy(ReadProxy):
     """Proxy of the shared record, read field by field."""
 
     __slots__ = ("_read", "_type")
+
+    def __new__(cls, record_type: type[Record], *_: Any) -> Any:
+        """Return a proxy with the special methods of the record class."""
+        return object.__new__(_with_specials((cls, record_type)))
 
     def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
         self._type = record_type
@@ -81,10 +125,7 @@ class SharedProxy(ReadProxy):
     def __getattr__(self, name: str) -> Value:
         if name in field_names(self._type):
             return self._read(name)
-        raise AttributeError(
-            f"{self._type.__name__} has no field {name!r}; the shared state is read field by field: "
-            f"{', '.join(field_names(self._type))}"
-        )
+        return getattr(self._whole(), name)
 
 
 class StateProxy(SharedProxy):
@@ -92,13 +133,12 @@ class StateProxy(SharedProxy):
 
     __slots__ = ()
 
+    def __new__(cls, *_: Any) -> Any:
+        """Return a proxy; a state has no special methods."""
+        return object.__new__(cls)
+
     def __init__(self, read: Callable[[str], Value]) -> None:
         super().__init__(State, read)
-
-    def but(self, **changes: Value) -> State:
-        """Return a copy of the state with the named parts changed."""
-        state: State = self._whole().but(**changes)
-        return state
 
 
 Names = tuple[str, ...]
@@ -110,6 +150,10 @@ class LocalProxy(ReadProxy):
 
     It may return a proxy of the field's record, and None otherwise.
     """
+
+    def __new__(cls, record: Record, *_: Any) -> Any:
+        """Return a proxy with the special methods of the record's class."""
+        return object.__new__(_with_specials((cls, type(record))))
 
     def __init__(self, record: Record, note: Callable[[Names], Any], changes: Mapping[str, Value] = NO_CHANGES) -> None:
         self._record = record
@@ -151,6 +195,10 @@ class LocalProxy(ReadProxy):
 
 class PeerProxy(LocalProxy):
     """Proxy of another replica's record; reading its `id` records no read."""
+
+    def __new__(cls, _: Value, record: Record, *__: Any) -> Any:
+        """Return a proxy with the special methods of the replica's class."""
+        return super().__new__(cls, record)
 
     def __init__(
         self,

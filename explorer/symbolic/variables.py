@@ -23,7 +23,7 @@ from copy import deepcopy
 from random import Random
 from typing import Any, NamedTuple, NoReturn
 
-from kraftcheck.explorer.calls.proxies import DeltaStep, Has, SetChange, SetProxy, unwrap
+from kraftcheck.explorer.calls.proxies import DeltaStep, Has, SetChange, SetProxy, Unanswered, unwrap
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -31,10 +31,11 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered, text_of
 
 
-class OpaqueSetRequired(BaseException):
-    """Raised for a use that needs a whole exploded set; a BaseException, so that `except Exception` lets it pass."""
+class OpaqueSetRequired(Unanswered):
+    """Raised for a use that needs a whole exploded set."""
 
     def __init__(self, field: str) -> None:
+        super().__init__(field)
         self.field = field
 
 

@@ -170,6 +170,12 @@ def of_built_set(self: Choosing, me: Voter) -> str:
     return next(iter(frozenset(sorted(me.peers))))
 
 
+def of_a_set_that_changes(self: Choosing, me: Voter) -> str:
+    waiting = set(me.peers)
+    waiting.add("z")
+    return waiting.pop()
+
+
 def with_an_assert(self: Choosing, me: Voter) -> str:
     assert next(iter(me.terms)) == min(me.terms)  # a map is in order, and a protocol may not rely on it
     return "e"
@@ -184,6 +190,12 @@ def until_the_first(self: Choosing, me: Voter) -> Steps:
 def each_of_them(self: Choosing, me: Voter) -> Steps:
     for peer in me.peers | self.names:
         yield become(me.but(chosen=peer))
+
+
+def until_none_waits(self: Choosing, me: Voter) -> Steps:
+    waiting = set(me.peers) | self.names
+    while waiting:
+        yield become(me.but(chosen=waiting.pop()))
 
 
 def with_a_hundred_words(self: Choosing, me: Voter) -> str:
@@ -201,9 +213,10 @@ def with_a_hundred_words(self: Choosing, me: Voter) -> str:
         {"choice": lambda self, me: next(iter(me.terms))},
         {"choice": of_made_set},
         {"choice": of_built_set},
+        {"choice": of_a_set_that_changes},
         {"choice": with_an_assert},
     ],
-    ids=["the first", "the least", "of a constant", "of a map", "of a comprehension", "of a set made", "an assert"],
+    ids=["first", "least", "constant", "map", "comprehension", "set made", "set that changes", "assert"],
 )
 def test_what_depends_on_an_order_is_named(name, check, methods) -> None:
     with pytest.raises(ActionError, match="action Choose of Chooser is not pure: its steps depend on the order"):
@@ -211,7 +224,9 @@ def test_what_depends_on_an_order_is_named(name, check, methods) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES | SAMPLING)
-@pytest.mark.parametrize("methods", [{"choices": each_of_them}, {"choice": with_a_hundred_words}])
+@pytest.mark.parametrize(
+    "methods", [{"choices": each_of_them}, {"choice": with_a_hundred_words}, {"choices": until_none_waits}]
+)
 def test_what_goes_through_all_of_a_set_is_pure(name, methods) -> None:
     protocol = type("Chooser", (Choosing,), methods)()
     assert explored(name, protocol, check=name != "symbolic").distinct_states in (4, 64)

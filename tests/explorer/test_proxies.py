@@ -1,0 +1,268 @@
+"""Handlers that notice a read-tracking proxy: every engine finds the reference engine's states and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kraftcheck import check
+from kraftcheck.explorer.calls.handlers import filtered_function
+from kraftcheck.explorer.result import Result
+from kraftcheck.spec import (
+    Map,
+    Protocol,
+    Record,
+    State,
+    Step,
+    Steps,
+    become,
+    environment,
+    internal,
+    invariant,
+    ordered,
+    projection,
+)
+
+pytestmark = pytest.mark.kernel
+
+
+class Note(Record):
+    """A numbered note."""
+
+    number: int
+
+
+class Reader(Record):
+    """Who reads; true once it has read."""
+
+    id: int
+    read: int = 0
+
+    def __bool__(self) -> bool:
+        return self.read > 0
+
+    def __str__(self) -> str:
+        return f"read {self.read}"
+
+
+class Wall(Record):
+    """What all see."""
+
+    notes: frozenset[Note] = frozenset()
+    bell: int = 0
+
+    def __bool__(self) -> bool:
+        return self.bell > 0
+
+    def __str__(self) -> str:
+        return f"bell {self.bell}"
+
+    @property
+    def rung_twice(self) -> bool:
+        """Whether the bell rang twice."""
+        return self.bell == 2
+
+
+class Bell(Protocol):
+    """Readers read, a bell rings."""
+
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        """Nobody has read."""
+        yield self.start([Reader(1), Reader(2)], Wall())
+
+    @projection
+    def whole(self, me: Reader) -> Reader:
+        """The replica."""
+        return me
+
+    @internal
+    def read(self, me: Reader) -> Steps:
+        """Read up to three times."""
+        if me.read < 3:
+            yield become(me.but(read=me.read + 1))
+
+    @environment
+    def ring(self, shared: Wall) -> Steps:
+        """Ring, up to twice."""
+        yield Step().put(bell=(shared.bell + 1) % 3)
+
+
+class Swallowing(Bell):
+    """An `except` without a class catches more than the handler's own errors."""
+
+    @internal
+    def look(self, me: Reader, shared: Wall) -> Steps:
+        """Read how often the bell rang."""
+        try:
+            rung = {0: 10, 1: 20}[shared.bell]
+        except:  # noqa: E722 - as beginners write it
+            rung = -1
+        yield become(me.but(read=rung))
+
+
+class Truth(Bell):
+    """Tests the truth of records that define it."""
+
+    @internal(reads=Bell.whole)
+    def forget(self, me: Reader, shared: Wall, whole: Map[int, Reader]) -> Steps:
+        """Forget if the other has read and the bell has rung."""
+        if whole[3 - me.id] and shared:
+            yield become(me.but(read=0))
+
+
+class Text(Bell):
+    """Compares the texts of records that define them."""
+
+    @internal(reads=Bell.whole)
+    def forget(self, me: Reader, shared: Wall, whole: Map[int, Reader]) -> Steps:
+        """Forget where the texts say so."""
+        if f"{whole[3 - me.id]}, {shared}" == "read 3, bell 2":
+            yield become(me.but(read=0))
+
+
+class SharedProperty(Bell):
+    """Reads a property of the shared record, and changes a copy of the record."""
+
+    @internal
+    def look(self, me: Reader, shared: Wall) -> Steps:
+        """Read a property, and a field of a copy."""
+        if shared.rung_twice and not getattr(shared.but(bell=0), "rung_twice", True):
+            yield become(me.but(read=0))
+
+
+class NobodyReads(Bell):
+    """Claims that two replicas that have read have a reader among the others."""
+
+    @invariant
+    def both_or_none(self, me: Reader, peer: Reader) -> bool:
+        """Both have read, or none."""
+        return not (me and not peer)
+
+
+class Notes(Protocol):
+    """Notes are put on a wall; readers count them."""
+
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        """No notes."""
+        yield self.start([Reader(1)], Wall())
+
+    @environment
+    def put(self, shared: Wall) -> Steps:
+        """Put one of seven notes: enough sets for the table engine to take the set apart."""
+        for number in range(7):
+            yield Step().put(notes=shared.notes | {Note(number)})
+
+
+class Following(Notes):
+    """The test of a loop over a sorted copy changes with each element."""
+
+    @internal
+    def count(self, me: Reader, shared: Wall) -> Steps:
+        """Count the notes 0, 1, 2, ... up to the first gap."""
+        wanted = 0
+        for note in ordered(shared.notes):
+            if note.number == wanted:
+                wanted += 1
+        yield become(me.but(read=wanted))
+
+    @invariant
+    def has_gap(self, shared: Wall) -> bool:
+        """The notes have a gap."""
+        wanted = 0
+        for note in ordered(shared.notes):
+            if note.number != wanted:
+                continue
+            wanted += 1
+        return wanted < 7
+
+
+class Linking(Notes):
+    """The test of a loop over a copy reads a set that the loop changes."""
+
+    @internal
+    def link(self, me: Reader, shared: Wall) -> Steps:
+        """Count the notes that are linked with note 0."""
+        linked = {0}
+        for note in ordered(shared.notes):
+            if note.number - 1 in linked:
+                linked.add(note.number)
+        yield become(me.but(read=len(linked)))
+
+
+class Naming(Notes):
+    """Rebinds a tested variable with a walrus, and before a generator is consumed."""
+
+    @internal
+    def climb(self, me: Reader, shared: Wall) -> Steps:
+        """Count the notes before the first gap, and those above a limit."""
+        last = -1
+        climbed = [last := note.number for note in ordered(shared.notes) if note.number == last + 1]
+        limit = 5
+        above = (note for note in ordered(shared.notes) if note.number > limit)
+        limit = 3
+        yield become(me.but(read=10 * len(climbed) + sum(1 for _ in above)))
+
+
+class Last(Notes):
+    """Reads the variable of a loop after the loop."""
+
+    @internal
+    def see(self, me: Reader, shared: Wall) -> Steps:
+        """See the last note, whatever the loop does with it."""
+        note, ones = Note(-1), 0
+        for note in ordered(shared.notes):
+            if note.number == 1:
+                ones += 1
+        yield become(me.but(read=note.number + ones))
+
+
+ALL = (Swallowing, Truth, Text, SharedProperty, NobodyReads, Following, Linking, Naming, Last)
+
+
+@pytest.mark.parametrize(
+    "options", [{"engine": "tables"}, {"engine": "tables", "search": "dfs"}, {"engine": "symbolic"}]
+)
+@pytest.mark.parametrize("protocol", ALL)
+def test_engines_agree(protocol: type[Protocol], options: dict[str, str]) -> None:
+    """A search without the violated properties, and one with all, have the reference engine's results."""
+
+    def run(**how: str) -> Result:
+        return check(protocol(), deadlock=False, **how)  # type: ignore[misc]
+
+    expected, found = run(engine="reference"), run(**options)
+    assert (found.verdict, [one.property for one in found.violations]) == (
+        expected.verdict,
+        [one.property for one in expected.violations],
+    )
+    expected, found = (
+        check(protocol(), deadlock=False, properties=[], **how) for how in ({"engine": "reference"}, options)
+    )  # type: ignore[misc]
+    assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
+
+
+def test_which_copies_are_filtered() -> None:
+    """A loop over a copy tests its elements first where the test is the same for all of them."""
+
+    def constant(self: object, me: Reader, shared: Wall) -> int:
+        limit = me.read
+        return len([note for note in ordered(shared.notes) if note.number > limit])
+
+    def twice(self: object, me: Reader, shared: Wall) -> Steps:
+        for note in ordered(shared.notes):
+            if note.number > me.read:
+                yield become(me.but(read=note.number))
+        for note in sorted(shared.notes, key=lambda note: note.number):
+            if note.number > me.read:
+                yield become(me)
+
+    def is_filtered(function: object) -> bool:
+        return filtered_function(function) is not function  # type: ignore[arg-type]
+
+    assert is_filtered(constant)
+    assert is_filtered(twice)
+    assert not is_filtered(Last.see)
