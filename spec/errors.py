@@ -168,6 +168,8 @@ def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
 
     Generated code, such as the methods of a record, has the file name "<string>" and is skipped.
     """
+    if isinstance(error.__cause__, StopIteration):  # of `next(...)`; Python raises a RuntimeError for it in a generator
+        error = error.__cause__
     folder = Path(code.co_filename).absolute().parent  # a file name given by the user may be relative
     frames = traceback.extract_tb(error.__traceback__)
     written = [frame for frame in frames if frame.filename == code.co_filename or not frame.filename.startswith("<")]

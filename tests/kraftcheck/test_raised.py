@@ -182,9 +182,7 @@ def test_the_first_states_and_what_is_called_by_a_handler(run: Run, counter: Pat
     assert "Fine  AssertionError (line 2)\n    failed for me = 1, peer = 2: `n > 0` is false  (n = 0)\n" in outcome.out
 
 
-def test_a_file_that_is_named_without_its_folder(
-    run: Run, counter: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_named_without_its_folder(run: Run, counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter.write_text(RAISES)
     monkeypatch.chdir(counter.parent)
     outcome = run("check", f"{counter.name}:Counter", "--engine", "reference", "--quiet")
@@ -202,6 +200,15 @@ def test_a_record_that_is_written_to(run: Run, counter: Path, monkeypatch: pytes
     what = "cannot assign to field 'n': a record does not change; write me.but(n=...)"
     raised = f"action Up of Counter raised FrozenInstanceError: {what}"
     assert (outcome.code, outcome.err.splitlines()[0]) == (2, f"kraftcheck: error: {counter.name}:{line}: {raised}")
+
+
+def test_an_iterator_without_a_next_item(run: Run, counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = COUNTER.replace("if me.n < 3:", "if next(n for n in (1, 2) if n > me.n):")
+    counter.write_text(text)
+    monkeypatch.chdir(counter.parent)
+    outcome = run("check", f"{counter.name}:Counter", "--engine", "reference", "--quiet")
+    line = line_of(text, "next(n")
+    assert f"{counter.name}:{line}: action Up of Counter raised RuntimeError: " in outcome.err
 
 
 @pytest.mark.kernel

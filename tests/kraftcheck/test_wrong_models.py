@@ -278,6 +278,17 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
             "        TOTAL.append",
             "TOTAL is mutated outside the state; equal states may behave differently",
         ),
+        (
+            [
+                (
+                    "def initial(",
+                    "def keep(self, me, kept=[]):\n        kept.append(me)\n        return me\n\n    def initial(",
+                ),
+                (TAKES, TAKES.replace("me.but", "self.keep(me).but")),
+            ],
+            "        kept.append",
+            "kept is mutated outside the state; equal states may behave differently",
+        ),
     ],
 )
 def test_what_looks_like_a_mistake_is_warned_of(
