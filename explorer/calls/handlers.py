@@ -127,12 +127,7 @@ class _Loops(ast.NodeTransformer):
         self, target: ast.expr, elements: ast.expr, tests: list[ast.expr], changing: set[str], *, copies: bool = False
     ) -> ast.expr:
         """Return elements that pass the tests; a copy only if no variable of `changing` is tested."""
-        conjuncts = (
-            part
-            for test in tests
-            for part in (test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test])
-        )
-        simple = list(takewhile(_is_simple, conjuncts))
+        simple = list(takewhile(_is_simple, _conjuncts(tests)))
         if not simple or not isinstance(target, ast.Name):
             return elements
         if isinstance(elements, ast.Call) and self._is_copy(elements):
@@ -176,21 +171,31 @@ class _Loops(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.For:
         self.generic_visit(node)
-        tests: list[ast.expr] = []
-        for statement in node.body:
-            if isinstance(statement, ast.Match) and statement is node.body[-1]:
-                tests += _matching(statement)
-            if not isinstance(statement, ast.If) or statement.orelse:
-                break
-            if len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue):
-                tests.append(ast.UnaryOp(ast.Not(), statement.test))
-                continue
-            if statement is node.body[-1]:
-                tests.append(statement.test)
-            break
         if isinstance(node.target, ast.Name) and node.target.id not in self._outliving:
-            node.iter = self._among(node.target, node.iter, tests, {*_stored(*node.body)})
+            node.iter = self._among(node.target, node.iter, _leading(node.body), {*_stored(*node.body)})
         return node
+
+
+def _conjuncts(tests: list[ast.expr]) -> Iterator[ast.expr]:
+    for test in tests:
+        yield from test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
+def _leading(body: list[ast.stmt]) -> list[ast.expr]:
+    """Return the tests that an element passes before a loop does anything with it."""
+    tests: list[ast.expr] = []
+    for statement in body:
+        if isinstance(statement, ast.Match) and statement is body[-1]:
+            tests += _matching(statement)
+        if not isinstance(statement, ast.If) or statement.orelse:
+            break
+        if len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue):
+            tests.append(ast.UnaryOp(ast.Not(), statement.test))
+            continue
+        if statement is body[-1]:
+            tests.append(statement.test)
+        break
+    return tests
 
 
 def _outliving(definition: ast.AST) -> set[str]:
