@@ -489,15 +489,12 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
     """Yield (line, warning) for each statement that mutates a global, a class attribute or a default."""
     stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
     declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
-    local = {node.id for node in stored} | {one.arg for one in definition.args.args}
-    names, values = [one.arg for one in definition.args.args], function.__defaults__ or ()
-    defaults = dict(zip(names[len(names) - len(values) :], values, strict=True)) | (function.__kwdefaults__ or {})
+    defaults = {name: one.default for name, one in inspect.signature(function).parameters.items()}
+    known = function.__globals__ | defaults | {node.id: None for node in stored}
 
     def outside(node: ast.expr) -> object:
-        if isinstance(node, ast.Name) and node.id in defaults and node.id not in (one.id for one in stored):
-            return defaults[node.id]
-        if isinstance(node, ast.Name) and node.id not in local:
-            return function.__globals__.get(node.id)
+        if isinstance(node, ast.Name):
+            return known.get(node.id)
         if isinstance(node, ast.Attribute) and owner is not None and _root(node) in ("self", owner.__name__):
             return getattr(owner, node.attr, None)
         return None
