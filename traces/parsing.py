@@ -7,9 +7,11 @@ text has an unexpected form, the parser reads the whole text, so all errors are 
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections import Counter
@@ -132,6 +134,8 @@ class Source:
 
 def open_unpacked(path: str | PathLike[str]) -> BinaryIO:
     """Open a file, and unpack it if its content is gzipped."""
+    if not (os.path.isfile(path) or os.path.isdir(path)) and os.path.exists(path):
+        raise OSError(errno.ESPIPE, "a pipe or a device; a file is opened more than once", fspath(path))
     with open(path, "rb") as stream:
         is_gzip = stream.read(2) == _GZIP_MAGIC
     if not is_gzip:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -384,6 +385,18 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
             list(read_traces(path))
         with pytest.raises(TraceError):
             detect_format(path)
+
+
+def test_a_pipe_is_refused() -> None:
+    """Its first bytes are lost when it is opened again, so a trace in it would lose states, or be lost."""
+    readable, writable = os.pipe()
+    os.write(writable, (TOY / "invariant.out").read_bytes())
+    os.close(writable)
+    try:
+        with pytest.raises(TraceError, match="found an unreadable one .a pipe or a device; a file is opened more than"):
+            list(read_traces(f"/dev/fd/{readable}"))
+    finally:
+        os.close(readable)
 
 
 def test_damaged_gzip(tmp_path: Path) -> None:
