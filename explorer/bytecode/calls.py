@@ -41,8 +41,8 @@ STEP_PARTS = {"write": codes.WRITES, "spend": codes.SPENDS, "need": codes.NEEDS}
 KNOWN: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order", bool: "_bool",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
-    consume: "_become", itertools.combinations: "_combinations", **dict.fromkeys(CONVERSIONS, "_converted"),
-    **dict.fromkeys(OF_ONE, "_of_one"),
+    consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations",
+    **dict.fromkeys(CONVERSIONS, "_converted"), **dict.fromkeys(OF_ONE, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
 Words = dict[str | None, ast.expr]
@@ -136,6 +136,13 @@ class Calls(Expressions):
         if len(node.args) != 1 or words:
             return None
         return self._result(OF_ONE[target], self._value(node.args[0]))
+
+    def _divmod(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        if len(node.args) != 2 or words:
+            return None
+        first, second = node.args
+        parts = (ast.BinOp(first, operator, second) for operator in (ast.FloorDiv(), ast.Mod()))
+        return self._display(codes.TUPLE, [ast.copy_location(one, node) for one in parts])
 
     def _become(self, node: ast.Call, target: Any, words: Words) -> int | None:
         if len(node.args) != 1 or words:
@@ -333,6 +340,8 @@ class Calls(Expressions):
 
     def _call_method(self, node: ast.Call, method: ast.Attribute) -> int:
         """Translate a call of a method of a value."""
+        if method.attr == "index" and len(node.args) == 1:
+            return self._value(_first_place(method.value, node.args[0]))
         value = self._value(method.value)
         own = {one: inspect.getattr_static(one, method.attr, None) for one in self.program.records}
         own = {
@@ -403,3 +412,15 @@ class Calls(Expressions):
         for pair in pairs:
             self._emit(Op.PUSH, pair)
         return self._result(Op.EXTEND, step, codes.PUTS, mark)
+
+
+def _first_place(sequence: ast.expr, wanted: ast.expr) -> ast.expr:
+    """Return an expression for the first place of a value in a sequence; no protocol has the names of its variables."""
+    found: Any = ast.parse("next(place for place, element in enumerate(...) if element == ...)", mode="eval").body
+    for node in ast.walk(found):
+        if isinstance(node, ast.Name) and node.id in ("place", "element"):
+            node.id += " of index"
+    (loop,) = found.args[0].generators
+    loop.iter.args, loop.ifs[0].comparators = [sequence], [wanted]
+    made: ast.expr = ast.copy_location(found, sequence)
+    return made

@@ -108,11 +108,8 @@ class Translation(Calls):
         if isinstance(target, ast.Name):
             self._emit(Op.MOVE, self._names[target.id], value)
             self._certain.add(target.id)
-        elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in target.elts):
-            first = self._register(len(target.elts))
-            self._emit(Op.UNPACK, first, value, len(target.elts))
-            for place, one in enumerate(target.elts):
-                self._assign(one, first + place)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target, value)
         elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             into = self._names.get(target.value.id)
             if into is None or target.value.id not in self._changed:
@@ -120,6 +117,23 @@ class Translation(Calls):
             self._emit(Op.PUT, into, into, self._value(target.slice), value)
         else:
             raise self._unsupported(target, "an assignment to something else than variables")
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: int) -> None:
+        """Assign the elements of a sequence, the last ones as a list to a variable in a star at the end."""
+        names = [one.value if isinstance(one, ast.Starred) else one for one in target.elts]
+        count = len([one for one in target.elts if not isinstance(one, ast.Starred)])
+        if count == len(names):
+            first = self._register(count)
+            self._emit(Op.UNPACK, first, value, count)
+            places = [first + place for place in range(count)]
+        elif names[:count] == target.elts[:count]:
+            places = [self._result(Op.INDEX, value, self._constant(place)) for place in range(count)]
+            rest = self._result(Op.SLICE, value, self._constant(count), self._constant(None))
+            places.append(self._result(Op.CONVERT, rest, LIST))
+        else:
+            raise self._unsupported(target, "a star before other variables")
+        for one, place in zip(names, places, strict=True):
+            self._assign(one, place)
 
     def _do_if(self, statement: ast.If) -> None:
         otherwise, end = Label(), Label()

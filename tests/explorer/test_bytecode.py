@@ -76,6 +76,18 @@ def evens(values):
             yield one
 
 
+def rest(values):
+    (first, second), *others = zip(values, values)
+    _, *last = others
+    return [first - second, *last, len(others)]
+
+
+def swapped(values):
+    changing = list(values)
+    changing[0], changing[-1] = changing[-1], changing[0] + 7
+    return tuple(changing)
+
+
 def factorial(n):
     return 1 if n <= 1 else n * factorial(n - 1)
 
@@ -89,6 +101,7 @@ def cached(n):
 EXPRESSIONS = [
     *("s.n + 2 * s.n - 1", "-s.n // 2", "-s.n % 4", "s.n - (-5)", "7 // s.n", "s.n < 4 <= 4 != 5", "not s.flag"),
     *("s.flag and s.n", "s.maybe or s.n", "s.n if s.maybe is None else 0", "s.maybe is not None", "s.numbers[0]"),
+    *("s.numbers.index(1)", "[1, s.n].index(s.n)", "divmod(-s.n, 4)", "rest(s.numbers)", "swapped(s.numbers)"),
     *("s.numbers[-1]", "s.numbers[1:]", "s.numbers[:-1]", "s.numbers[5:]", "s.numbers[-2:2]", "s.numbers + (s.n,)"),
     *("len(s.numbers)", "len(s.by_name)", "sorted(s.numbers)", "sorted(s.few)[0]", "max(s.numbers)", "min(s.few)"),
     *("max(s.numbers, default=0)", "max((), default=s.n)", "min(s.n, 2)", "max(s.n, 2, 9)", "sum(s.numbers)"),

@@ -459,8 +459,13 @@ def get(m: Any, value: Any, key: Any, default: Any) -> Any:
 
 @jit
 def put(m: Any, value: Any, key: Any, changed: Any) -> Any:
-    """Return a map with a key mapped to a value."""
+    """Return a map with a key mapped to a value, or a list with an element replaced."""
     kind, mark = kind_of(m, value), m.at[codes.HEIGHT]
+    if kind == codes.LIST and key & 1:
+        place, size = key >> 1, size_of(m, value)
+        if place < 0:
+            place += size
+        return but(m, value, place, changed) if 0 <= place < size else fail(m, codes.UNSUPPORTED)
     if not is_mapping(kind):
         return fail(m, codes.UNSUPPORTED)
     place = place_of(m, value, key)
