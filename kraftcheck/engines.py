@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchR
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
 from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.views import HiddenReadError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ COMPILED_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
 LEAST_CALLS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
+DEAR = 12
+"""Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
 FEWEST_STATES = 1 << 6
 """Number of states from which calls are counted, at each doubling."""
 FALLING, LONG = 0.75, 1 << 19
@@ -182,6 +185,13 @@ class EngineChoice:
         self.notes: list[str] = []
         self._restart()
 
+    @cached_property
+    def _handlers(self) -> int:
+        """The number of calls that the reference engine makes in a state, if each replica has one message of a type."""
+        kinds = [action.kind for action in self._protocol.actions.values()]
+        replicas = len(initial_states(Semantics(self._protocol), self._options.init)[0].replicas)
+        return sum(1 if kind == "environment" else replicas for kind in kinds)
+
     def _restart(self) -> None:
         self._last, self._calls = Progress(0, 0, 0, 0, 0.0), inf
 
@@ -214,17 +224,30 @@ class EngineChoice:
 
     def _count_calls(self, progress: Progress) -> None:
         """Choose another engine by the calls since the number of states was half as large."""
-        states = progress.distinct_states
-        if states < max(FEWEST_STATES, 2 * self._last.distinct_states):
+        states, last = progress.distinct_states, self._last
+        if states < max(FEWEST_STATES, 2 * last.distinct_states):
             return
-        calls, before = _calls_a_step(self._last, progress), self._calls
+        calls, before = _calls_a_step(last, progress), self._calls
         self._last, self._calls = progress, calls
         for engine in [*self._others]:
-            least = [number for first, number in LEAST_CALLS[engine] if states >= first]
-            if least and calls >= least[-1] and (engine == "reference" or self._is_translatable(states)):
+            if self._is_faster(engine, last, progress):
                 self.notes = [_note(progress, engine)]
                 self._following, self._most = engine, LONG if calls < FALLING * before else inf
                 raise EngineChange
+
+    def _is_faster(self, engine: str, before: Progress, progress: Progress) -> bool:
+        """Return whether another engine takes less time, by the calls since a sample.
+
+        The reference engine does so too if the calls take longer than all of its own calls and steps.
+        """
+        least = [number for first, number in LEAST_CALLS[engine] if progress.distinct_states >= first]
+        is_often = bool(least) and _calls_a_step(before, progress) >= least[-1]
+        if engine != "reference" or is_often or not least:
+            return is_often and (engine == "reference" or self._is_translatable(progress.distinct_states))
+        states = progress.distinct_states - before.distinct_states
+        steps = progress.generated_states - before.generated_states
+        calls = sum(progress.handler_calls.values()) - sum(before.handler_calls.values())
+        return DEAR * calls > states * (2 + self._handlers) + steps
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""

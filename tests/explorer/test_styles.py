@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from benchmarks.styles import SEARCHES, STYLES, Style
 from kraftcheck import Protocol, Result, engines, load
 from kraftcheck.api import Loaded
 from kraftcheck.explorer.bytecode import engine as bytecode
-from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.request import Progress, SearchRequest
 from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
@@ -78,6 +79,19 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
         expected.depth,
         expected.actions,
     )
+
+
+@pytest.mark.parametrize(("calls", "is_dear"), [(10_000, True), (3_000, False)])
+def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
+    calls: int, is_dear: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bytecode, "is_supported", lambda *_: False)
+    choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest())
+    progress = Progress(10_000, 27_000, 20, 100, 1.0, handler_calls={"FillSmallJug": calls})
+    with pytest.raises(engines.EngineChange) if is_dear else nullcontext():
+        choice.watched().report(progress)  # type: ignore[misc]
+    choice.change()
+    assert choice.engine == ("reference" if is_dear else "tables")
 
 
 @pytest.mark.slow
