@@ -113,8 +113,9 @@ def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
         yield from columns(rows, ())
     if refusal.action:
         yield [(PLAIN, f"  nearest action of the model: {refusal.action}")]
-    if found.lacks_lines(event):
-        yield [(WARNING, "  open"), (PLAIN, f": lines of node {event.node} are missing before this one")]
+    lacking = found.lacking(event)
+    if lacking is not None:
+        yield [(WARNING, "  open"), (PLAIN, f": lines of node {lacking} are missing before this one")]
 
 
 def _finding_lines(finding: Finding, word: str = "broken", style: str = OLD) -> Iterator[Line]:

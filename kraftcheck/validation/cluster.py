@@ -19,7 +19,7 @@ from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
 from kraftcheck.validation.sources import LIMIT, Sources, Wanted, line_of, read_sources
 from kraftcheck.validation.state import Node
-from kraftcheck.validation.verdict import Validation, gaps_in, storms_in
+from kraftcheck.validation.verdict import Validation, gaps_in, storms_in, unwritten_in
 
 
 def replay_of(
@@ -118,6 +118,7 @@ def _replay(
 ) -> None:
     """Replay the logs up to the first divergence."""
     replay = found.replay = replay_of(dict(found.sources.logs), heads=found.sources.late, without=found.without)
+    replay.check.unwritten = unwritten_in(replay)
     began = time.monotonic()
     replayed = {number: node.position for number, node in replay.nodes.items()}
     for number, node in enumerate(replay.run()):

@@ -88,6 +88,9 @@ class PropertyCheck:
         self.states = 0
         self._routine = 0
         self.first: dict[str, Event] = {}  # the broken properties, each with the last event of the step
+        self.doubtful: dict[str, Event] = {}  # those that are broken where a replica is behind
+        self.unwritten: dict[int, int] = {}  # senders of received messages that their logs lack, by id() of the receipt
+        self.behind: set[int] = set()  # nodes whose replicas are behind: a message has come that their logs lack
 
     def is_due(self, before: Replica | None, after: Replica) -> bool:
         """Whether the properties are to be evaluated after a step of a replica."""
@@ -101,7 +104,7 @@ class PropertyCheck:
     def look(self, replicas: Mapping[ModelValue, Replica], shared: Shared, event: Event) -> None:
         """Note the properties that the step to this state breaks; `event` is its last."""
         for name in self._broken(replicas, shared):
-            self.first.setdefault(name, event)
+            (self.doubtful if self.behind else self.first).setdefault(name, event)
 
     def _broken(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> list[str]:
         before, self.states = self.before, self.states + 1

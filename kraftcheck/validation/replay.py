@@ -237,6 +237,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
         if origin is not None:
             self.used.add(id(origin))
             self.records.pop(id(origin), None)
+        self._note_behind(unit[0])
         if state.puts:
             self.shared = self.shared.but(**dict(state.puts))
         self.found.update(state.actions)
@@ -248,6 +249,13 @@ class ClusterReplay(Order, MidLife, LineChecks):
             self.rebase()
             state = node.state
         return state._replace(puts=(), actions=(), needs=())
+
+    def _note_behind(self, event: Event) -> None:
+        """Note that a sender's replica is behind, from a message that its log lacks until it starts again."""
+        if event.kind in BOOTS:
+            self.check.behind.discard(event.node)
+        elif id(event) in self.check.unwritten:
+            self.check.behind.add(self.check.unwritten[id(event)])
 
     # The first event of a unit
 

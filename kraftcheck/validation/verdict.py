@@ -173,6 +173,10 @@ class Validation:
             f" at {later.place}"
             for sent, later in (self.replay.pairs.unanswered if self.replay is not None else ())
         ]
+        found += [
+            f"{name} is broken after {event.place}, but lines of a node before it are missing"
+            for name, event in (self.replay.check.doubtful.items() if self.replay is not None else ())
+        ]
         if self.divergence is not None:
             found += [
                 f"node {node}: its disk is older than its log, so its first state is unknown" for node in self.older
@@ -185,20 +189,25 @@ class Validation:
         if self.broken or any(report.findings for report in self.reports):
             return Result.VIOLATES
         if self.divergence is not None:
-            is_open = not self.is_whole or self.lacks_lines(self.divergence.event)
+            is_open = not self.is_whole or self.lacking(self.divergence.event) is not None
             return Result.INCONCLUSIVE if is_open else Result.DIVERGES
         if self.replay is None:
             return Result.UNBROKEN if self.accepts_monitors else Result.INCONCLUSIVE
         return Result.INCONCLUSIVE if self.open_questions else Result.CONFORMS
 
-    def lacks_lines(self, event: Event) -> bool:
-        """Whether lines are missing before an event of a node, so that it need not follow from those before it."""
-        return any(
-            gap.node == event.node
-            and len(gap.receipts) > UNWRITTEN
-            and (gap.after is None or gap.after.seq < event.seq)
-            for gap in self.gaps
-        )
+    def lacking(self, event: Event) -> int | None:
+        """Return a node whose lines are missing, so that an event need not follow from the others; else None.
+
+        For a message that was received, these are lines of any node: the other messages tell which sending is its own.
+        The last lines of its sender's process may be missing too.
+        """
+        lost = [gap for gap in self.gaps if len(gap.receipts) > UNWRITTEN]
+        sender: int | None = None if self.replay is None else self.replay.check.unwritten.get(id(event))
+        if sender is None:
+            lost = [gap for gap in lost if gap.node == event.node and (gap.after is None or gap.after.seq < event.seq)]
+        elif any(gap.before for gap in self.gaps if event in gap.receipts):
+            sender = None
+        return lost[0].node if lost else sender
 
     @property
     def exit_code(self) -> int:
@@ -217,6 +226,17 @@ def gaps_in(replay: Replayed, late: Collection[int] = (), *, ends: bool = False)
         for (sender, _), receipts in of_sender.items():
             found += _gaps_of(sender, receipts, replay, missing)
     return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
+
+
+def unwritten_in(replay: Replayed) -> dict[int, int]:
+    """Return the senders of the received messages that their logs lack, by id() of the receipt."""
+    paired = replay.pairs.sent.keys() | replay.pairs.answered.keys()
+    return {
+        id(event): sender
+        for node in replay.nodes.values()
+        for sender, event in _received(node.events, replay)
+        if event.kind is not Kind.IGNORED and event.body.api != "ApiVersions" and id(event) not in paired
+    }
 
 
 def _received(events: Sequence[Event], replay: Replayed) -> Iterator[tuple[int, Event]]:

@@ -238,6 +238,19 @@ def test_a_lost_piece_is_a_gap(validate: Callable[..., Outcome], tmp_path: Path)
     assert "open: node 2: lines are missing or changed between " in done.out
 
 
+@pytest.mark.parametrize(("node", "lines", "said"), [(1, 1360, "lines of node 1 are"), (2, 580, "is broken after ")])
+def test_a_log_that_was_copied_earlier_is_inconclusive(
+    node: int, lines: int, said: str, validate: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """The other nodes go on with messages of its missing end; what they then break is no fault of theirs."""
+    name = f"node{node}.trace.log"
+    whole = text(HONEST / f"{name}.gz").splitlines(keepends=True)
+    saved(tmp_path, [(name, "".join(whole[:lines]))])
+    done = validate(*(path for path in logs(HONEST) if path.name[4] != str(node)), tmp_path)
+    assert done.code == 20, done
+    assert said in done.out
+
+
 def test_a_log_that_begins_late_is_replayed_from_its_first_start(
     validate: Callable[..., Outcome], tmp_path: Path
 ) -> None:
