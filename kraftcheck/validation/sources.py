@@ -9,6 +9,7 @@ import os
 import re
 import tarfile
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -306,6 +307,8 @@ class _Reader:
     def _entry(self, entry: Entry, node: int | None) -> str | None:
         """Read a log; return the problem if the file is none."""
         stream = entry.stream
+        if stream.peek(3) == BOM_UTF8:
+            stream.read(3)
         head = stream.peek(HEAD)
         if not head:
             return f"{stream.name}: expected a log, found an empty file; leave the file out"

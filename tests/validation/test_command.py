@@ -277,6 +277,11 @@ def test_a_file_of_several_nodes_is_split(validate: Callable[..., Outcome], tmp_
     assert f"Note: {path}: has the lines of nodes 1, 2, 3, 4" in done.out
 
 
+def test_a_byte_order_mark_hides_no_line(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    marked = saved(tmp_path, [(path.name.removesuffix(".gz"), "\ufeff" + text(path)) for path in logs(HONEST)])
+    assert validate(marked, "--quiet").out == validate(*logs(HONEST), "--quiet").out
+
+
 def test_the_pattern_and_the_node_of_a_file(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     content = re.sub(r"(?m)^\[(.*?)\] (\w+) (.*)$", r"\2 \1 - \3", text(HONEST / "node1.trace.log.gz"))
     path = saved(tmp_path, [("one.log", content)]) / "one.log"
