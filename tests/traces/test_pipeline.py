@@ -180,6 +180,30 @@ def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
         inputs_of([str(tmp_path / "none.out")], tmp_path / "out")
 
 
+def test_inputs_are_the_files_that_links_lead_to(tmp_path: Path) -> None:
+    """A link in a folder is resolved, a folder is not entered through one, and no pipe is opened."""
+    place, other = tmp_path / "in", tmp_path / "other"
+    (place / "deep").mkdir(parents=True)
+    (other / "runs").mkdir(parents=True)
+    for path in (place / "a.out", place / "deep" / "b.out", other / "c.out", other / "runs" / "d.out"):
+        path.write_text(path.name)
+    (place / "deep" / "linked.out").symlink_to("../../other/c.out")
+    (place / "again.out").symlink_to("a.out")
+    (place / "runs").symlink_to(other / "runs")
+    (place / "gone.out").symlink_to("none")
+    (place / "through.out").symlink_to("a.out/none")
+    (place / "loop.out").symlink_to("loop.out")
+    os.mkfifo(place / "pipe.out")
+    (tmp_path / "short").symlink_to(place)
+    (tmp_path / "out").symlink_to(other)
+    names = [str(tmp_path / "short"), str(place / "runs" / "*.out"), str(place / "deep" / ".." / "again.out")]
+    found = inputs_of(names, tmp_path / "none")
+    expected = [place / "a.out", place / "deep" / "b.out", other / "c.out", other / "runs" / "d.out"]
+    assert [file.path for file in found] == list(map(os.path.realpath, expected))
+    assert [file.size for file in found] == [5, 5, 5, 5]
+    assert [Path(file.path).name for file in inputs_of(names, tmp_path / "out")] == ["a.out", "b.out"]
+
+
 def test_a_file_takes_little_memory_of_the_driver(tmp_path: Path) -> None:
     """The driver needs 310 bytes for each file, 100 of them for the path; `Path` objects would double that."""
     (tmp_path / "in").mkdir()

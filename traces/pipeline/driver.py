@@ -14,11 +14,13 @@ A killed run may leave batches without a note under `done/`; the next run remove
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from glob import glob
 from hashlib import blake2b
 from pathlib import Path
@@ -49,6 +51,10 @@ SUMMARIES: dict[str, Any] = {
 """The shapes of summary notes (see `require_shape`)."""
 
 
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""The errors for a file that was removed since it was listed, and for a link to no file."""
+
+
 class InputFile(NamedTuple):
     """A file to replay."""
 
@@ -61,15 +67,24 @@ def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputF
     """Return the input files of arguments: files, folders (recursively), and glob patterns; `least` of each."""
     found: dict[str, InputFile] = {}
     own = os.path.realpath(out)
+    within = os.path.join(own, "")
+    resolved = lru_cache(maxsize=100)(os.path.realpath)  # a look at each part of a path, so once for a folder's files
     for name in names:
         require_local(name)
         number = 0
         for number, path in enumerate(_paths(name), start=1):  # noqa: B007
-            absolute = os.path.realpath(path)
-            if absolute == own or absolute.startswith(os.path.join(own, "")):
-                continue
-            with suppress(FileNotFoundError):  # removed since it was listed
-                status = os.stat(absolute)
+            folder, file = os.path.split(path)
+            absolute = os.path.join(resolved(folder), file)
+            try:
+                status = os.lstat(absolute)
+                if stat.S_ISLNK(status.st_mode):
+                    absolute = os.path.realpath(absolute)
+                    status = os.stat(absolute)
+            except OSError as error:
+                if error.errno in _NO_FILE:
+                    continue
+                raise
+            if stat.S_ISREG(status.st_mode) and absolute != own and not absolute.startswith(within):
                 found[absolute] = InputFile(absolute, status.st_size, status.st_mtime_ns)
         if number < least:
             raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
