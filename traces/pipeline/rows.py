@@ -23,13 +23,16 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Value, cut, field_names, text_of
+from kraftcheck.spec.values import Map, Value, cut, field_names, ordered, text_of
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000
 """The number of steps after which rows of a file are emitted, to bound the memory."""
+
+MOST_CHANGES = 5_000
+"""The number of steps whose changed parts are kept."""
 
 MOST_TEXT = 2_000
 """Maximum length of a reason or a message; longer texts are cut."""
@@ -76,6 +79,7 @@ class RowMaker:
         self.found = FileRows()
         self._lasting = {"label": label, "model": model}
         self._number = 0
+        self._changed = dict[tuple[bytes, bytes], list[str]]()  # by the names of two states: traces often share steps
 
     def hand_on(self) -> FileRows:
         """Return the collected rows, and begin with none again."""
@@ -115,18 +119,25 @@ class RowMaker:
         """Add the row of a conforming state."""
         transition = step.transition
         actor = transition and transition.actor
-        before, state = step.before, step.state
         self.found.steps.append(
             {
                 "index": step.index,
                 "step": self._number,
                 "action": transition and transition.action,
                 "actor": None if actor is None else text_of(actor),
-                "changed": [] if before is None else list(changed(before, state)),
-                "state": name_of(state),
+                "changed": [] if step.before is None else self._changed_between(step.before, step.state),
+                "state": name_of(step.state),
             }
         )
         self._number += 1
+
+    def _changed_between(self, before: State, state: State) -> list[str]:
+        pair, known = (name_of(before), name_of(state)), self._changed
+        if pair not in known:
+            if len(known) >= MOST_CHANGES:
+                known.clear()
+            known[pair] = list(changed(before, state))
+        return known[pair]
 
 
 class Limits(NamedTuple):
@@ -236,12 +247,15 @@ def memory_limit(limit: int | None, before: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-@lru_cache(maxsize=500)  # traces of a model often have the same states; a state may be large
 def name_of(state: State) -> bytes:
-    """Return a hash of a state that is the same in every process."""
-    parts = b"replicas", _digests(state.replicas), b"inboxes", _digests(state.inboxes)
-    rest = _digest("shared", state.shared), _digest("spent", state.spent)
-    return blake2b(b"".join(parts + rest), digest_size=NAME_BYTES).digest()
+    """Return a hash of a state that is the same in every process. The state keeps it: traces often share states."""
+    known = state.__dict__
+    if "_name" not in known:
+        parts = b"replicas", _digests(state.replicas), b"inboxes", _digests(state.inboxes)
+        rest = _digest("shared", state.shared), _digest("spent", state.spent)
+        known["_name"] = blake2b(b"".join(parts + rest), digest_size=NAME_BYTES).digest()
+    name: bytes = known["_name"]
+    return name
 
 
 @lru_cache(maxsize=1_000)
@@ -255,15 +269,16 @@ def _digest(key: Value, value: Value) -> bytes:
 
 
 def changed(before: State, after: State) -> Iterator[str]:
-    """Yield the names of the changed parts of a state: `n1.log`, `messages to n2`, a shared field, a bound."""
+    """Yield the names of the changed parts of a state: `n1.log`, `messages to n2`, a shared field, a bound.
+
+    The order of keys in maps says how a state was reached, so names are in canonical order.
+    """
     if before.replicas is not after.replicas:
-        yield from _changed_replicas(dict(before.replicas.items()), after.replicas)
+        yield from _changed_replicas(dict(before.replicas.items()), dict(after.replicas.items()))
     if before.inboxes is not after.inboxes:
         received, pending = dict(before.inboxes.items()), dict(after.inboxes.items())
-        for key in received | pending:
-            one, other = received.get(key), pending.get(key)
-            if one is not other and one != other:
-                yield f"messages to {text_of(key)}"
+        differing = (key for key in received | pending if received.get(key) != pending.get(key))
+        yield from (f"messages to {text_of(key)}" for key in ordered(differing))
     if before.shared is not after.shared:
         yield from _fields_that_differ(before.shared, after.shared)
     if before.spent is not after.spent:
@@ -271,15 +286,14 @@ def changed(before: State, after: State) -> Iterator[str]:
         yield from (name for name, now in after.spent.items() if used.get(name) != now)
 
 
-def _changed_replicas(before: dict[Any, Any], after: Map[Any, Any]) -> Iterator[str]:
-    """Yield the names of the changed fields of replicas; take those that are still there from `before`."""
-    for key, replica in after.items():
-        was = before.pop(key, None)
+def _changed_replicas(before: dict[Any, Any], after: dict[Any, Any]) -> Iterator[str]:
+    """Yield the names of the changed fields of replicas, or of a replica that is created."""
+    for key in ordered(key for key in before | after if before.get(key) is not after.get(key)):
+        was, replica = before.get(key), after.get(key)
         if type(was) is not type(replica):
             yield text_of(key)
-        elif was is not replica:
+        else:
             yield from (f"{text_of(key)}.{name}" for name in _fields_that_differ(was, replica))
-    yield from map(text_of, before)
 
 
 def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:

@@ -238,7 +238,7 @@ class Replayer:
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
-        self.steps = lru_cache(maxsize=KEPT)(partial(_steps, self.semantics))
+        self.steps = lru_cache(maxsize=KEPT)(partial(_steps, self.semantics, lru_cache(maxsize=KEPT)(_itself)))
         self._walked = 0
 
     def count_state(self) -> None:
@@ -353,8 +353,13 @@ class Replayer:
         return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
-def _steps(semantics: Semantics, state: State) -> tuple[Transition, ...]:
-    return tuple(semantics.transitions(state))
+def _steps(semantics: Semantics, known: Callable[[State], State], state: State) -> tuple[Transition, ...]:
+    """Return the steps of a state. Equal next states are one object, so that a look-up need not compare them."""
+    return tuple(step._replace(target=known(step.target)) for step in semantics.transitions(state))
+
+
+def _itself(state: State) -> State:
+    return state
 
 
 def _numbered(trace: Trace, head: TraceHead, number: int) -> TraceState:
