@@ -73,22 +73,27 @@ def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputF
         require_local(name)
         number = 0
         for number, path in enumerate(_paths(name), start=1):  # noqa: B007
-            folder, file = os.path.split(path)
-            absolute = os.path.join(resolved(folder), file)
-            try:
-                status = os.lstat(absolute)
-                if stat.S_ISLNK(status.st_mode):
-                    absolute = os.path.realpath(absolute)
-                    status = os.stat(absolute)
-            except OSError as error:
-                if error.errno in _NO_FILE:
-                    continue
-                raise
-            if stat.S_ISREG(status.st_mode) and absolute != own and not absolute.startswith(within):
-                found[absolute] = InputFile(absolute, status.st_size, status.st_mtime_ns)
+            folder, last = os.path.split(path)
+            file = _input_file(os.path.join(resolved(folder), last))
+            if file is not None and file.path != own and not file.path.startswith(within):
+                found[file.path] = file
         if number < least:
             raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
     return [found[path] for path in sorted(found)]
+
+
+def _input_file(path: str) -> InputFile | None:
+    """Return the file of a path in a resolved folder; None if it is removed, a link to no file, or a pipe."""
+    try:
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            path = os.path.realpath(path)
+            status = os.stat(path)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return None
+        raise
+    return InputFile(path, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
 def _paths(name: str) -> Iterator[str]:
