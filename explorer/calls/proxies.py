@@ -85,7 +85,11 @@ class ReadProxy:
         return getattr(self._whole(), name)(*arguments, **named)
 
 
-_UNLIKE = {"__eq__", "__getattr__", "__hash__", "__init__", "__new__", "__post_init__", "__repr__", "__setattr__"}
+_UNLIKE = {
+    *("__delattr__", "__eq__", "__getattr__", "__hash__", "__init__", "__new__", "__post_init__", "__replace__"),
+    *("__repr__", "__setattr__"),
+}
+"""Special methods that proxies define, or that a dataclass generates and no handler calls."""
 
 
 @cached

@@ -266,3 +266,56 @@ def test_which_copies_are_filtered() -> None:
     assert is_filtered(constant)
     assert is_filtered(twice)
     assert not is_filtered(Last.see)
+
+
+class Counter(Record):
+    """What its neighbour counts up."""
+
+    id: int
+    up: int = 0
+    other: int = 0
+
+
+class Printed(Counter):
+    """The same with a text of its own."""
+
+    def __str__(self) -> str:
+        return f"{self.up}"
+
+
+class Counters(Protocol):
+    """Each replica counts its neighbour up."""
+
+    network = None
+    kind: type[Counter] = Counter
+
+    def initial(self) -> Iterator[State]:
+        """All at 0, and a field that is not read."""
+        for others in range(64):
+            yield self.start([self.kind(1, 0, others % 8), self.kind(2, 0, others // 8)])
+
+    @projection
+    def whole(self, me: Counter) -> Counter:
+        """The replica."""
+        return me
+
+    @internal(reads=whole)
+    def count(self, me: Counter, whole: Map[int, Counter]) -> Steps:
+        """Count the other up."""
+        other = whole[3 - me.id]
+        if other.up < 2:
+            yield Step().write(other.but(up=other.up + 1))
+
+
+class PrintedCounters(Counters):
+    """Records with a special method."""
+
+    kind = Printed
+
+
+@pytest.mark.parametrize("protocol", [Counters, PrintedCounters])
+def test_a_written_replica_is_not_read_whole(protocol: type[Protocol]) -> None:
+    """A replica that is written by its changes alone stays unread but for these, whatever its class."""
+    found = check(protocol(), deadlock=False, engine="tables")
+    assert found.distinct_states == 64 * 9
+    assert sum(found.handler_calls.values()) <= 144  # of 816 steps

@@ -393,7 +393,7 @@ def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
 
 def _is_changed(replica: Any) -> bool:
     """Return whether a written replica is a proxy with changed fields."""
-    return type(replica) is PeerProxy and "id" not in replica._changes
+    return isinstance(replica, PeerProxy) and "id" not in replica._changes
 
 
 def _fields(replica: Any) -> Fields:
