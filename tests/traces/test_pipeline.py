@@ -469,6 +469,20 @@ def test_rows_that_are_lost_or_damaged_are_noticed(tmp_path: Path, capsys: pytes
     assert pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")[0] == 0
 
 
+def test_verify_reads_the_rows_and_not_the_footer_alone(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    corpus(tmp_path / "in", 3, 0, 0)
+    assert pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")[0] == 0
+    words = ["pipeline", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--model", "two-phase-commit"]
+    part = next((tmp_path / "out" / "steps" / "batch=00001").glob("*.parquet"))
+    column = pq.read_metadata(part).row_group(0).column(0)
+    data, start = part.read_bytes(), column.dictionary_page_offset or column.data_page_offset
+    size = column.total_compressed_size
+    part.write_bytes(data[:start] + b"\xff" * size + data[start + size :])
+    assert main(words) == 0
+    assert main([*words, "--verify"]) == 2
+
+
 def test_a_start_that_fails_leaves_the_folder_free(tmp_path: Path) -> None:
     corpus(tmp_path / "in", 2, 0, 0)
     words = ["pipeline", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--quiet", "--model"]
