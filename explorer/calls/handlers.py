@@ -70,7 +70,7 @@ _SIMPLE = (
 )  # fmt: skip
 
 
-_CHANGELESS = (*SCALARS, NoneType, Enum, tuple, frozenset, Map, Record, Protocol, type, FunctionType)
+_CHANGELESS = (*SCALARS, NoneType, Enum, frozenset, Map, Record, Protocol, type, FunctionType)
 
 
 def among(elements: Any, passes: Any, *, copies: bool = False) -> Any:
@@ -78,15 +78,19 @@ def among(elements: Any, passes: Any, *, copies: bool = False) -> Any:
 
     A copy is made before the loop begins, so its test must not see a value that the loop may change in place.
     """
-    is_plain = type(elements) is not SetProxy or (copies and not all(map(_is_changeless, passes.__closure__ or ())))
+    is_plain = type(elements) is not SetProxy or (copies and not all(map(_holds_changeless, passes.__closure__ or ())))
     return elements if is_plain else elements.among(passes)
 
 
-def _is_changeless(cell: CellType) -> bool:
+def _holds_changeless(cell: CellType) -> bool:
     try:
-        return isinstance(cell.cell_contents, _CHANGELESS)
+        return _is_changeless(cell.cell_contents)
     except ValueError:
         return False
+
+
+def _is_changeless(value: Any) -> bool:
+    return all(map(_is_changeless, value)) if type(value) is tuple else isinstance(value, _CHANGELESS)
 
 
 @cache

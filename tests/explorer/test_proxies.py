@@ -194,6 +194,19 @@ class Linking(Notes):
         yield become(me.but(read=len(linked)))
 
 
+class Held(Notes):
+    """The test of a loop over a copy reads a set within a tuple."""
+
+    @internal
+    def link(self, me: Reader, shared: Wall) -> Steps:
+        """Count the notes that are linked with note 0."""
+        linked = ({0}, 0)
+        for note in ordered(shared.notes):
+            if note.number - 1 in linked[0]:
+                linked[0].add(note.number)
+        yield become(me.but(read=len(linked[0])))
+
+
 class Naming(Notes):
     """Rebinds a tested variable with a walrus, and before a generator is consumed."""
 
@@ -221,7 +234,7 @@ class Last(Notes):
         yield become(me.but(read=note.number + ones))
 
 
-ALL = (Swallowing, Truth, Text, SharedProperty, NobodyReads, Following, Linking, Naming, Last)
+ALL = (Swallowing, Truth, Text, SharedProperty, NobodyReads, Following, Linking, Held, Naming, Last)
 
 
 @pytest.mark.parametrize(
