@@ -33,8 +33,11 @@ TRIAL_SECONDS = 3.0
 SMALL_STATES, SMALL_SECONDS = 500, 0.06
 """Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
 
-FIRST_STATES = 1 << 14
-"""Number of states that the bytecode engine searches before the table engine learns."""
+FIRST_STATES, GROWING_STATES = 1 << 14, 1 << 10
+"""Number of states that the bytecode engine searches before the table engine learns.
+
+From the second number on it gives up while half of the states wait to be expanded: then there are many more.
+"""
 
 COMPILED_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
@@ -311,7 +314,9 @@ def _unless_large(
     """Return the result of a search without a violation, unless it has too many states or takes too long."""
 
     def stop_late(progress: Progress) -> None:
-        if progress.distinct_states > most or time.process_time() > until:
+        states = progress.distinct_states
+        is_growing = states >= GROWING_STATES and 2 * progress.frontier > states
+        if states > most or is_growing or time.process_time() > until:
             raise _TooLarge
 
     with suppress(_TooLarge, InputError):

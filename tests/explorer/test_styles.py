@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,24 @@ def test_the_bytecode_engine_ends_a_search_of_some_thousand_states(monkeypatch: 
     monkeypatch.setattr(engines, "FIRST_STATES", 9_026)
     job = loaded(SEARCHES["kip279-small"]).job()
     assert engines._tried_by_bytecode(job.protocol, job.options) is None
+
+
+def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables_first(monkeypatch, tried_by_bytecode=True)
+    states, run = [], engines._run
+
+    def noted(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
+        def report(progress: Progress) -> None:
+            states.append(progress.distinct_states)
+            assert options.report is not None
+            options.report(progress)
+
+        return run(engine, protocol, replace(options, report=report))
+
+    monkeypatch.setattr(engines, "_run", noted)
+    job = loaded(SEARCHES["mongo"]).job()
+    assert engines._tried_by_bytecode(job.protocol, job.options) is None
+    assert 0 < states[-1] < 4_000
 
 
 @pytest.mark.slow
