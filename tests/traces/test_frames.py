@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
+from kraftcheck.explorer.cluster import carried
 from kraftcheck.pipeline import CLUSTER_COLUMNS, SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, FileReplayer, FileRows
 from tests.support.corpora import BREAKAGE, corpus, tables
 from tests.support.kills import ROOT
@@ -123,6 +125,13 @@ def test_an_old_spark_and_an_unknown_table_are_refused() -> None:
         replay(old, old, model="two-phase-commit")
     with pytest.raises(InputError, match="unknown table trace"):
         table(old, "trace")
+
+
+def test_a_task_is_loaded_where_kraftcheck_is_not_installed() -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    task = cloudpickle.dumps(carried("module:function", "{}", TwoPhaseCommit))
+    load = "import pickle, sys; sys.modules['kraftcheck'] = None; pickle.load(sys.stdin.buffer)"
+    subprocess.run([sys.executable, "-c", load], input=task, check=True, timeout=60)
 
 
 # Under Spark Connect
