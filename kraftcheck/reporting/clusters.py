@@ -55,7 +55,7 @@ def validate_clusters(arguments: dict[str, Any], batches: Iterator[Any]) -> Iter
         with TemporaryDirectory(prefix="kraftcheck-") as folder:
             for file in group:
                 _save(file, Path(folder))
-            row = _row(Inputs((Path(folder),), **settings), folder)
+            row = _row(Inputs((Path(folder),), **settings), folder, cluster)
         found = {"cluster": cluster, "label": arguments["label"], **row}
         yield pa.RecordBatch.from_pylist([found], SCHEMA)
 
@@ -68,21 +68,22 @@ def _save(file: File, folder: Path) -> None:
     path.write_bytes(file.content)
 
 
-def _row(inputs: Inputs, folder: str) -> dict[str, Any]:
+def _row(inputs: Inputs, folder: str, cluster: str) -> dict[str, Any]:
     """Return the columns of a cluster's verdict; file names are those below the folder."""
     try:
         found = inputs.read()
         validate(found, inputs)
     except InputError as error:
-        return {"result": "unreadable", "exit_code": 2, "problem": str(error).replace(f"{folder}/", "")}
+        problem = str(error).replace(f"{folder}/", "").replace(folder, cluster)
+        return {"result": "unreadable", "exit_code": 2, "problem": problem}
     report = json.loads(json.dumps(validation_as_json(found)).replace(f"{folder}/", ""))
-    file, line, problem = _problem(found)
+    file, line, first = _problem(found)
     return {
         "result": report["result"],
         "exit_code": found.exit_code,
         "file": file.removeprefix(f"{folder}/") if file else None,
         "line": line,
-        "problem": problem.replace(f"{folder}/", "") if problem else None,
+        "problem": first.replace(f"{folder}/", "") if first else None,
         "events": found.total,
         "explained": found.explained,
         "seconds": found.seconds,

@@ -107,6 +107,7 @@ def test_a_cluster_that_cannot_be_read_ends_no_other() -> None:
     )
     assert [row["result"] for row in rows] == ["unreadable", "unreadable", "unreadable", "conforms"]
     assert rows[0]["problem"].startswith("bucket/cut/node1.log.gz: cannot be read: its gzip stream ends too early")
+    assert rows[1]["problem"].startswith("foreign: expected lines of org.apache.kafka.raft, ")
     assert [row["exit_code"] for row in rows] == [2, 2, 2, 0]
 
 
