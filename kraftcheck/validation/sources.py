@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from gzip import BadGzipFile, GzipFile
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -381,6 +381,7 @@ class _Reader:
             for event in events:
                 event.node = only
         else:
+            _require_blocks(name, events)
             _assign(events)
             self._result.notes.append(f"{name}: has the lines of nodes {', '.join(map(str, sorted(named)))}")
         for one in sorted(named):
@@ -431,6 +432,17 @@ def _foreign(name: str, head: bytes, pattern: str) -> str | None:
         f"{name}:{number + 1}: expected a line of log4j in the pattern {pattern}, found"
         f" {visible(cut(lines[number], 60))!r}; give the pattern of the file by --pattern"
     )
+
+
+def _require_blocks(name: str, events: Sequence[Event]) -> None:
+    """Raise InputError if lines of several nodes alternate, and one names no node: nothing says whose it is."""
+    blocks = [node for node, _ in groupby(event.node for event in events if event.node >= 0)]
+    unnamed = next((event for event in events if event.node < 0), None)
+    if unnamed is not None and len(blocks) > len(set(blocks)):
+        raise InputError(
+            f"{name}:{unnamed.line}: expected [RaftManager id=N] where lines of nodes"
+            f" {', '.join(map(str, sorted(set(blocks))))} alternate, found none; give each node a file of its own"
+        )
 
 
 def _assign(events: Sequence[Event]) -> None:

@@ -9,6 +9,7 @@ import shlex
 import tarfile
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -275,6 +276,17 @@ def test_a_file_of_several_nodes_is_split(validate: Callable[..., Outcome], tmp_
     done = validate(path)
     assert done.code == 0, done
     assert f"Note: {path}: has the lines of nodes 1, 2, 3, 4" in done.out
+
+
+def test_a_file_with_alternating_lines_of_several_nodes_is_refused(
+    validate: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    records = [(line[:25], line) for path in logs(HONEST) for line in text(path).splitlines(keepends=True)]
+    merged = "".join(line for time, line in sorted(records, key=itemgetter(0)) if time.startswith("[2026"))
+    path = saved(tmp_path, [("all.log", merged)]) / "all.log"
+    done = validate(path)
+    assert done.code == 2, done
+    assert f"{path}:1: expected [RaftManager id=N] where lines of nodes 1, 2, 3, 4 alternate, found none; " in done.err
 
 
 def test_a_byte_order_mark_hides_no_line(validate: Callable[..., Outcome], tmp_path: Path) -> None:
