@@ -28,7 +28,7 @@ from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.jobs import add, count, job_of, seed
 from kraftcheck.mutation.baseline import BaselineRun, record
-from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
+from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of, recomputed
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
 from kraftcheck.processes import EXIT_INTERRUPTED, default_workers
@@ -106,7 +106,8 @@ def _judged(
 ) -> tuple[list[BaselineRun], dict[str, MutantVerdict]]:
     """Return the baselines of the model, and the verdict on each mutant."""
     folder = arguments.folder
-    with nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs)) as kept:
+    in_folder = nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs))
+    with recomputed(modules), in_folder as kept:
         baselines = _recorded(jobs, files, modules, arguments)
         processes = arguments.processes or default_workers()
         workers = Workers(MutantRunner(baselines, modules), processes, arguments.seconds)

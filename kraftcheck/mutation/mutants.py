@@ -137,6 +137,23 @@ def memories_of(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
     return list(found.values())
 
 
+@contextmanager
+def recomputed(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Compute the cached properties of classes at each access within the block: a value may outlive the mutant."""
+    named = [(module, value) for module in modules for value in vars(module).values() if isinstance(value, type)]
+    classes = [cls for module, cls in named if cls.__module__ == module.__name__]
+    cached = [
+        (cls, name, one) for cls in classes for name, one in vars(cls).items() if isinstance(one, cached_property)
+    ]
+    for cls, name, one in cached:
+        setattr(cls, name, property(one.func))
+    try:
+        yield
+    finally:
+        for cls, name, one in cached:
+            setattr(cls, name, one)
+
+
 def _called_by(function: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[FunctionType]:
     """Yield the functions that a function may call directly."""
     names = {module.__name__ for module in modules}

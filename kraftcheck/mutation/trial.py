@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kraftcheck.engines import search
 from kraftcheck.explorer.calls import MissingRead
 from kraftcheck.explorer.result import NoSuchPathError, Result, SearchRequest
+from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.mutation.baseline import Arguments, BaselineRun, limited_time, plain_steps, replaying, rewired, wrapped
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
 from kraftcheck.spec.errors import InputError, ProtocolError
@@ -280,7 +281,9 @@ class _Trial:
 
     def _verdict_on(self, result: Result, starts: list[State]) -> MutantVerdict:
         counts = self._different_counts(result)
-        step = self._first_new_step(starts) if self._may_gain(result) else ""
+        took = any(times for name, times in result.actions.items() if name.endswith(NEW))
+        gained = took or result.distinct_states > self._baseline.result.distinct_states
+        step = self._first_new_step(starts, is_known=gained) if took or self._is_projected else ""
         gains = step != "" or starts != self._baseline.starts
         found = MutantVerdict(SAME, config=self._name, gains=gains, step=step, counts=counts)
         if result.violations:
@@ -294,9 +297,6 @@ class _Trial:
             return found._replace(verdict=LOST, lost=(BY_PROJECTION,))
         return MutantVerdict(SAME)
 
-    def _may_gain(self, result: Result) -> bool:
-        return self._is_projected or any(times for name, times in result.actions.items() if name.endswith(NEW))
-
     def _different_counts(self, result: Result) -> tuple[tuple[str, int, int, int, int], ...]:
         """Return the state counts of model and mutant, as in `MutantVerdict.counts`; empty if they are equal."""
         before = self._baseline.result
@@ -306,27 +306,33 @@ class _Trial:
         differ = distinct[0] != distinct[1] or (is_whole and generated[0] != generated[1])
         return ((self._name, *distinct, *generated),) if differ else ()
 
-    def _first_new_step(self, starts: list[State]) -> str:
-        """Return the first labelled step that the model lacks; "" if there is none.
+    def _first_new_step(self, starts: list[State], *, is_known: bool) -> str:
+        """Return the first labelled step that the model lacks; "" if there is none within the limit of states.
 
-        An action may change without effect: for example, the network may ignore a message sent twice.
+        An action may change without effect: for example, the network may ignore a message sent twice. If the search
+        shows that there is a step (`is_known`), one that is not found soon is deeper.
         """
-        theirs, ours = Semantics(self._baseline.job.protocol), Semantics(copy(self._baseline.job.protocol))
-        found, frontier, depth = set(starts), starts, 1
-        while frontier:
+        job = self._baseline.job
+        theirs, ours = PlainSystem(Semantics(job.protocol), job.options), Semantics(copy(job.protocol))
+        most = MOST_WALKED if is_known else job.options.max_states or MOST_WALKED
+        found, frontier, depth = set(starts), list(filter(theirs.is_within, starts)), 1
+        while frontier and depth != job.options.max_depth:
             reached: list[State] = []
             for state in frontier:
                 with self._swap.original():
                     known = {(one.action, one.target) for one in _transitions(ours, state)}
-                for one in _transitions(theirs, state):
+                for one in _transitions(theirs.semantics, state):
+                    if not theirs.allows(state, one.target):
+                        continue
                     if one.target != state and (one.action, one.target) not in known:
                         who = "" if one.actor is None else f" by {one.actor}"
                         return f"{one.action}{who}, at depth {depth}"
                     if one.target not in found:
                         found.add(one.target)
-                        reached.append(one.target)
-                if len(found) > MOST_WALKED:
-                    return f"deeper than {depth}"
+                        if theirs.is_within(one.target):
+                            reached.append(one.target)
+                if len(found) > most:
+                    return f"deeper than {depth}" if is_known else ""
             frontier, depth = reached, depth + 1
         return ""
 

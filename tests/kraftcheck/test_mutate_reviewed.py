@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck.mutation import trial
+
 HEAD = '''"""A small protocol."""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 
 from kraftcheck import *
 
@@ -145,6 +147,48 @@ CASES = '''class Cases(Protocol):
     def low(self, me: Node) -> bool:
         return me.level < 9
 '''
+CAPPED = '''def capped(level: int) -> int:
+    return level if level < 7 else 6 + 1
+
+
+class Capped(Protocol):
+    network = None
+
+    def initial(self):
+        yield self.start([Node(1)])
+
+    @projection
+    def levels(self, me: Node) -> int:
+        return capped(me.level)
+
+    @internal(reads=[levels])
+    def work(self, me: Node, levels: dict) -> Steps:
+        if me.level < 9 and max(levels.values()) < 7 > -capped(8):
+            yield become(me.but(level=me.level + 1))
+
+    @constraint
+    def early(self, me: Node) -> bool:
+        return me.level < 6
+'''
+LAZY = '''class Lazy(Protocol):
+    network = None
+
+    def initial(self):
+        yield self.start([Node(1)])
+
+    @cached_property
+    def most(self) -> int:
+        return 3
+
+    @internal
+    def work(self, me: Node) -> Steps:
+        if me.level < self.most:
+            yield become(me.but(level=me.level + 1))
+
+    @invariant
+    def low(self, me: Node) -> bool:
+        return me.level <= 3
+'''
 
 
 def judged(run, tmp_path: Path, source: str, config: str, *arguments: object) -> tuple[dict[str, dict], str]:
@@ -189,6 +233,22 @@ def test_what_a_projection_or_the_start_uses_is_searched(run, tmp_path: Path) ->
     assert verdicts["model.seen: 2 -> 3"] == ("killed", True)
     assert verdicts["model.first: 9 -> 10"] == ("same", False)
     assert verdicts["model.first: 0 if level < 9 else 1 -> 1"] == ("survived", True)
+
+
+@pytest.mark.parametrize("limit", ["", "CONSTRAINT Early"])
+def test_what_a_projection_uses_gains_nothing_beyond_the_configuration(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(trial, "MOST_WALKED", 3)
+    found, _ = judged(run, tmp_path, CAPPED, limit, "--only", "model.capped")
+    verdicts = {name: one["verdict"] for name, one in found.items()}
+    assert verdicts["model.capped: 7 -> 8"] == "same"
+    assert verdicts["model.capped: 6 -> 5"] == ("same" if limit else "survived")
+
+
+def test_a_cached_property_is_computed_anew(run, tmp_path: Path) -> None:
+    found, _ = judged(run, tmp_path, LAZY, "INVARIANT Low", "--only", "model.most")
+    assert {name: one["verdict"] for name, one in found.items()} == {"model.most: 3 -> 4": "killed"}
 
 
 def test_slips_are_made_in_cases_and_handlers(run, tmp_path: Path) -> None:
