@@ -12,6 +12,7 @@ import pytest
 import kraftcheck.traces.replay.replayer
 from kraftcheck.spec import (
     Map,
+    ModelValue,
     Protocol,
     Record,
     State,
@@ -20,8 +21,10 @@ from kraftcheck.spec import (
     become,
     constant,
     eventually,
+    every,
     internal,
     invariant,
+    ordered,
     predicate,
     projection,
     reachable,
@@ -203,6 +206,70 @@ def test_a_temporal_claim_of_a_trace_with_states_left_out(monkeypatch: pytest.Mo
     claim = Replayer(QUIET, reach_first=0).replay_trace(trace).claim
     assert claim is not None
     assert (claim.verdict, claim.says) == (UNKNOWN, "it leaves states out after state 2")
+
+
+@pytest.mark.parametrize(("left_out", "verdict"), [((), REFUTED), ((3,), UNKNOWN)])
+@pytest.mark.parametrize(("violated", "ending"), [("IsLitOnce", BACK), ("NeverDown", None)])
+def test_states_left_out_may_show_a_claim(
+    left_out: tuple[int, ...], verdict: ClaimVerdict, violated: str, ending: Ending | None
+) -> None:
+    steps = ["Up", "Up", "Down", "Up"] if ending else ["Up", "Up", "Up"]
+    whole = behaviour(steps, violated=violated, ending=ending)
+    trace = replace(whole, states=tuple(one for one in whole.states if one.number not in left_out))
+    claim = Replayer(QUIET, reach_first=0).replay_trace(trace).claim
+    assert claim is not None
+    assert claim.verdict is verdict
+
+
+class Holder(Record):
+    id: ModelValue
+    holds: bool = False
+    turns: int = 0
+
+
+class Passing(Protocol):
+    """Two nodes pass a token to each other for ever."""
+
+    nodes: frozenset[ModelValue] = constant("Nodes")
+    network = None
+    symmetries = {"Alike": ("nodes",)}
+
+    def initial(self) -> Iterator[State]:
+        first, second = ordered(self.nodes)
+        yield self.start([Holder(first, holds=True), Holder(second)])
+
+    @internal(fair="weak")
+    def give(self, me: Holder) -> Steps:
+        (other,) = self.nodes - {me.id}
+        if me.holds:
+            yield become(Holder(me.id)).write(Holder(other, holds=True, turns=1 - me.turns))
+
+    @predicate(given=["who"])
+    def has(self, state: State, who: ModelValue) -> bool:
+        return state.replicas[who].holds
+
+    @temporal
+    def passes(self) -> Formula:
+        return every([always(eventually(self.has.of(who=node))) for node in ordered(self.nodes)])
+
+    @step_invariant
+    def nobody_keeps_it(self, before: Holder, after: Holder) -> bool:
+        return not (before.holds and after.holds)
+
+
+@pytest.mark.parametrize(("violated", "verdict"), [("Passes", UNKNOWN), ("NobodyKeepsIt", REFUTED)])
+def test_a_claim_where_symmetry_exchanges_replicas(violated: str, verdict: ClaimVerdict) -> None:
+    nodes = frozenset({ModelValue("n1", 1), ModelValue("n2", 2)})
+    protocol = Passing(nodes=nodes)
+    (state,) = protocol.initial()
+    first, _ = state.replicas.values()
+    other = state.but(replicas=state.replicas.put(first.id, first.but(turns=1)))
+    variables = StateView(protocol).variables
+    states = (TraceState(1, variables(state)), TraceState(2, variables(other), "Give"))
+    trace = Trace("sample", 0, TraceFormat.TLC_LOG, states, Ending(1, "Give"), violated)
+    replay = Replayer(protocol, symmetry="Alike", fairness=Passing.fairness_of(None)).replay_trace(trace)
+    assert replay.claim is not None
+    assert replay.claim.verdict is verdict
 
 
 def test_a_lasso_that_does_not_lead_back_diverges() -> None:

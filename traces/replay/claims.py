@@ -234,13 +234,19 @@ class ClaimEvaluator:
             return semantics.holds(prop, state)
         if before is None:
             return semantics.begins(prop, state)
-        return all(semantics.step_satisfies(prop, before, step._replace(target=state)) for step in steps)
+        return all(semantics.step_satisfies(prop, before, step) for step in steps)
 
-    def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
-        """Return the claim with its verdict; None for a trace without a claim. `is_cut`: the trace's end is missing."""
+    def judge(
+        self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False, has_gaps: bool = False
+    ) -> Claim | None:
+        """Return the claim with its verdict; None for a trace without a claim. A cut trace lacks its end."""
         claim = self._judged(semantics, ending)
-        if is_cut and claim is not None and claim.verdict is ClaimVerdict.REFUTED:
+        if claim is None or claim.verdict is not ClaimVerdict.REFUTED:
+            return claim
+        if is_cut:
             return claim._replace(verdict=ClaimVerdict.UNKNOWN, says="the trace is cut")
+        if has_gaps and self._prop is not None and (self._prop.over_steps or self._prop.kind == TEMPORAL):
+            return claim._replace(verdict=ClaimVerdict.UNKNOWN, says="the trace leaves states out")
         return claim
 
     def _judged(self, semantics: Semantics, ending: Ending | None) -> Claim | None:

@@ -419,7 +419,8 @@ class _Walk:
             if self.verdict is ReplayVerdict.CONFORMS:
                 self._back(ending.back_to, ending.action)
         if self.verdict is ReplayVerdict.CONFORMS:
-            self.claim = self._judge.judge(self.replayer.semantics, ending, is_cut=not end.complete)
+            parts = {"is_cut": not end.complete, "has_gaps": bool(self.gaps)}
+            self.claim = self._judge.judge(self.replayer.semantics, ending, **parts)
         if not end.complete:
             self._end_of_cut()
         if ending is not None and ending.back_to is None:
@@ -575,6 +576,7 @@ class _Walk:
             if image in targets:
                 where = f"from state {before} to state {number} under SYMMETRY"
                 self._note(f"{where}: in the latter {_in_words(permutation)}")
+                self._judge.leaves_out = "SYMMETRY exchanges its replicas on the way"
                 return [step for step in steps if step.target == image]
         return []
 
