@@ -281,9 +281,7 @@ class _Trial:
 
     def _verdict_on(self, result: Result, starts: list[State]) -> MutantVerdict:
         counts = self._different_counts(result)
-        took = any(times for name, times in result.actions.items() if name.endswith(NEW))
-        gained = took or result.distinct_states > self._baseline.result.distinct_states
-        step = self._first_new_step(starts, is_known=gained) if took or self._is_projected else ""
+        step = self._new_step(result, starts)
         gains = step != "" or starts != self._baseline.starts
         found = MutantVerdict(SAME, config=self._name, gains=gains, step=step, counts=counts)
         if result.violations:
@@ -296,6 +294,14 @@ class _Trial:
         if self._is_projected and counts:
             return found._replace(verdict=LOST, lost=(BY_PROJECTION,))
         return MutantVerdict(SAME)
+
+    def _new_step(self, result: Result, starts: list[State]) -> str:
+        """Return the first labelled step that the model lacks, as text; "" if there is none."""
+        took = any(times for name, times in result.actions.items() if name.endswith(NEW))
+        if not took and not self._is_projected:
+            return ""
+        more = result.distinct_states > self._baseline.result.distinct_states
+        return self._first_new_step(starts, is_known=took or more)
 
     def _different_counts(self, result: Result) -> tuple[tuple[str, int, int, int, int], ...]:
         """Return the state counts of model and mutant, as in `MutantVerdict.counts`; empty if they are equal."""
@@ -321,19 +327,17 @@ class _Trial:
             for state in frontier:
                 with self._swap.original():
                     known = {(one.action, one.target) for one in _transitions(ours, state)}
-                for one in _transitions(theirs.semantics, state):
-                    if not theirs.allows(state, one.target):
-                        continue
+                steps = _within(theirs, state)
+                for one in steps:
                     if one.target != state and (one.action, one.target) not in known:
                         who = "" if one.actor is None else f" by {one.actor}"
                         return f"{one.action}{who}, at depth {depth}"
-                    if one.target not in found:
-                        found.add(one.target)
-                        if theirs.is_within(one.target):
-                            reached.append(one.target)
+                targets = dict.fromkeys(one.target for one in steps if one.target not in found)
+                found.update(targets)
+                reached += targets
                 if len(found) > most:
                     return f"deeper than {depth}" if is_known else ""
-            frontier, depth = reached, depth + 1
+            frontier, depth = list(filter(theirs.is_within, reached)), depth + 1
         return ""
 
     def _steps(self, action: Action, protocol: Protocol, arguments: Arguments, *, new: bool) -> tuple[Step, ...]:
@@ -359,6 +363,11 @@ def _transitions(semantics: Semantics, state: State) -> list[Transition]:
         return list(semantics.transitions(state))
     except ProtocolError:  # a state that the model does not have
         return []
+
+
+def _within(system: PlainSystem, state: State) -> list[Transition]:
+    """Return the steps from a state that the action constraints allow."""
+    return [one for one in _transitions(system.semantics, state) if system.allows(state, one.target)]
 
 
 def _error_text(error: Exception) -> str:
