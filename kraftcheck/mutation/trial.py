@@ -315,8 +315,8 @@ class _Trial:
     def _first_new_step(self, starts: list[State], *, is_known: bool) -> str:
         """Return the first labelled step that the model lacks; "" if there is none within the limit of states.
 
-        An action may change without effect: for example, the network may ignore a message sent twice. If the search
-        shows that there is a step (`is_known`), one that is not found soon is deeper.
+        An action may change without effect: for example, the network may ignore a message sent twice. With `is_known`,
+        a step that is not found soon is deeper: the search has shown it.
         """
         job = self._baseline.job
         theirs, ours = PlainSystem(Semantics(job.protocol), job.options), Semantics(copy(job.protocol))
