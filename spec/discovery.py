@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
+from sysconfig import get_paths
 from types import ModuleType
 from typing import Any, TypeGuard, get_args
 
@@ -24,6 +25,9 @@ OLD_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
 """Packages of kraftcheck that user files once imported as top-level packages."""
 
 KRAFTCHECK = Path(__file__).parents[1]
+
+INSTALLED = {Path(path).resolve() for name, path in get_paths().items() if name.endswith("lib")}
+"""The folders of the standard library and of installed packages."""
 
 ClassName = tuple[str, str]
 """The module of a class and its qualified name."""
@@ -223,7 +227,10 @@ def _classes_in(annotation: Any) -> Iterator[type]:
 
 
 def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules that define a protocol and its bases, and the modules in the same folders that they use."""
+    """Return the modules that define a protocol and its bases, and the modules in or below their folders that they use.
+
+    Installed packages, and other parts of kraftcheck, are left out.
+    """
     bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
     waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
     folders = {path.parent for path in map(source_of, waiting) if path is not None}
@@ -235,12 +242,33 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
             continue
         seen.add(module.__name__)
         path = source_of(module)
-        is_part = module.__name__ == protocol.__module__ if path is None else path.parent in folders
+        is_part = module.__name__ == protocol.__module__ if path is None else _is_part(module, path, folders)
         if is_part:
             found[module.__name__] = module
             owners = {_home(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
+            owners |= _submodules(module, path)
             waiting += [sys.modules[name] for name in sorted(owners) if name in sys.modules]
     return [found[name] for name in sorted(found)]
+
+
+def _is_part(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:
+    """Whether a module is in one of the folders, or below it and not installed."""
+    if path.parent in folders:
+        return True
+    if module.__name__.partition(".")[0] == KRAFTCHECK.name:
+        return False
+    above = [folder for folder in folders if folder in path.parents]
+    roots = [root for root in INSTALLED if root in path.parents]
+    return any(not any(folder in root.parents for root in roots) for folder in above)
+
+
+def _submodules(module: ModuleType, path: Path | None) -> set[str]:
+    """Return the modules that statements such as `import package.part` name: the module has the package alone."""
+    packages = [one for one in vars(module).values() if isinstance(one, ModuleType) and hasattr(one, "__path__")]
+    if path is None or not packages:
+        return set()
+    imports = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Import))
+    return {one.name for node in imports for one in node.names}
 
 
 def _is_by_chance(module: ModuleType, name: str, value: object) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol
+from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol, discovery
 from kraftcheck.spec.discovery import load, modules_of, reachable_classes
 from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
@@ -179,6 +179,29 @@ def test_a_users_file_and_what_is_beside_it(tmp_path: Path) -> None:
         assert ("records_beside", "Unused") in reachable_classes(protocol(), [])
     finally:
         sys.modules.pop("records_beside", None)
+
+
+def test_the_rules_of_a_users_file_may_be_in_a_folder_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of other rules must not be resumed."""
+    for package, text in {"rules_below": "from rules_below import deep", "installed_below/pack": "LIMIT = 1"}.items():
+        folder = tmp_path / package
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("")
+        (folder / "part.py").write_text(f"{text}\n")
+    (tmp_path / "rules_below" / "deep.py").write_text("LIMIT = 1\n")
+    (tmp_path / "mine.py").write_text(
+        "import json\nfrom kraftcheck import *\nimport rules_below.part\nimport pack.part as other\n"
+        "class Mine(Protocol):\n    pass\n"
+    )
+    installed = tmp_path / "installed_below"
+    monkeypatch.syspath_prepend(str(installed))
+    monkeypatch.setattr(discovery, "INSTALLED", {*discovery.INSTALLED, installed.resolve()})
+    try:
+        names = [module.__name__ for module in modules_of(load(tmp_path / "mine.py", "Mine"))]
+        assert names == ["kraftcheck_user_mine", "rules_below", "rules_below.deep", "rules_below.part"]
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("rules_below", "pack")]:
+            del sys.modules[name]
 
 
 def test_annotations_that_cannot_be_resolved_are_left_out() -> None:
