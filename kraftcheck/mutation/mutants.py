@@ -174,6 +174,8 @@ def _names_in(code: CodeType) -> Iterator[str]:
 def _named(name: str, user: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[Any]:
     """Yield the functions that a name in a function may refer to."""
     yield user.__globals__.get(name)
+    used = [one for one in user.__globals__.values() if isinstance(one, ModuleType) and one in modules]
+    yield from (vars(module).get(name) for module in used)
     owners = [base for base in protocol.__mro__ if name in vars(base)]
     yield from (vars(base)[name] for base in (owners if "super" in user.__code__.co_names else owners[:1]))
     for module in modules:

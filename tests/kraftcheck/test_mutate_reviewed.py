@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,17 @@ def test_what_a_projection_uses_gains_nothing_beyond_the_configuration(
 def test_a_cached_property_is_computed_anew(run, tmp_path: Path) -> None:
     found, _ = judged(run, tmp_path, LAZY, "INVARIANT Low", "--only", "model.most")
     assert {name: one["verdict"] for name, one in found.items()} == {"model.most: 3 -> 4": "killed"}
+
+
+def test_slips_are_made_in_functions_of_an_imported_module(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far_rules.py").write_text("def most() -> int:\n    return 3\n")
+    monkeypatch.setitem(sys.modules, "far_rules", None)  # restored behind the test
+    del sys.modules["far_rules"]
+    source = "import far_rules\n\n" + LAZY.replace("self.most", "far_rules.most()")
+    found, _ = judged(run, tmp_path, source, "INVARIANT Low", "--only", "far_rules.most: 3")
+    assert {name: one["verdict"] for name, one in found.items()} == {"far_rules.most: 3 -> 4": "killed"}
 
 
 def test_slips_are_made_in_cases_and_handlers(run, tmp_path: Path) -> None:
