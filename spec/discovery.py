@@ -245,10 +245,14 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
         is_part = module.__name__ == protocol.__module__ if path is None else _is_part(module, path, folders)
         if is_part:
             found[module.__name__] = module
-            owners = {_home(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
-            owners |= _submodules(module, path)
-            waiting += [sys.modules[name] for name in sorted(owners) if name in sys.modules]
+            waiting += [sys.modules[name] for name in sorted(_used_by(module, path)) if name in sys.modules]
     return [found[name] for name in sorted(found)]
+
+
+def _used_by(module: ModuleType, path: Path | None) -> set[str]:
+    """Return the names of the modules that a module uses."""
+    owners = {_home(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
+    return owners | _submodules(module, path)
 
 
 def _is_part(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:

@@ -174,14 +174,18 @@ def _names_in(code: CodeType) -> Iterator[str]:
 def _named(name: str, user: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[Any]:
     """Yield the functions that a name in a function may refer to."""
     yield user.__globals__.get(name)
-    used = [one for one in user.__globals__.values() if isinstance(one, ModuleType) and one in modules]
-    yield from (vars(module).get(name) for module in used)
+    yield from (vars(module).get(name) for module in _imported(user, modules))
     owners = [base for base in protocol.__mro__ if name in vars(base)]
     yield from (vars(base)[name] for base in (owners if "super" in user.__code__.co_names else owners[:1]))
     for module in modules:
         for cls in vars(module).values():
             if isinstance(cls, type) and not issubclass(cls, Protocol) and name in vars(cls):
                 yield vars(cls)[name]
+
+
+def _imported(user: FunctionType, modules: list[ModuleType]) -> list[ModuleType]:
+    """Return those of the given modules that a function's module has imported by name."""
+    return [one for one in user.__globals__.values() if isinstance(one, ModuleType) and one in modules]
 
 
 def _may_change(function: FunctionType) -> bool:
