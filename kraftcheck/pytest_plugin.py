@@ -50,10 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test that has the marker and not the fixture, since it would pass without a search."""
-    is_marked = any(mark.name == "kraftcheck" for mark in item.own_markers)
-    if is_marked and "kraftcheck" not in getattr(item, "fixturenames", ()):
+    """Fail a test that has the marker and not the fixture, or two markers: it would pass without a search."""
+    if not any(item.iter_markers("kraftcheck")):
+        return
+    if "kraftcheck" not in getattr(item, "fixturenames", ()):
         pytest.fail("kraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`", pytrace=False)
+    if sum(mark.name == "kraftcheck" for mark in item.own_markers) > 1:
+        pytest.fail("kraftcheck: two markers, of which one would count; write a test for each model", pytrace=False)
 
 
 @pytest.fixture

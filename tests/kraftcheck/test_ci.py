@@ -361,6 +361,16 @@ def test_is_told_without_a_page(kraftcheck):
 def test_lacks_the_parameter():
     raise AssertionError("must not begin")
 
+@pytest.mark.kraftcheck("lock-service")
+class TestMarked:
+    def test_lacks_the_parameter(self):
+        pass
+
+@pytest.mark.kraftcheck("lock-service", variant="impatient-server")
+@pytest.mark.kraftcheck("lock-service", "smoke")
+def test_has_two_models(kraftcheck):
+    pass
+
 def test_as_a_function(kraftcheck):
     assert kraftcheck("lock-service", "smoke", engine="reference").complete
     kraftcheck("lock-service", "smoke", engin="reference")
@@ -379,10 +389,11 @@ def pytest_in(folder: Path) -> str:
 def test_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_models.py").write_text(PLUGIN_TESTS)
     told = pytest_in(tmp_path)
-    assert "1 failed, 2 passed, 7 errors" in told, told
+    assert "1 failed, 2 passed, 9 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
-    assert "the marker alone checks nothing; add the parameter `kraftcheck`" in told
+    assert told.count("\nkraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`") == 2, told
+    assert "kraftcheck: two markers, of which one would count; write a test for each model" in told
     (page,) = set(re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told))  # twice where CI is set
     assert '"result":"incomplete"' in Path(page).read_text()
     pages = {Path(page) for page in re.findall(r"the page: (/.*-test_has_a_page_of_its_own-.*\.html)", told)}
