@@ -56,7 +56,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "kraftcheck" not in getattr(item, "fixturenames", ()):
         pytest.fail("kraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`", pytrace=False)
     if sum(mark.name == "kraftcheck" for mark in item.own_markers) > 1:
-        pytest.fail("kraftcheck: two markers, of which one would count; write a test for each model", pytrace=False)
+        pytest.fail("kraftcheck: a test checks one model, found two markers; write a test for each", pytrace=False)
 
 
 @pytest.fixture

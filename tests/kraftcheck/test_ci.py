@@ -393,7 +393,7 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
     assert told.count("\nkraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`") == 2, told
-    assert "kraftcheck: two markers, of which one would count; write a test for each model" in told
+    assert "kraftcheck: a test checks one model, found two markers; write a test for each" in told
     (page,) = set(re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told))  # twice where CI is set
     assert '"result":"incomplete"' in Path(page).read_text()
     pages = {Path(page) for page in re.findall(r"the page: (/.*-test_has_a_page_of_its_own-.*\.html)", told)}
