@@ -208,7 +208,8 @@ def scenario(tree: Tree, node: Node) -> str:
     words = [job.model.name, *([f"variant={variant}"] if variant else [])]
     words += [] if job.config_name == "none" else [f"config={job.config_name}"]
     steps = [one.transition for one in way if one.transition is not None]
-    return walk_as_scenario([*words, *tree.settings], job.options.init, way[0].step.state, steps)
+    words += tree.settings
+    return walk_as_scenario(job.model.protocol, words, job.options.init, way[0].step.state, steps)
 
 
 class Session:

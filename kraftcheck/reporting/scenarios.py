@@ -61,6 +61,7 @@ from kraftcheck.catalogue import scenario_job
 from kraftcheck.reporting.counterexample import changes, fields_set, message_words, messages
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.errors import unknown
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, field_names, ordered, text_of
@@ -80,12 +81,14 @@ from kraftcheck.traces.scenarios import (
 INDENT = "    "
 
 
-def walk_as_scenario(words: Sequence[str], init: str, state: State, steps: Iterable[Transition]) -> str:
+def walk_as_scenario(
+    protocol: type[Protocol], words: Sequence[str], init: str, state: State, steps: Iterable[Transition]
+) -> str:
     """Return a walk from an initial state as the text of a scenario, with one block per step.
 
     `words` are the arguments of `start`: the model's name and its settings.
     """
-    running = ScenarioRun()
+    running = ScenarioRun(protocol)
     start = " ".join(["start", *map(quoted, words)])
     running.run(start)
     then = beginning(running.stage, init, state)
@@ -100,7 +103,8 @@ def walk_as_scenario(words: Sequence[str], init: str, state: State, steps: Itera
 class ScenarioRun:
     """Executes the commands of a scenario and renders their output."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: type[Protocol] | None = None) -> None:
+        self._protocol = protocol  # of a walk: a user's file that is loaded again has other classes of values
         self._staged: Stage | None = None
         self._before: tuple[State, Transition] | None = None
         self._hidden: set[str] = set()
@@ -144,7 +148,7 @@ class ScenarioRun:
     def _start(self, given: list[str]) -> Iterator[str]:
         start = read_start(given)
         model, config = scenario_job(start)
-        bound, _ = bind_leniently(model.protocol, config, whole_space=False)
+        bound, _ = bind_leniently(self._protocol or model.protocol, config, whole_space=False)
         self._staged = Stage(Semantics(bound.protocol), self._rendered)
         self._hidden = set()
         self._before = None

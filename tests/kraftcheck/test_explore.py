@@ -169,6 +169,16 @@ def test_a_walk_is_saved_in_every_form_and_read_back(name: str, tmp_path: Path, 
         ][1:]
 
 
+def test_a_walk_of_a_users_file_is_saved_as_a_scenario(ping: str, tmp_path: Path) -> None:
+    session = Session(tree(ping))
+    last = session.take(0, 0)["runs"][0]["traces"][0]["steps"][-1]
+    path = tmp_path / "walk.txt"
+    path.write_bytes(session.save(last["node"], "walk.txt"))
+    told = run_scenario(path)
+    assert len(told) == 2
+    assert [block.told for block, _ in told] == [lines for _, lines in told]
+
+
 @pytest.mark.slow
 def test_a_scenario_tells_steps_and_starts_apart(tmp_path: Path) -> None:
     session = Session(tree("quorum", "lockstep"))
