@@ -33,6 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cfg is not None:
         if arguments.model is None:
             raise InputError(f"--cfg {arguments.cfg}: no model given; use kraftcheck models MODEL --cfg NAME")
+        if arguments.json is not None:
+            raise InputError(f"--json {arguments.json}: holds the list, not a configuration; leave out --cfg or --json")
         model = find_model(arguments.model)
         if arguments.cfg not in model.configurations:
             wrong = unknown("configuration", arguments.cfg, model.configurations, model.name)

@@ -79,6 +79,12 @@ def test_models_command(run, tmp_path) -> None:
     )
 
 
+def test_a_configuration_is_not_written_as_json(run, tmp_path) -> None:
+    outcome = run("models", "die-hard", "--cfg", "default", "--json", tmp_path / "list.json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "holds the list, not a configuration; leave out --cfg or --json" in outcome.err
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A package of models beside the shipped ones; calling it adds a model of this source."""
