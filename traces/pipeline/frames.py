@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _TASK = "kraftcheck.traces.pipeline.tables:replay_files"
+_SHUFFLE, MOST_PARTITIONS = "spark.sql.shuffle.partitions", 100_000
 
 
 def replayed(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
@@ -47,6 +48,9 @@ class SparkRunner:
         self._output = output
         self.cancel, self.require_running = cluster.cancel, cluster.require_running
         self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
+        # Spark's default, 200 partitions on any machine, takes the summary longer and the JVM more memory.
+        partitions = cluster.number(_SHUFFLE, TASKS_A_CORE * cluster.parallelism, least=1, most=MOST_PARTITIONS)
+        cluster.spark.conf.set(_SHUFFLE, str(partitions))
 
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Write the tables of some files into the staging folders."""
