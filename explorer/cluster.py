@@ -58,6 +58,9 @@ SETTINGS = {
 }
 """Spark settings of the engine, unless the user sets them."""
 
+SMALL_HEAP, SMALL_PAGES = "-XX:+UseSerialGC -Xms192m -Xmn64m", {"spark.buffer.pageSize": "1m"}
+"""JVM options and settings of a local session: G1 would fill the heap, and an aggregation takes 32 MiB a page."""
+
 
 class Cluster:
     """A Spark application that runs tasks of the engine."""
@@ -134,9 +137,9 @@ class Cluster:
     def _settings(self, master: str | None) -> dict[str, str]:
         if not (master or "").startswith("local"):
             return SETTINGS
-        # If Spark is killed, its temporary files are removed with this process's. G1 would grow the heap to its limit.
-        java = {"spark.driver.extraJavaOptions": f'-XX:+UseSerialGC "-Djava.io.tmpdir={self._folder}"'}
-        return SETTINGS | {"spark.local.dir": str(self._folder)} | java
+        # If Spark is killed, its temporary files are removed with this process's.
+        java = {"spark.driver.extraJavaOptions": f'{SMALL_HEAP} "-Djava.io.tmpdir={self._folder}"'}
+        return SETTINGS | SMALL_PAGES | {"spark.local.dir": str(self._folder)} | java
 
     def _last_words(self) -> str:
         """Return the last line of Spark's log, if the log was not shown."""
