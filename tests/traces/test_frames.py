@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,21 +125,6 @@ def test_an_old_spark_and_an_unknown_table_are_refused() -> None:
         replay(old, old, model="two-phase-commit")
     with pytest.raises(InputError, match="unknown table trace"):
         table(old, "trace")
-
-
-@pytest.mark.parametrize(("given", "used"), [(None, "8"), (3, "3")])
-def test_a_shuffle_has_some_partitions_a_core_unless_the_user_sets_their_number(given: int | None, used: str) -> None:
-    pytest.importorskip("pyspark")
-    from kraftcheck.traces.pipeline.frames import SparkRunner
-
-    settings: dict[str, str] = {}
-    cluster: Any = SimpleNamespace(
-        parallelism=2, cancel=None, require_running=None, number=lambda key, usual, **_: given or usual,
-        spark=SimpleNamespace(conf=SimpleNamespace(set=settings.__setitem__)),
-    )  # fmt: skip
-    unused: Any = None
-    SparkRunner(cluster, unused, "{}", unused)
-    assert settings == {"spark.sql.shuffle.partitions": used}
 
 
 def test_a_task_is_loaded_where_kraftcheck_is_not_installed() -> None:

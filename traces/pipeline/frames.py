@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.cluster import Cluster, carried, spark_errors
-from kraftcheck.files import real_path
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import (
-    COVERAGE,
     FILES_A_BATCH,
     MOST_FILES_A_BATCH,
-    SHOWN,
     TASKS_A_CORE,
     InputFile,
     PipelineFolder,
@@ -19,12 +16,12 @@ from kraftcheck.traces.pipeline.driver import (
     dealt,
 )
 from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT
+from kraftcheck.traces.pipeline.tables import summarise
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _TASK = "kraftcheck.traces.pipeline.tables:replay_files"
-_SHUFFLE, MOST_PARTITIONS = "spark.sql.shuffle.partitions", 100_000
 
 
 def replayed(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
@@ -48,9 +45,6 @@ class SparkRunner:
         self._output = output
         self.cancel, self.require_running = cluster.cancel, cluster.require_running
         self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
-        # Spark's default, 200 partitions on any machine, takes the summary longer and the JVM more memory.
-        partitions = cluster.number(_SHUFFLE, TASKS_A_CORE * cluster.parallelism, least=1, most=MOST_PARTITIONS)
-        cluster.spark.conf.set(_SHUFFLE, str(partitions))
 
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Write the tables of some files into the staging folders."""
@@ -72,61 +66,9 @@ class SparkRunner:
         spark = self._cluster.spark
         return spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
 
-    def _table(self, name: str) -> DataFrame:
-        """Return the rows of a table that count."""
-        from pyspark.sql import functions as f
-
-        spark = self._cluster.spark
-        reader = spark.read.schema(f"file string, {COLUMNS[name]}, batch int")
-        rows = reader.parquet(_local(str(real_path(self._output.path / name))))
-        outdated = self._output.outdated()
-        if not outdated:
-            return rows
-        pairs = f.broadcast(spark.createDataFrame(outdated, "file string, batch int"))
-        return rows.join(pairs, ["file", "batch"], "left_anti")
-
     def summary(self, new_files: int) -> Summary:
         """Write the coverage table, and return the summary of all files that count."""
-        with spark_errors():
-            return self._summary(new_files)
-
-    def _summary(self, new_files: int) -> Summary:
-        from pyspark.sql import functions as f
-
-        self._cluster.describe("coverage and summary")
-        traces, steps, errors = map(self._table, COLUMNS)
-        counts = {"files": self._output.counted(), "new_files": new_files}
-        summary = summary_of(traces, steps, errors, self._protocol, **counts)
-        by_trace = steps.where("action is not null").groupBy("file", "index", "action").agg(f.count("*").alias("times"))
-        whole = self._cluster.spark.createDataFrame(
-            [(None, None, name, times) for name, times in summary.actions.items()],
-            "file string, index int, action string, times bigint",
-        )
-        by_trace.unionByName(whole).coalesce(1).write.parquet(_local(self._output.staging(COVERAGE)))
-        self._output.replace_coverage()
-        return summary
-
-
-def summary_of(traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol: Protocol, **counts: int) -> Summary:
-    """Return the summary of tables."""
-    totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
-    for row in steps.where("action is not null").groupBy("action").count().collect():
-        totals[row["action"]] = row["count"]
-    verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
-    wrong = traces.where("verdict in ('diverges', 'refuted')")
-    diverging = wrong.select("file", "index", "diverged_step", "reason")
-    unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
-    return Summary(
-        traces=sum(verdicts.values()),
-        steps=sum(totals.values()),
-        verdicts=dict(sorted(verdicts.items())),
-        errors=errors.count(),
-        distinct_states=steps.select("state").distinct().count(),
-        actions=totals,
-        diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
-        unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
-        **counts,
-    )
+        return summarise(self._output, self._protocol, new_files)
 
 
 def _local(path: str) -> str:

@@ -20,8 +20,8 @@ from kraftcheck.explorer.cluster import Cluster, spark_errors
 from kraftcheck.persistence.folder import Noted
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, InputFile, Summary
-from kraftcheck.traces.pipeline.frames import replayed, summary_of, table_of
+from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, SHOWN, InputFile, Summary
+from kraftcheck.traces.pipeline.frames import replayed, table_of
 from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT
 
 if TYPE_CHECKING:
@@ -163,10 +163,32 @@ class StoredTables:
                 raise InputError(f"--out {self._out}: the tables are damaged: {problem}")
             counts = {"files": len(notes), "new_files": new_files}
             traces, steps, errors = (table_of(rows, table) for table in COLUMNS)
-            return summary_of(traces, steps, errors, self._protocol, **counts)
+            return _summary_of(traces, steps, errors, self._protocol, **counts)
 
     def keep_summary(self, summary: Noted) -> None:
         """Do nothing: the summary is computed by each run."""
+
+
+def _summary_of(traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol: Protocol, **counts: int) -> Summary:
+    """Return the summary of tables."""
+    totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
+    for row in steps.where("action is not null").groupBy("action").count().collect():
+        totals[row["action"]] = row["count"]
+    verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
+    wrong = traces.where("verdict in ('diverges', 'refuted')")
+    diverging = wrong.select("file", "index", "diverged_step", "reason")
+    unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
+    return Summary(
+        traces=sum(verdicts.values()),
+        steps=sum(totals.values()),
+        verdicts=dict(sorted(verdicts.items())),
+        errors=errors.count(),
+        distinct_states=steps.select("state").distinct().count(),
+        actions=totals,
+        diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
+        unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
+        **counts,
+    )
 
 
 def _literal(path: str) -> str:
