@@ -616,9 +616,13 @@ class Calls:
                 if me is None and action.kind == "environment":
                     yield action
             elif isinstance(me, action.actors) and (
-                message is None or self.protocol.receives(me if receiver is None else receiver, message)
+                message is None or self._receives(me if receiver is None else receiver, message)
             ):
                 yield action
+
+    def _receives(self, replica: Any, message: Any) -> bool:
+        with raising():
+            return self.protocol.receives(replica, message)
 
     def _actions_on(self, kind: type) -> list[Action]:
         """Return the actions on messages of a class; for NoneType, the actions without a message."""

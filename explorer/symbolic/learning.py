@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
-from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy
+from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy, raising
 from kraftcheck.explorer.symbolic.handler_cache import CallResult, HandlerCache, Path, Read
 from kraftcheck.explorer.symbolic.relations import (
     BY_MESSAGE,
@@ -90,10 +90,10 @@ class ReadDims:
         assert projection is not None
         level, protocol = self._variables.local(replica), self._protocol
         if not projection.of_inbox:
-            name, guarded = ("projection", projection.name), self._variables.guarded
+            name = "projection", projection.name
 
             def of(me: Any) -> Any:
-                return None if me is None else boxed(protocol.projected(projection, guarded(me)))
+                return None if me is None else self.projected(projection, me)
 
             return [(level, self._labels.map(level, name, lambda me: [of(me)]))]
         dims = []
@@ -105,10 +105,11 @@ class ReadDims:
         )
         return [*dims, (inbox, mapped)]
 
-
-def boxed(value: Value) -> tuple[Value] | None:
-    """Return a projection's value in a 1-tuple; None if the replica has another type than the projection."""
-    return None if value is NOT_PROJECTED else (value,)
+    def projected(self, projection: Projection, local: Value) -> tuple[Value] | None:
+        """Return a local state's projection in a 1-tuple; None if the replica has another type than the projection."""
+        with raising():
+            value = self._protocol.projected(projection, self._variables.guarded(local))
+        return None if value is NOT_PROJECTED else (value,)
 
 
 class Events:
@@ -305,7 +306,7 @@ class TransitionLearner:
 
         def answers(read: Read) -> Any:
             if read.projection is not None and read.replica == place.replica and not read.projection.of_inbox:
-                return boxed(self.protocol.projected(read.projection, self._variables.guarded(me)))
+                return self.dims.projected(read.projection, me)
             answer: Any = None
             for dim in self.dims.of(read):
                 if dim not in found:

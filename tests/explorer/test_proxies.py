@@ -11,6 +11,7 @@ from kraftcheck.explorer.calls.handlers import filtered_function
 from kraftcheck.explorer.result import Result
 from kraftcheck.spec import (
     Map,
+    MessageSet,
     Protocol,
     Record,
     State,
@@ -20,6 +21,7 @@ from kraftcheck.spec import (
     environment,
     internal,
     invariant,
+    on,
     ordered,
     projection,
 )
@@ -234,7 +236,90 @@ class Last(Notes):
         yield become(me.but(read=note.number + ones))
 
 
+class Seer(Record):
+    """Who sees numbers: enough sets of them for the symbolic engine to take the sets apart."""
+
+    id: int
+    seen: frozenset[int] = frozenset()
+    told: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has seen, modulo 3."""
+        try:
+            return len(self.seen) % 3
+        except:  # noqa: E722 - as beginners write it
+            return 7
+
+
+class Question(Record):
+    """A question."""
+
+    dest: int
+    number: int
+
+
+class Seers(Protocol):
+    """Seer 1 sees the numbers below 7."""
+
+    network = MessageSet()
+
+    def initial(self) -> Iterator[State]:
+        """Nothing is seen."""
+        yield self.start([Seer(1), Seer(2)])
+
+    @projection
+    def size(self, me: Seer) -> int:
+        """The size modulo 3."""
+        return me.size
+
+    @internal
+    def see(self, me: Seer) -> Steps:
+        """See a number."""
+        if me.id == 1:
+            for number in range(7):
+                yield become(me.but(seen=me.seen | {number}))
+
+
+class SwallowingProjection(Seers):
+    """A projection, read by another replica and by its own, with an `except` without a class."""
+
+    @internal(reads=Seers.size)
+    def tell(self, me: Seer, size: Map[int, int]) -> Steps:
+        """Tell the size of the first set."""
+        yield become(me.but(told=size[1]))
+
+
+class SwallowingClaim(Seers):
+    """A property of such a projection."""
+
+    @invariant(reads=Seers.size)
+    def small(self, size: Map[int, int]) -> bool:
+        """The size is below 3."""
+        return size[1] < 3
+
+
+class SwallowingReceiver(Seers):
+    """A test whether a message is received, with an `except` without a class."""
+
+    def receives(self, me: Seer, message: Question) -> bool:
+        """Whether a question has the size."""
+        return me.size == message.number
+
+    @internal
+    def ask(self, me: Seer) -> Steps:
+        """Ask for 0, then for 1."""
+        if me.id == 2 and me.told < 2:
+            yield become(me.but(told=me.told + 1)).send(Question(1, me.told))
+
+    @on(Question)
+    def answer(self, me: Seer, message: Question) -> Steps:
+        """Tell the size."""
+        yield become(me.but(told=message.number + 1))
+
+
 ALL = (Swallowing, Truth, Text, SharedProperty, NobodyReads, Following, Linking, Held, Naming, Last)
+ALL += (SwallowingProjection, SwallowingClaim, SwallowingReceiver)
 
 
 @pytest.mark.parametrize(
