@@ -12,9 +12,9 @@ import enum
 import inspect
 import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from functools import cache
+from functools import cache, partialmethod
 from operator import itemgetter
-from types import UnionType
+from types import FunctionType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -326,6 +326,27 @@ def keyed(value: Value) -> Any:
     if isinstance(value, Map):
         return kind, frozenset([(keyed(key), keyed(item)) for key, item in value.items()])
     return kind, value
+
+
+_UNLIKE = {
+    *("__delattr__", "__eq__", "__getattr__", "__hash__", "__init__", "__new__", "__post_init__", "__replace__"),
+    *("__repr__", "__setattr__"),
+}
+"""Special methods that proxies define, or that a dataclass generates and no handler calls."""
+
+
+@cached
+def with_specials(classes: tuple[type, type[Record]]) -> Any:
+    """Return a proxy class with a record class's special methods, which Python looks up on the class."""
+    proxy, record_type = classes
+    own = (vars(base).items() for base in record_type.__mro__ if base not in Record.__mro__)
+    names = {name for one in own for name, value in one if name[:2] == "__" and isinstance(value, FunctionType)}
+    methods = {name: partialmethod(_by_whole, name) for name in names - _UNLIKE}
+    return type(proxy.__name__, (proxy,), {"__slots__": (), **methods}) if methods else proxy
+
+
+def _by_whole(proxy: Any, name: str, *arguments: Any, **named: Any) -> Any:
+    return getattr(proxy.__whole__(), name)(*arguments, **named)
 
 
 class Map(Mapping[K, V]):

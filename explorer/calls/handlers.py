@@ -373,7 +373,7 @@ def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
         return Map(reversed(items) if kind is Descending else items)
     if issubclass(own, Record):
         return _changed_record(value, kind)
-    through = getattr(own, "read_through", None)  # a proxy converts when it is read
+    through = getattr(own, "__read_through__", None)  # a proxy converts when it is read
     return value if through is None else through(value, partial(changed, kind=kind))
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from functools import cache, partialmethod, wraps
+from functools import cache, wraps
 from operator import is_
-from types import FunctionType
 from typing import Any, ClassVar, Protocol
 
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Map, Record, Value, cached, field_names, ordered
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, with_specials
 
 ABSENT = object()
 """Result of reading an absent replica through a `ProjectionProxy`."""
@@ -65,71 +64,54 @@ class DeltaStep(Step):
 
 
 class ReadProxy:
-    """Proxy of a record that records reads of single fields; any other use records a read of the whole record."""
+    """Proxy of a record that records reads of single fields; any other use records a read of the whole record.
+
+    Attributes of proxies of records have names as `__key__`, since a record class may give any other name to a method.
+    """
 
     __slots__ = ()
 
-    def _whole(self) -> Any:
+    def __whole__(self) -> Any:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return bool(self._whole() == unwrap(other))
+        return bool(self.__whole__() == unwrap(other))
 
     def __hash__(self) -> int:
-        return hash(self._whole())
+        return hash(self.__whole__())
 
     def __repr__(self) -> str:
-        return repr(self._whole())
-
-    def _by_whole(self, name: str, *arguments: Any, **named: Any) -> Any:
-        return getattr(self._whole(), name)(*arguments, **named)
-
-
-_UNLIKE = {
-    *("__delattr__", "__eq__", "__getattr__", "__hash__", "__init__", "__new__", "__post_init__", "__replace__"),
-    *("__repr__", "__setattr__"),
-}
-"""Special methods that proxies define, or that a dataclass generates and no handler calls."""
-
-
-@cached
-def _with_specials(classes: tuple[type[ReadProxy], type[Record]]) -> Any:
-    """Return a proxy class with a record class's special methods, which Python looks up on the class."""
-    proxy, record_type = classes
-    own = (vars(base).items() for base in record_type.__mro__ if base not in Record.__mro__)
-    names = {name for one in own for name, value in one if name[:2] == "__" and isinstance(value, FunctionType)}
-    methods = {name: partialmethod(ReadProxy._by_whole, name) for name in names - _UNLIKE}
-    return type(proxy.__name__, (proxy,), {"__slots__": (), **methods}) if methods else proxy
+        return repr(self.__whole__())
 
 
 class SharedProxy(ReadProxy):
     """Proxy of the shared record, read field by field."""
 
-    __slots__ = ("_read", "_type")
+    __slots__ = ("__read__", "__type__")
 
     def __new__(cls, record_type: type[Record], *_: Any) -> Any:
         """Return a proxy with the special methods of the record class."""
-        return object.__new__(_with_specials((cls, record_type)))
+        return object.__new__(with_specials((cls, record_type)))
 
     def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
-        self._type = record_type
-        self._read = read
+        self.__type__ = record_type
+        self.__read__ = read
 
-    def read_through(self, change: Callable[[Value], Value]) -> SharedProxy:
+    def __read_through__(self, change: Callable[[Value], Value]) -> SharedProxy:
         """Return a proxy of the same record that applies `change` to each value it reads."""
-        return SharedProxy(self._type, lambda name: change(self._read(name)))
+        return SharedProxy(self.__type__, lambda name: change(self.__read__(name)))
 
-    def _whole(self) -> Any:
-        return unwrap(self._type(*map(self._read, field_names(self._type))))
+    def __whole__(self) -> Any:
+        return unwrap(self.__type__(*map(self.__read__, field_names(self.__type__))))
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return self._type
+        return self.__type__
 
     def __getattr__(self, name: str) -> Value:
-        if name in field_names(self._type):
-            return self._read(name)
-        return getattr(self._whole(), name)
+        if name in field_names(self.__type__):
+            return self.__read__(name)
+        return getattr(self.__whole__(), name)
 
 
 class StateProxy(SharedProxy):
@@ -157,44 +139,44 @@ class LocalProxy(ReadProxy):
 
     def __new__(cls, record: Record, *_: Any) -> Any:
         """Return a proxy with the special methods of the record's class."""
-        return object.__new__(_with_specials((cls, type(record))))
+        return object.__new__(with_specials((cls, type(record))))
 
     def __init__(self, record: Record, note: Callable[[Names], Any], changes: Mapping[str, Value] = NO_CHANGES) -> None:
-        self._record = record
-        self._note = note
-        self._names = field_names(type(record))
-        self._changes = changes
+        self.__record__ = record
+        self.__note__ = note
+        self.__names__ = field_names(type(record))
+        self.__changes__ = changes
         self.__dict__.update(changes)  # known values are found without `__getattr__`
 
-    def _whole(self) -> Any:
-        self._note(())
-        return self._peek()
+    def __whole__(self) -> Any:
+        self.__note__(())
+        return self.__peek__()
 
-    def _peek(self) -> Any:
+    def __peek__(self) -> Any:
         """Return the record without recording a read."""
-        return self._record.but(**self._changes) if self._changes else self._record
+        return self.__record__.but(**self.__changes__) if self.__changes__ else self.__record__
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return type(self._record)
+        return type(self.__record__)
 
     def __getattr__(self, name: str) -> Value:
-        if name not in self._names:
-            return getattr(self._whole(), name)
-        value = self.__dict__[name] = self._note((name,)) or getattr(self._record, name)
+        if name not in self.__names__:
+            return getattr(self.__whole__(), name)
+        value = self.__dict__[name] = self.__note__((name,)) or getattr(self.__record__, name)
         return value
 
     def but(self, **changes: Value) -> Any:
         """Return a copy with other values in some fields."""
-        kind = type(self._record)
-        is_plain = kind.but is Record.but and not hasattr(kind, "__post_init__") and changes.keys() <= {*self._names}
-        return self._changed({**self._changes, **changes}) if is_plain else self._whole().but(**changes)
+        kind = type(self.__record__)
+        is_plain = kind.but is Record.but and not hasattr(kind, "__post_init__") and changes.keys() <= {*self.__names__}
+        return self.__changed__({**self.__changes__, **changes}) if is_plain else self.__whole__().but(**changes)
 
-    def _changed(self, changes: Mapping[str, Value]) -> LocalProxy:
-        return LocalProxy(self._record, self._note, changes)
+    def __changed__(self, changes: Mapping[str, Value]) -> LocalProxy:
+        return LocalProxy(self.__record__, self.__note__, changes)
 
     def __reduce__(self) -> Any:
-        return self._whole().__reduce__()
+        return self.__whole__().__reduce__()
 
 
 class PeerProxy(LocalProxy):
@@ -212,11 +194,11 @@ class PeerProxy(LocalProxy):
         changes: Mapping[str, Value] = NO_CHANGES,
     ) -> None:
         super().__init__(record, note, changes)
-        self._key = key
+        self.__key__ = key
         self.__dict__.setdefault("id", key)
 
-    def _changed(self, changes: Mapping[str, Value]) -> PeerProxy:
-        return PeerProxy(self._key, self._record, self._note, changes)
+    def __changed__(self, changes: Mapping[str, Value]) -> PeerProxy:
+        return PeerProxy(self.__key__, self.__record__, self.__note__, changes)
 
 
 class ProjectionProxy(Map[Any, Any]):
@@ -471,8 +453,8 @@ def _unwrapping(kind: type) -> Callable[[Any], Any] | None:
         return _unwrap_items
     if issubclass(kind, Map):
         return _unwrap_map
-    if hasattr(kind, "_whole"):
-        return lambda value: unwrap(value._whole())
+    if hasattr(kind, "__whole__"):
+        return lambda value: unwrap(value.__whole__())
     return None
 
 

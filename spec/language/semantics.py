@@ -85,8 +85,8 @@ def _asked(protocol: Protocol, owner: Action | Property, given: Mapping[str, Val
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
     """
-    if owner.name in protocol.by_type and hasattr(type(given.get("shared")), "_whole"):
-        given = {**given, "shared": given["shared"]._whole()}
+    if owner.name in protocol.by_type and hasattr(type(given.get("shared")), "__whole__"):
+        given = {**given, "shared": given["shared"].__whole__()}
     if protocol.hidden_reads is None:
         return [given[name] for name in owner.asks]
     reader = f"{'action' if isinstance(owner, Action) else owner.kind.replace('_', ' ')} {owner.name}"

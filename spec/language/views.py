@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value, field_names, with_specials
 
 OF_SEEN_STATES = ("reachable ", "predicate ")
 """Kinds of property that are evaluated on the view of a state."""
@@ -132,31 +132,35 @@ Note = Callable[[Iterable[str]], None]
 class _SeenRecord:
     """Read-tracking proxy of the shared record: a use other than a field access counts as reading every field."""
 
-    __slots__ = ("_hidden", "_note", "_record")
+    __slots__ = ("__hidden__", "__note__", "__record__")
+
+    def __new__(cls, record: Any, *_: Any) -> Any:
+        """Return a proxy with the special methods of the record's class."""
+        return object.__new__(with_specials((cls, record.__class__)))
 
     def __init__(self, record: Any, hidden: frozenset[str], note: Note) -> None:
-        self._record, self._hidden, self._note = record, hidden, note
+        self.__record__, self.__hidden__, self.__note__ = record, hidden, note
 
-    def _whole(self) -> Any:
-        self._note(self._hidden)
-        return self._record
+    def __whole__(self) -> Any:
+        self.__note__(self.__hidden__)
+        return self.__record__
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # isinstance sees the record's class
-        return self._record.__class__
+        return self.__record__.__class__
 
     def __getattr__(self, name: str) -> Any:
-        self._note([name] if name in field_names(self.__class__) else self._hidden)
-        return getattr(self._record, name)
+        self.__note__([name] if name in field_names(self.__class__) else self.__hidden__)
+        return getattr(self.__record__, name)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self._whole() == (other._whole() if type(other) is _SeenRecord else other))
+        return bool(self.__whole__() == getattr(other, "__whole__", lambda: other)())
 
     def __hash__(self) -> int:
-        return hash(self._whole())
+        return hash(self.__whole__())
 
     def __repr__(self) -> str:
-        return repr(self._whole())
+        return repr(self.__whole__())
 
 
 class _SeenSpent(Map[str, int]):

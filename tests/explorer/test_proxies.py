@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 import pytest
 
@@ -19,6 +20,7 @@ from kraftcheck.spec import (
     Steps,
     become,
     environment,
+    hide,
     internal,
     invariant,
     on,
@@ -47,6 +49,11 @@ class Reader(Record):
     def __str__(self) -> str:
         return f"read {self.read}"
 
+    @property
+    def _key(self) -> int:
+        """A name that a proxy might have used."""
+        return self.read
+
 
 class Wall(Record):
     """What all see."""
@@ -65,11 +72,16 @@ class Wall(Record):
         """Whether the bell rang twice."""
         return self.bell == 2
 
+    def read_through(self) -> int:
+        """A name that a proxy might have used."""
+        return self.bell
+
 
 class Bell(Protocol):
     """Readers read, a bell rings."""
 
     network = None
+    views: ClassVar = {"bell": hide("notes")}
 
     def initial(self) -> Iterator[State]:
         """Nobody has read."""
@@ -133,6 +145,21 @@ class SharedProperty(Bell):
         """Read a property, and a field of a copy."""
         if shared.rung_twice and not getattr(shared.but(bell=0), "rung_twice", True):
             yield become(me.but(read=0))
+
+
+class Names(Bell):
+    """Calls methods with names that proxies might have used."""
+
+    @internal(reads=Bell.whole)
+    def forget(self, me: Reader, whole: Map[int, Reader]) -> Steps:
+        """Forget if the other has read three times."""
+        if whole[3 - me.id]._key == 3:
+            yield become(me.but(read=0))
+
+    @internal
+    def look(self, me: Reader, shared: Wall) -> Steps:
+        """Read how often the bell rang."""
+        yield become(me.but(read=shared.read_through()))
 
 
 class NobodyReads(Bell):
@@ -319,7 +346,7 @@ class SwallowingReceiver(Seers):
 
 
 ALL = (Swallowing, Truth, Text, SharedProperty, NobodyReads, Following, Linking, Held, Naming, Last)
-ALL += (SwallowingProjection, SwallowingClaim, SwallowingReceiver)
+ALL += (SwallowingProjection, SwallowingClaim, SwallowingReceiver, Names)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +368,14 @@ def test_engines_agree(protocol: type[Protocol], options: dict[str, str]) -> Non
         check(protocol(), deadlock=False, properties=[], **how) for how in ({"engine": "reference"}, options)
     )  # type: ignore[misc]
     assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
+
+
+@pytest.mark.parametrize("engine", ["reference", "tables"])
+@pytest.mark.parametrize("protocol", [Truth, Text])
+def test_a_view_keeps_special_methods(protocol: type[Protocol], engine: Literal["reference", "tables"]) -> None:
+    """A record of which a view hides a part is true, and has a text, as its class says."""
+    shown, hidden = (check(protocol(), deadlock=False, properties=[], engine=engine, view=v) for v in (None, "bell"))
+    assert (hidden.distinct_states, hidden.generated_states) == (shown.distinct_states, shown.generated_states)
 
 
 def test_which_copies_are_filtered() -> None:

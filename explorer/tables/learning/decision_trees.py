@@ -369,7 +369,7 @@ def _have_changes(steps: list[Step], log: ReadLog) -> bool:
 def _rest(step: Step, log: ReadLog) -> Step:
     """Return a step without its changes of peers and of exploded sets."""
     parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
-    writes = tuple(one._key if _is_changed(one) else unwrap(one) for one in step.writes)
+    writes = tuple(one.__key__ if _is_changed(one) else unwrap(one) for one in step.writes)
     puts = tuple((name, unwrap(value) if log.change_of(name, value) is None else None) for name, value in step.puts)
     return Step(**parts, writes=writes, puts=puts)
 
@@ -377,7 +377,7 @@ def _rest(step: Step, log: ReadLog) -> Step:
 def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
     sets = dict(_sets(step, log, is_minimal=not is_sure))
     parts = {name: getattr(rest, name) for name in field_names(Step)}
-    parts["writes"] = tuple(one._peek() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
+    parts["writes"] = tuple(one.__peek__() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
     parts["puts"] = tuple((name, sets[name].added if name in sets else value) for name, value in rest.puts)
     return DeltaStep(**parts, peers=_peers(step) if is_sure else (), sets=tuple(sets.items()))
 
@@ -388,16 +388,16 @@ def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[
 
 
 def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
-    return tuple((one._key, _fields(one)) for one in step.writes if _is_changed(one))
+    return tuple((one.__key__, _fields(one)) for one in step.writes if _is_changed(one))
 
 
 def _is_changed(replica: Any) -> bool:
     """Return whether a written replica is a proxy with changed fields."""
-    return isinstance(replica, PeerProxy) and "id" not in replica._changes
+    return isinstance(replica, PeerProxy) and "id" not in replica.__changes__
 
 
 def _fields(replica: Any) -> Fields:
-    changes = ((name, unwrap(value)) for name, value in sorted(replica._changes.items()))
+    changes = ((name, unwrap(value)) for name, value in sorted(replica.__changes__.items()))
     return tuple((name, type(value), value) for name, value in changes)
 
 
