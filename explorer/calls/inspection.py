@@ -4,7 +4,8 @@ The constraint `all(r.count < 3 for r in state.replicas.values()) and state.shar
 replica and a part for the shared state. The tables decide each part once for each local state. A part that raises an
 error or returns no bool asks for a search with the whole constraint, since an earlier conjunct may guard it.
 
-A proxy answers `type(peer) is Server` differently from a record, so methods that inspect types are found beforehand.
+A proxy answers `type(peer) is Server` and `peer is me` differently from a record, so methods that inspect types or
+compare records by identity are found beforehand.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
+from dis import Instruction, get_instructions, opmap
 from functools import wraps
+from itertools import pairwise
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -208,6 +211,10 @@ class _Renaming(ast.NodeTransformer):
 
 REVEALING = {"type", "vars", "__dict__"}
 """Names by which code can tell a proxy from its record."""
+REPLICAS, CHANGED = {*ROLES, "self"}, "after"
+"""Names of variables that hold a replica; `after is me` asks whether it changed, and compares no two replicas."""
+_LOADS = {code for name, code in opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))}
+_COMPARING = {(load, opmap["IS_OP"]) for load in _LOADS}
 LANGUAGE, MODELS = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
 MOST_WRAPPED = 4
 """Most wrappers around a function, for example a property of a memoized function."""
@@ -267,7 +274,7 @@ def _inspects_types(function: Callable[..., Any], methods: Named, known: dict[Fu
             continue
         seen.add(one)
         names = set(_names(one.__code__))
-        if known.get(one) or names & REVEALING:
+        if known.get(one) or names & REVEALING or _compares_identity(one.__code__):
             known[one] = True
             return True
         waiting += _called(one, names, methods)
@@ -281,6 +288,24 @@ def _names(code: CodeType) -> Iterator[str]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _names(inner)
+
+
+def _compares_identity(code: CodeType) -> bool:
+    """Whether code compares a replica, by one of its usual names, with another variable by `is`."""
+    steps = [*get_instructions(code)] if not _COMPARING.isdisjoint(pairwise(code.co_code[::2])) else []
+    loaded = [_loaded(step) for step in steps]
+    compared = (loaded[at - 2 : at] for at, step in enumerate(steps) if step.opname == "IS_OP")
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return any(map(_compares_identity, inner)) or any(
+        last and (first | last) & REPLICAS and CHANGED not in first | last for first, last in compared
+    )
+
+
+def _loaded(step: Instruction) -> set[str]:
+    """Return the variables that an instruction loads; some load two."""
+    if step.opcode not in _LOADS:
+        return set()
+    return set(step.argval if isinstance(step.argval, tuple) else [step.argval])
 
 
 def _called(function: FunctionType, names: set[str], methods: Named) -> Iterator[FunctionType]:

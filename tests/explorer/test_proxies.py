@@ -162,6 +162,22 @@ class Names(Bell):
         yield become(me.but(read=shared.read_through()))
 
 
+class Identity(Bell):
+    """Compares replicas by identity."""
+
+    @internal(reads=Bell.whole)
+    def follow(self, me: Reader, whole: Map[int, Reader]) -> Steps:
+        """Read what another has read."""
+        for other in whole.values():
+            if other is not me:
+                yield become(me.but(read=other.read))
+
+    @invariant(reads=Bell.whole)
+    def one_is_me(self, me: Reader, whole: Map[int, Reader]) -> bool:
+        """Exactly one of the replicas is the replica."""
+        return sum(one is me for one in whole.values()) == 1
+
+
 class NobodyReads(Bell):
     """Claims that two replicas that have read have a reader among the others."""
 
@@ -346,7 +362,7 @@ class SwallowingReceiver(Seers):
 
 
 ALL = (Swallowing, Truth, Text, SharedProperty, NobodyReads, Following, Linking, Held, Naming, Last)
-ALL += (SwallowingProjection, SwallowingClaim, SwallowingReceiver, Names)
+ALL += (SwallowingProjection, SwallowingClaim, SwallowingReceiver, Names, Identity)
 
 
 @pytest.mark.parametrize(
