@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
@@ -25,9 +26,6 @@ OLD_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
 """Packages of kraftcheck that user files once imported as top-level packages."""
 
 KRAFTCHECK = Path(__file__).parents[1]
-
-INSTALLED = {Path(path).resolve() for name, path in get_paths().items() if name.endswith("lib")}
-"""The folders of the standard library and of installed packages."""
 
 ClassName = tuple[str, str]
 """The module of a class and its qualified name."""
@@ -259,11 +257,17 @@ def _is_part(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:
     """Whether a module is in one of the folders, or below it and not installed."""
     if path.parent in folders:
         return True
-    if module.__name__.partition(".")[0] == KRAFTCHECK.name:
-        return False
     above = [folder for folder in folders if folder in path.parents]
-    roots = [root for root in INSTALLED if root in path.parents]
+    if not above or module.__name__.partition(".")[0] == KRAFTCHECK.name:
+        return False
+    roots = [root for root in installed() if root in path.parents]
     return any(not any(folder in root.parents for root in roots) for folder in above)
+
+
+@cache
+def installed() -> set[Path]:
+    """Return the folders of the standard library and of installed packages."""
+    return {Path(path).resolve() for name, path in get_paths().items() if name.endswith("lib")}
 
 
 def _submodules(module: ModuleType, path: Path | None) -> set[str]:

@@ -223,10 +223,10 @@ Named = dict[str, list[FunctionType]]
 
 
 def note_types(protocol: Protocol) -> set[str]:
-    """Record and return the names of actions and properties that may inspect a type, directly or transitively."""
+    """Record and return the names of actions and properties that may tell a proxy from its record."""
     methods, known = _methods_by_name(type(protocol)), dict[FunctionType, bool]()
     owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
-    protocol.by_type = found = {owner.name for owner in owners if _inspects_types(owner.function, methods, known)}
+    protocol.by_type = found = {owner.name for owner in owners if _may_reveal_proxy(owner.function, methods, known)}
     return found
 
 
@@ -263,8 +263,11 @@ def _behind(value: Any) -> list[FunctionType]:
     return []
 
 
-def _inspects_types(function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool]) -> bool:
-    """Whether a function may inspect a type, directly or transitively; an unknown function counts as yes."""
+def _may_reveal_proxy(function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool]) -> bool:
+    """Whether a function, or one that it calls, may inspect a type or compare replicas by `is`.
+
+    An unknown function counts as yes.
+    """
     waiting, seen = _behind(function), set[FunctionType]()
     if not waiting:
         return True

@@ -196,7 +196,7 @@ class Protocol:
         self.sent: dict[tuple[type, Value], Action] = {}  # message types and destinations, with a sending action
         self.is_sampled = True  # whether a search repeats a sample of calls, to detect impure actions
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/lint`
-        self.by_type: Container[str] = ()  # actions and properties that may inspect the type of a record
+        self.by_type: Container[str] = ()  # actions and properties that may tell a proxy from its record
         self.hidden_reads: HiddenReads | None = None  # records the methods' reads of fields that a VIEW hides
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -334,7 +334,7 @@ class SwallowingProjection(Seers):
 
 
 class SwallowingClaim(Seers):
-    """A property of such a projection."""
+    """An invariant that reads the projection."""
 
     @invariant(reads=Seers.size)
     def small(self, size: Map[int, int]) -> bool:
@@ -389,7 +389,7 @@ def test_engines_agree(protocol: type[Protocol], options: dict[str, str]) -> Non
 @pytest.mark.parametrize("engine", ["reference", "tables"])
 @pytest.mark.parametrize("protocol", [Truth, Text])
 def test_a_view_keeps_special_methods(protocol: type[Protocol], engine: Literal["reference", "tables"]) -> None:
-    """A record of which a view hides a part is true, and has a text, as its class says."""
+    """A shared record with a hidden field uses the `__bool__` and `__str__` of its class."""
     shown, hidden = (check(protocol(), deadlock=False, properties=[], engine=engine, view=v) for v in (None, "bell"))
     assert (hidden.distinct_states, hidden.generated_states) == (shown.distinct_states, shown.generated_states)
 
