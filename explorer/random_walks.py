@@ -316,7 +316,7 @@ class RandomWalks:
 
     def trace(self, walks: Walks, w: int, length: int) -> Behaviour:
         """Return the behaviour of the first states of a walk."""
-        states = [self.learner.decode_state(row) for row in walks.rows(w, length)]
+        states = [self.learner.interner.decode_state(row) for row in walks.rows(w, length)]
         return self._tell(states, [self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist()])
 
     def _walked_again(self, states: list[State], actions: list[str]) -> Behaviour:

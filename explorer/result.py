@@ -12,7 +12,6 @@ from enum import StrEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.calls.inspection import note_types
 from kraftcheck.explorer.request import Progress as Progress
 from kraftcheck.explorer.request import Search as Search
 from kraftcheck.explorer.request import SearchRequest as SearchRequest
@@ -417,6 +416,8 @@ def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: boo
     """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
     if options.view is None:
         return None
+    from kraftcheck.explorer.calls.inspection import note_types  # few searches have a VIEW
+
     reads = HiddenReads(options.view, protocol.hidden(options.view), note_types(protocol), first_found=first_found)
     for name, _, spends in protocol.network.own_operations():
         reads.note(f"action {name}", [bound for bound in spends if protocol.bounds[bound]])

@@ -107,7 +107,7 @@ class SparkCounterexamples:
         path = [state]
         for before in range(level - 1, 0, -1):
             path.append(self._jobs.predecessor(log, path[-1], before))
-        decode = self._tasks.table_expander.learner.decode_state
+        decode = self._tasks.table_expander.learner.interner.decode_state
         classes = [self._class_of(decode(self._tasks.ids.to_own(row[None])[0])) for row in reversed(path)]
         semantics, starts = self._checker.semantics, self._checker.starts
         return behaviour_along(semantics, classes, starts=starts, class_of=self._class_of)

@@ -247,7 +247,8 @@ class GlobalIds:
         used = rows[:, column]
         new = np.unique(used[ids.to_global[used] == UNKNOWN])
         if len(new) and self._symmetric:
-            new = np.unique(self.interner.images_of(new, column))
+            tables = self.interner.tables
+            new = np.unique((tables.permuted_contents if column else tables.permuted_rows)[new])
         found: list[int] = new.tolist()
         return found
 
@@ -319,7 +320,7 @@ class IdReport:
 
     def _control(self, own: int) -> Definition:
         ids, interner = self._ids, self._ids.interner
-        row = interner.values_of_control_row(own)
+        row = interner.tables.rows[own].tolist()
         first, base = len(interner.bounds), interner.base
         numbers = row[:first]
         for i, value in enumerate(row[first:base]):

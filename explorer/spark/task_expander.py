@@ -49,7 +49,7 @@ class TaskExpander:
         learner, parts = self.table_expander.learner, self.table_expander.parts
 
         def holds(prop: Property, row: Any) -> bool:
-            return semantics.holds(prop, learner.decode_state(row))
+            return semantics.holds(prop, learner.interner.decode_state(row))
 
         def judged(props: Iterable[Property]) -> list[tuple[Property, Verdicts]]:
             return [(prop, Verdicts(learner.interner, learner.calls, prop, partial(holds, prop))) for prop in props]

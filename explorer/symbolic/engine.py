@@ -170,7 +170,7 @@ class SymbolicSearch:
         if space.kept() and self._checkpoint is not None:
             self._checkpoint.require_same(space, checks, self._violations.of)
         if self.options.search == Search.BFS:
-            reached = BreadthFirst(self, space).run()
+            reached = BreadthFirst(self, space, self._violations).run()
         else:
             self.books.result.depth = None
             beyond = EMPTY
@@ -196,9 +196,6 @@ class SymbolicSearch:
             first = next((state for state in self.starts if not self.semantics.begins(prop, state)), None)
             if first is not None:
                 self.found(prop.name, (TraceStep(first),))
-
-    def _look_for_order(self, space: StateSpace) -> None:
-        self._orders.look(space, self._tick)
 
     def _tick(self, nodes: int) -> None:
         if self._interruption.asked:
@@ -304,19 +301,6 @@ class SymbolicSearch:
             raise SearchStopped
         return name in self.books.violated
 
-    def deeper(self, depth: int) -> None:
-        """Record the depth of the search."""
-        self.books.result.depth = depth
-
-    def stop_at(self, limit: str) -> None:
-        """End the search because it reached a limit."""
-        self.books.stop_at(limit)
-
-    @property
-    def keeps_sets(self) -> bool:
-        """Whether the search has a checkpoint."""
-        return self._checkpoint is not None
-
     def keep(self, sets: dict[str, int]) -> None:
         """Keep named sets for the checkpoint; write the checkpoint when it is due."""
         if self._checkpoint is not None and self.space is not None:
@@ -347,7 +331,7 @@ class SymbolicSearch:
 
     def _pause_saturation(self, space: StateSpace) -> None:
         if self._orders.is_due(space.store.nodes_made):
-            self._look_for_order(space)
+            self._orders.look(space, self._tick)
         saves = self._checkpoint is not None and self._checkpoint.is_due(self.books.seconds / 2)
         if saves or self._violations.is_due:
             raise CheckpointDue  # saturation restarts from its partial result, so the interval between two grows

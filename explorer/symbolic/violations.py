@@ -16,6 +16,7 @@ from kraftcheck.explorer.result import (
     DEADLOCK,
     Behaviour,
     Bookkeeping,
+    Search,
     SearchRequest,
     SearchStopped,
     behaviour_along,
@@ -251,22 +252,12 @@ class SearchObserver(Protocol):
     def is_known(self, name: str) -> bool:
         """Whether a violation of the property is already recorded."""
 
-    def deeper(self, depth: int) -> None:
-        """Record the depth of the search."""
-
-    def stop_at(self, limit: str) -> None:
-        """End the search because it reached a limit."""
-
     def pause(self) -> None:
         """Check the clock, and report progress."""
 
     @property
     def is_interrupted(self) -> bool:
         """Whether an interruption was asked for."""
-
-    @property
-    def keeps_sets(self) -> bool:
-        """Whether the search has a checkpoint."""
 
     def keep(self, sets: dict[str, int]) -> None:
         """Keep named sets for the checkpoint; write the checkpoint when it is due."""
@@ -277,7 +268,7 @@ class Violations:
 
     def __init__(self, space: StateSpace, search: SearchObserver) -> None:
         self.states = StateChecks(space, search.semantics)
-        self._steps = StepChecks(space, search.semantics, is_asked_again=False)
+        self._steps = StepChecks(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
         self._space = space
         self._search, self._options = search, search.options
         self._nodes, self._not_before, self._at_once = FEWEST, time.monotonic() + SECONDS, AT_ONCE
@@ -294,14 +285,15 @@ class Violations:
 
     def _of(self, properties: Iterable[Property], states: int, more: int) -> dict[str, int]:
         every = self._space.store.union(states, more)
-        found = {prop.name: self._violating(prop, states if prop.over_steps else every) for prop in properties}
+        found = {prop.name: self.violating(prop, states if prop.over_steps else every) for prop in properties}
         return {name: bad for name, bad in found.items() if bad != EMPTY}
 
     def of_property(self, name: str, states: int) -> int:
         """Return the states of a set that violate the named property."""
-        return next(self._violating(prop, states) for prop in self._options.properties if prop.name == name)
+        return next(self.violating(prop, states) for prop in self._options.properties if prop.name == name)
 
-    def _violating(self, prop: Property, states: int) -> int:
+    def violating(self, prop: Property, states: int) -> int:
+        """Return the states of a set that violate a property."""
         return (self._steps if prop.over_steps else self.states).violating(prop, states)
 
     @property
@@ -430,13 +422,10 @@ def notes_on_sets(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
 class BreadthFirst:
     """Breadth-first search over the sets of one state space."""
 
-    def __init__(self, search: SearchObserver, space: StateSpace) -> None:
-        self._search = search
-        self._space = space
+    def __init__(self, search: SearchObserver, space: StateSpace, violations: Violations) -> None:
+        self._search, self._space, self._violations = search, space, violations
         self._states = tuple(prop for prop in search.options.properties if not prop.over_steps)
         self._steps = tuple(prop for prop in search.options.properties if prop.over_steps)
-        self._state_checks = StateChecks(space, search.semantics)
-        self._step_checks = StepChecks(space, search.semantics, is_asked_again=True)
         self._levels: list[int] = []
 
     def run(self) -> int:
@@ -445,28 +434,28 @@ class BreadthFirst:
         new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
         if space.kept():
             new, pruned, reached, known, expanded, *self._levels = space.kept().values()
-            self._search.deeper(len(self._levels))
+            self._search.books.result.depth = len(self._levels)
             space.learn(expanded)
             space.successors(expanded)  # so that the steps out of earlier levels can be counted
             space.pruned(expanded)
         while new != EMPTY or pruned != EMPTY:
-            if self._search.keeps_sets:
-                names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
-                sets = (new, pruned, reached, known, expanded, *self._levels)
-                self._search.keep(dict(zip(names, sets, strict=True)))
-            frontier = self._state_checks.within(self._search.options.constraints, new)
+            names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
+            sets = (new, pruned, reached, known, expanded, *self._levels)
+            self._search.keep(dict(zip(names, sets, strict=True)))
+            frontier = self._violations.states.within(self._search.options.constraints, new)
             known = store.union(known, view.of(new))
             reached = store.union(reached, view.of(frontier))
             self._note(reached, frontier, expanded)
             self._search.pause()
-            self._check_states(store.union(new, pruned))
+            self._check(self._states, store.union(new, pruned))
             if frontier == EMPTY:
                 break
             self._look_at_limits(reached)
             space.learn(frontier)
             store.forget_products()  # cached products of the previous frontier
             view.require_room(frontier)
-            self._check_steps(frontier)
+            self._check(self._steps, frontier)
+            self._check_deadlock(frontier)
             new = view.without(space.successors(frontier), known)
             pruned = view.without(space.pruned(frontier), known)
             self._levels.append(frontier)
@@ -480,28 +469,23 @@ class BreadthFirst:
     def _note(self, reached: int, frontier: int, expanded: int) -> None:
         self._search.note(reached, expanded)
         if frontier != EMPTY:
-            self._search.deeper(len(self._levels) + 1)
+            self._search.books.result.depth = len(self._levels) + 1
 
     def _look_at_limits(self, reached: int) -> None:
         options = self._search.options
         if options.max_states and self._space.store.count(reached) >= options.max_states:
-            self._search.stop_at("max_states")
+            self._search.books.stop_at("max_states")
         if options.max_depth is not None and len(self._levels) + 1 >= options.max_depth:
-            self._search.stop_at("max_depth")
+            self._search.books.stop_at("max_depth")
 
-    def _check_states(self, states: int) -> None:
-        for prop in self._states:
+    def _check(self, properties: Iterable[Property], states: int) -> None:
+        for prop in properties:
             if not self._search.is_known(prop.name):
-                bad = self._state_checks.violating(prop, states)
+                bad = self._violations.violating(prop, states)
                 if bad != EMPTY:
                     self._search.found(prop.name, self._trace(bad, prop))
 
-    def _check_steps(self, frontier: int) -> None:
-        for prop in self._steps:
-            if not self._search.is_known(prop.name):
-                bad = self._step_checks.violating(prop, frontier)
-                if bad != EMPTY:
-                    self._search.found(prop.name, self._trace(bad, prop))
+    def _check_deadlock(self, frontier: int) -> None:
         if self._search.options.deadlock and not self._search.is_known(DEADLOCK):
             bad = self._space.stuck(frontier)
             if bad != EMPTY:

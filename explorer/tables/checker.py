@@ -118,7 +118,7 @@ class Checker:
         judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
         rows = list(rows) if error.trace is None else []
         for index, row in enumerate(rows):
-            state = self._learner.decode_state(row)
+            state = self._learner.interner.decode_state(row)
             if me is None or me in state.replicas.values():
                 found = _traced_from(
                     state, partial(find_raising_step, self.semantics, judged), partial(trace_to, index)
@@ -126,7 +126,7 @@ class Checker:
                 if found is not None:
                     return found
         for index, row in enumerate(rows if "of" in error.given else ()):
-            state = self._learner.decode_state(row)
+            state = self._learner.interner.decode_state(row)
             found = _traced_from(state, partial(self._raised_next, error), partial(trace_to, index))
             if found is not None:
                 return found
@@ -174,7 +174,7 @@ class Checker:
 
     def behaviour(self, rows: Iterable[Any]) -> Behaviour:
         """Return the trace through states, given as rows."""
-        return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
+        return behaviour_along(self.semantics, [self._learner.interner.decode_state(row) for row in rows])
 
     # Counts and limits
 

@@ -124,7 +124,7 @@ class Expander:
 
     def encode(self, states: Iterable[State]) -> Rows:
         """Return states as rows of ids."""
-        encoded = [self.learner.encode_state(state) for state in states]
+        encoded = [self.learner.interner.encode_state(state) for state in states]
         rows = [row + [0] * (self.width - len(row)) for row in encoded]
         return np.array(rows, np.int32).reshape(-1, self.width)
 

@@ -54,7 +54,7 @@ class LearnedSystem:
 
     def decode(self, states: Rows) -> list[State]:
         """Return the `State` of each row."""
-        return list(map(self.expander.learner.decode_state, states))
+        return list(map(self.expander.learner.interner.decode_state, states))
 
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> Mask:
         """Return whether a property holds in each state; evaluate a local property once per control row."""
@@ -67,7 +67,7 @@ class LearnedSystem:
         found = np.zeros(len(controls), bool)
         for place, control in enumerate(controls.tolist()):
             if control not in self._verdicts:
-                self._verdicts[control] = judge(prop, self.expander.learner.decode_state([control, *empty]))
+                self._verdicts[control] = judge(prop, self.expander.learner.interner.decode_state([control, *empty]))
             found[place] = self._verdicts[control]
         mask: Mask = found[where]
         return mask

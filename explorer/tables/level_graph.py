@@ -84,7 +84,7 @@ class LevelStore:
 
     def state(self, number: int) -> State:
         """Return the state with this number."""
-        return self._system.expander.learner.decode_state(self._read(number)[0])
+        return self._system.expander.learner.interner.decode_state(self._read(number)[0])
 
     def path_to(self, number: int) -> Behaviour:
         """Return a shortest trace to a state."""

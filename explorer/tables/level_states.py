@@ -277,7 +277,7 @@ class LayoutPolicy:
         if expander.is_flat or needs:
             return False
         values = sum(interner.flat_counts()[: interner.base + len(interner.slots)])
-        return max(0, expander.learner.counts()[0] - values) > FLAT_SHARE * count
+        return max(0, interner.counts()[0] - values) > FLAT_SHARE * count
 
     def better_fields(self) -> list[list[int]] | None:
         """Return the columns of each field of a packing that saves enough bits, or None."""

@@ -178,7 +178,7 @@ class WitnessSearch:
     def to_violation(self, name: str, level: int) -> Behaviour | None:
         """Return the trace through the least state with a step that violates a property; None after a timeout."""
         self._allow_time()
-        semantics, decode = self._checker.semantics, self._expander.learner.decode_state
+        semantics, decode = self._checker.semantics, self._expander.learner.interner.decode_state
         (prop,) = (one for one in self._options.properties if one.name == name)
 
         def breaking(state: State) -> list[Transition]:
@@ -232,7 +232,7 @@ class WitnessSearch:
         class_of = canonicalizer(expander.learner.protocol, symmetry, None)
         with expander.with_control_rows():
             path = self._path(row, level, expander.images)
-            classes = [class_of(expander.learner.decode_state(one)) for one in path]
+            classes = [class_of(expander.learner.interner.decode_state(one)) for one in path]
         try:
             found = behaviour_along(self._checker.semantics, classes, starts=self._checker.starts, class_of=class_of)
         except NoSuchPathError:

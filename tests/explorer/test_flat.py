@@ -128,7 +128,7 @@ def test_no_state_is_there_twice_under_a_view(laid_out: list[bool]) -> None:
     options = replace(found.description.options(found.protocol), view="patient", symmetry=None)
     search = BreadthFirst(found.protocol, options, 1, batch=7)
     search.run()
-    identity, decode = canonicalizer(found.protocol, None, "patient"), search.expander.learner.decode_state
+    identity, decode = canonicalizer(found.protocol, None, "patient"), search.expander.learner.interner.decode_state
     seen = Counter(identity(decode(row)) for level in search.levels for rows in level for row in rows)
     assert max(seen.values()) == 1
     assert False in laid_out

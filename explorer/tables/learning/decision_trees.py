@@ -100,7 +100,7 @@ class ReadLog:
         self.awaited: dict[tuple[int, Value], Passes | None] = {}
         self.path: dict[Query, int] = {}
         self._interner = interner
-        self._control = interner.values_of_control_row(row)
+        self._control: list[int] = interner.tables.rows[row].tolist()
         self._inboxes = inboxes
 
     def _note(self, query: Query, answer: int) -> None:

@@ -55,7 +55,7 @@ class Fingerprints(FingerprintArrays):
         fingerprint_rows(interner.tables, self, first, meta[M_ROWS])
         for column in interner.shared.sets.elements:
             for row in range(first, int(meta[M_ROWS])):
-                value = interner.shared.sets.value(column, interner.values_of_control_row(row))
+                value = interner.shared.sets.value(column, interner.tables.rows[row].tolist())
                 moved = int(self.rows[row]) + int(fingerprint((column, value))) - int(self.shared[column, 0])
                 self.rows[row] = moved % (1 << 64)
         first = self._fit("contents", int(meta[M_CONTENTS]))

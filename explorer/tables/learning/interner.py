@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.proxies import Fields
 from kraftcheck.explorer.native.arrays import grown
@@ -295,18 +295,11 @@ class Interner:
         for column in places:
             values[column] = 1
         row = self.control_row(values + replicas)
-        self._set_identity(row)
+        self.tables.call_with_room(partial(set_identity, self.tables, row))
         result = [row] + [0] * len(self.slots)
         for slot, content in contents:
             result[1 + slot] = content
         return result
-
-    def _set_identity(self, row: int) -> None:
-        try:
-            set_identity(self.tables, row)
-        except TableFull:
-            self.tables.grow()
-            self._set_identity(row)
 
     def control_row(self, values: list[int]) -> int:
         """Return the id of a control row: bounds used, ids of the shared fields, and ids of the local states."""
@@ -318,11 +311,6 @@ class Interner:
                 with suppress(TableFull):
                     return int(intern_row(tables, fresh))
             tables.grow(0 if tables.meta[codes.M_GROW] else GROW_ROWS)
-
-    def values_of_control_row(self, row: int) -> list[int]:
-        """Return the column values of a control row, given its id."""
-        values: list[int] = self.tables.rows[row].tolist()
-        return values
 
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""
@@ -376,11 +364,6 @@ class Interner:
         return found
 
     # Images under symmetry, which must be cached
-
-    def images_of(self, ids: NDArray[Any], column: int) -> Rows:
-        """Return the ids of the cached images of control rows (if `column` is 0) or of inbox contents."""
-        found: Rows = (self.tables.permuted_contents if column else self.tables.permuted_rows)[ids]
-        return found
 
     def images_of_state(self, row: Any) -> Rows:
         """Return the rows of a state's images, without duplicates."""

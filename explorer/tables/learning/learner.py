@@ -25,7 +25,6 @@ from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import REFINES, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State
 
 MOST_IDLE = 1_000  # rounds of misses without a request, after an error left requests unanswered
 
@@ -110,26 +109,9 @@ class Learner:
         return MOST_LABELS if self.book.tells_more else len(self.action_names)
 
     @property
-    def width(self) -> int:
-        """Number of columns of a state's row."""
-        return self.interner.width
-
-    @property
     def permutations(self) -> int:
         """Order of the symmetry group."""
         return len(self.interner.group)
-
-    def counts(self) -> list[int]:
-        """Return the number of ids of each column of a state's row."""
-        return self.interner.counts()
-
-    def encode_state(self, state: State) -> list[int]:
-        """Return a state as a row of ids."""
-        return self.interner.encode_state(state)
-
-    def decode_state(self, row: Any) -> State:
-        """Return the state of a row of ids."""
-        return self.interner.decode_state(row)
 
     def mask_of(self, names: set[str], *, over_steps: bool) -> int:
         """Return the mask of the state or step properties with these names."""

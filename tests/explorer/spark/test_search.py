@@ -96,7 +96,7 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
     """Return the states of each level."""
     return [
         [
-            driver.expander.learner.decode_state(row)
+            driver.expander.learner.interner.decode_state(row)
             for part in parts
             for rows in driver.shared.read_part(level, part)
             for row in driver.ids.to_own(rows)
