@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -178,16 +178,21 @@ class Calls(Expressions):
         if not node.args or words.keys() - {"start"} or len(start) > 1:
             return None
         values = self._value(node.args[0])
-        return self._result(Op.ENUMERATE, values, self._value(start[0]) if start else self._constant(0))
+        begin = self._value(start[0]) if start else self._constant(0)
+        end = self._result(Op.ADD, begin, self._result(Op.LEN, values))
+        return self._zipped([self._result(Op.RANGE, begin, end, self._constant(1)), values], 2)
 
     def _zip(self, node: ast.Call, _: Any, words: Words) -> int | None:
         strict = words.get("strict")
         if not node.args or words.keys() - {"strict"} or (strict is not None and ast.unparse(strict) != "False"):
             return None
-        first = self._register(len(node.args))
-        for place, one in enumerate(node.args):
-            self._emit(Op.MOVE, first + place, self._value(one))
-        return self._result(Op.ZIP, first, len(node.args))
+        return self._zipped(map(self._value, node.args), len(node.args))
+
+    def _zipped(self, values: Iterable[int], count: int) -> int:
+        first = self._register(count)
+        for place, one in enumerate(values):
+            self._emit(Op.MOVE, first + place, one)
+        return self._result(Op.ZIP, first, count)
 
     def _combinations(self, node: ast.Call, _: Any, words: Words) -> int | None:
         if len(node.args) != 2 or words:

@@ -13,6 +13,7 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import HEAD
 from kraftcheck.explorer.bytecode.kernel.expanding import INPUTS
 from kraftcheck.explorer.bytecode.program import Program
+from kraftcheck.explorer.bytecode.statements import Translation
 from kraftcheck.explorer.bytecode.values import Heap
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec.diagnosis.lint import Watch
@@ -63,7 +64,7 @@ class Description:
     def _translated(self) -> Program:
         """Translate the program, and describe the search to the kernel."""
         heap, protocol, machine = self.heap, self.protocol, self.heap.machine
-        program = Program(protocol, heap)
+        program = Program(protocol, heap, Translation)
         owners: list[Action | Property] = [*(action for action, _ in self.entries), *self.properties]
         reads = list(dict.fromkeys(read for owner in owners for read in owner.reads))
         entries = [self._entry(program, number, one) for number, one in enumerate(self.entries)]
@@ -174,7 +175,7 @@ def _is_own(of: type) -> bool:
 
 def _property(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
     watch = program.protocol.probes.get(prop.name)
-    function = program.probed(watch) if isinstance(watch, Watch) else program.function(prop.function)
+    function = program.function(prop.function, watch if isinstance(watch, Watch) else None)
     tests = [program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer")]
     return function, *tests, int(prop.kind == "constraint"), int(prop.opposite)  # type: ignore[return-value]
 

@@ -9,39 +9,17 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
-from typing import Protocol as Interface
 
 from kraftcheck.explorer.bytecode.kernel.codes import Op
+from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.source import assigned, changed, shared_use, source_of
-from kraftcheck.explorer.bytecode.values import Heap
 from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import Record
 
 MOST_ELEMENTS = 100_000
 """Elements of an iterator that is evaluated at translation."""
 _VIEWS: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
-
-
-class Functions(Interface):
-    """The part of the program that a translation uses: constants, and the numbers of other functions and of probes."""
-
-    protocol: Protocol
-    heap: Heap
-    records: list[type[Record]]
-
-    def constant(self, value: Any) -> int:
-        """Return the number of a constant."""
-
-    def function(self, function: Any) -> int:
-        """Return the number of a function."""
-
-    def probe(self, watch: Watch, number: int) -> int:
-        """Return the place of a probe."""
-
-    def is_method(self, function: FunctionType) -> bool:
-        """Return whether a function's first parameter is the protocol."""
 
 
 class Label:
@@ -54,7 +32,7 @@ class Label:
 class Emitter:
     """The instructions of one function."""
 
-    def __init__(self, program: Functions, function: FunctionType, watch: Watch | None = None) -> None:
+    def __init__(self, program: Program, function: FunctionType, watch: Watch | None = None) -> None:
         self.program, self.function, self.watch = program, function, watch
         self.tree = source_of(function)
         self._first = function.__code__.co_firstlineno

@@ -7,13 +7,13 @@ with the same error. In both cases another engine searches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.statements import Translation
 from kraftcheck.explorer.bytecode.values import Heap
 from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.language.protocol import Protocol
@@ -21,15 +21,18 @@ from kraftcheck.spec.values import Record
 
 
 class Program:
-    """The instructions of all functions that a search needs."""
+    """The instructions of all functions that a search needs.
 
-    def __init__(self, protocol: Protocol, heap: Heap) -> None:
-        self.protocol, self.heap = protocol, heap
+    `translation(program, function, watch)` returns the translation of one function.
+    """
+
+    def __init__(self, protocol: Protocol, heap: Heap, translation: Callable[..., Any]) -> None:
+        self.protocol, self.heap, self._translation = protocol, heap, translation
         self._code: list[tuple[int, int, int, int, int]] = []
         self._entries: list[tuple[int, int]] = []
         self._constants: dict[int, int] = {}
         self._functions: dict[Any, int] = {}
-        self._waiting: list[Translation] = []
+        self._waiting: list[Any] = []  # translations
         self.probes: dict[Watch, dict[int, int]] = {}
         self._probes = 0
         self.lines: list[str] = []
@@ -39,21 +42,14 @@ class Program:
         """Return the number of a constant."""
         return self._constants.setdefault(self.heap.encode(value), len(self._constants))
 
-    def function(self, function: Any) -> int:
-        """Return the number of a function, which is translated if it is new."""
-        if function not in self._functions:
-            self._functions[function] = len(self._functions)
+    def function(self, function: Any, watch: Watch | None = None) -> int:
+        """Return the number of a function, with the probes of a watch; it is translated if it is new."""
+        key = watch or function
+        if key not in self._functions:
+            self._functions[key] = len(self._functions)
             self._entries.append((0, 0))
-            self._waiting.append(Translation(self, function))
-        return self._functions[function]
-
-    def probed(self, watch: Watch) -> int:
-        """Return the number of a property's function with its probes."""
-        if watch not in self._functions:
-            self._functions[watch] = len(self._functions)
-            self._entries.append((0, 0))
-            self._waiting.append(Translation(self, watch.prop.function, watch))  # type: ignore[arg-type]
-        return self._functions[watch]
+            self._waiting.append(self._translation(self, function, watch))
+        return self._functions[key]
 
     def seen(self, watch: Watch) -> list[int]:
         """Return the numbers of the probes of a property that a search has passed."""

@@ -120,25 +120,24 @@ class Op(IntEnum):
     MIN = 43  # a = min(b)
     MAX = 44  # a = max(b)
     RANGE = 45  # a = range(b, c, d)
-    ENUMERATE = 46  # a = enumerate(b, c)
-    ZIP = 47  # a = zip of c values from b on
-    REVERSED = 48  # a = reversed(b)
-    KEYS = 49  # a = b.keys(), and so on
-    VALUES = 50
-    ITEMS = 51
-    GET = 52  # a = b.get(c, d)
-    PUT = 53  # a = b with key c mapped to d
-    WITHOUT = 54  # a = b without the key or element c
-    CONVERT = 55  # a = b as kind c
-    COMBINATIONS = 56  # a = combinations(b, c)
-    EXTEND = 57  # a = step b with the values above the mark d added to field c (a number)
-    UNPACK = 58  # c registers from a on = elements of b
-    IMMUTABLE = 59  # fail if a is a list, a set or a dict
-    UNSET = 60  # a = no value
-    TEST_BY = 61  # a = whether b is an instance of the class c
-    SEEN = 62  # the probe a (a number) was passed; b = True
-    REQUIRE = 63  # fail if a has no value
-    FAIL = 64
+    ZIP = 46  # a = zip of c values from b on
+    REVERSED = 47  # a = reversed(b)
+    KEYS = 48  # a = b.keys(), and so on
+    VALUES = 49
+    ITEMS = 50
+    GET = 51  # a = b.get(c, d)
+    PUT = 52  # a = b with key c mapped to d
+    WITHOUT = 53  # a = b without the key or element c
+    CONVERT = 54  # a = b as kind c
+    COMBINATIONS = 55  # a = combinations(b, c)
+    EXTEND = 56  # a = step b with the values above the mark d added to field c (a number)
+    UNPACK = 57  # c registers from a on = elements of b
+    IMMUTABLE = 58  # fail if a is a list, a set or a dict
+    UNSET = 59  # a = no value
+    TEST_BY = 60  # a = whether b is an instance of the class c
+    SEEN = 61  # the probe a (a number) was passed; b = True
+    REQUIRE = 62  # fail if a has no value
+    FAIL = 63
 
 
 class Machine(Arrays):

@@ -30,10 +30,10 @@ from kraftcheck.explorer.bytecode.kernel.heap import (
 MOVE, CONST, JUMP, IF, UNLESS, CALL, RETURN, MARK, PUSH, PUSH_ALL, COLLECT, ITERATE, NEXT = range(13)
 FIELD, BUT, INDEX, SLICE, LEN, NOT, NEGATE, ADD, SUB, MUL, DIV, MOD, AND, OR, XOR = range(13, 28)
 EQ, NE, LT, LE, GT, GE, IN, NOT_IN, IS, IS_NOT, TEST = range(28, 39)
-ORDERED, SORTED, SORTED_PAIRS, SUM, MIN, MAX, RANGE, ENUMERATE, ZIP, REVERSED = range(39, 49)
-KEYS, VALUES, ITEMS, GET, PUT, WITHOUT, CONVERT, COMBINATIONS, EXTEND = range(49, 58)
-UNPACK, IMMUTABLE, UNSET, TEST_BY, SEEN, REQUIRE = range(58, 64)
-assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] == [12, 27, 38, 48, 63]
+ORDERED, SORTED, SORTED_PAIRS, SUM, MIN, MAX, RANGE, ZIP, REVERSED = range(39, 48)
+KEYS, VALUES, ITEMS, GET, PUT, WITHOUT, CONVERT, COMBINATIONS, EXTEND = range(48, 57)
+UNPACK, IMMUTABLE, UNSET, TEST_BY, SEEN, REQUIRE = range(57, 63)
+assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] == [12, 27, 38, 47, 62]
 
 
 @jit
@@ -298,43 +298,32 @@ def is_atom(m: Any, value: Any) -> Any:
 
 
 @jit
-def sort_stack(m: Any, mark: Any, canonical: Any) -> Any:
-    """Sort the values on the stack above a mark, in canonical order or as Python sorts."""
+def is_later(m: Any, operation: Any, one: Any, other: Any) -> Any:
+    """Return whether a value comes after another in canonical order, as Python sorts, or as pairs by their first."""
+    if operation == ORDERED:
+        return compare(m, one, other) > 0
+    if operation == SORTED:
+        return less(m, other, one)
+    return less(m, item(m, other, 0), item(m, one, 0))
+
+
+@jit
+def in_order(m: Any, value: Any, operation: Any) -> Any:
+    """Return the list of the elements of a collection, sorted in a stable way; of pairs, the second elements."""
+    mark = m.at[codes.HEIGHT]
+    push_all(m, value)
     for last in range(mark + 1, m.at[codes.HEIGHT]):
         value, place = m.stack[last], last
         while place > mark:
             before = m.stack[place - 1]
-            later = compare(m, before, value) > 0 if canonical else less(m, value, before)
-            if not later:
+            if not is_later(m, operation, before, value):
                 break
             m.stack[place] = before
             place -= 1
         m.stack[place] = value
-    return 0
-
-
-@jit
-def in_order(m: Any, value: Any, canonical: Any) -> Any:
-    """Return the list of the elements of a collection, sorted."""
-    mark = m.at[codes.HEIGHT]
-    push_all(m, value)
-    sort_stack(m, mark, canonical)
-    return collect(m, codes.LIST, mark)
-
-
-@jit
-def sorted_pairs(m: Any, value: Any) -> Any:
-    """Return the second elements of pairs, sorted by the first ones, in a stable way."""
-    mark = m.at[codes.HEIGHT]
-    push_all(m, value)
-    for last in range(mark + 1, m.at[codes.HEIGHT]):
-        pair, place = m.stack[last], last
-        while place > mark and less(m, item(m, pair, 0), item(m, m.stack[place - 1], 0)):
-            m.stack[place] = m.stack[place - 1]
-            place -= 1
-        m.stack[place] = pair
-    for place in range(mark, m.at[codes.HEIGHT]):
-        m.stack[place] = item(m, m.stack[place], 1)
+    if operation == SORTED_PAIRS:
+        for place in range(mark, m.at[codes.HEIGHT]):
+            m.stack[place] = item(m, m.stack[place], 1)
     return collect(m, codes.LIST, mark)
 
 
@@ -423,17 +412,6 @@ def zipped(m: Any, registers: Any, first: Any, count: Any) -> Any:
             value = registers[first + which]
             m.words[address + codes.HEAD + which] = item(m, value, place * stride_of(m, value))
         push(m, address << 1)
-    return collect(m, codes.LIST, mark)
-
-
-@jit
-def enumerated(m: Any, value: Any, start: Any) -> Any:
-    """Return the list of pairs of a number and an element."""
-    mark, stride = m.at[codes.HEIGHT], stride_of(m, value)
-    if stride == 0 or not start & 1:
-        return fail(m, codes.UNSUPPORTED)
-    for place in range(0, size_of(m, value), stride):
-        push_pair(m, start + 2 * (place // stride), item(m, value, place))
     return collect(m, codes.LIST, mark)
 
 
@@ -575,18 +553,14 @@ def unpack(m: Any, registers: Any, first: Any, value: Any, count: Any) -> Any:
 def of_values(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
     """Return the result of an operation that is rarer than those of `run`."""
     one = registers[base + b]
-    if operation == ORDERED or operation == SORTED:
-        return in_order(m, one, operation == ORDERED)
-    if operation == SORTED_PAIRS:
-        return sorted_pairs(m, one)
+    if ORDERED <= operation <= SORTED_PAIRS:
+        return in_order(m, one, operation)
     if operation == SUM:
         return total(m, one)
     if operation == MIN or operation == MAX:
         return extreme(m, one, operation == MIN)
     if operation == RANGE:
         return numbers(m, one, registers[base + c], registers[base + d])
-    if operation == ENUMERATE:
-        return enumerated(m, one, registers[base + c])
     if operation == ZIP:
         return zipped(m, registers, base + b, c)
     if operation == REVERSED:
