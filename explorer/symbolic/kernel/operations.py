@@ -42,6 +42,22 @@ def finish(d: Any, level: Any, base: Any) -> Any:
     return result
 
 
+@inlined
+def is_stopped(d: Any) -> Any:
+    """Whether the operation must return a partial result now; if so, count one incomplete result."""
+    if d.meta[STOP]:
+        d.meta[INCOMPLETE] += 1
+        return True
+    return False
+
+
+@inlined
+def cached_or_stopped(d: Any, key1: Any, key2: Any) -> Any:
+    """Return the cached result of a key, or UNKNOWN; 0 if the operation must return a partial result now."""
+    found = cached(d, key1, key2)
+    return np.int64(0) if found == UNKNOWN and is_stopped(d) else found
+
+
 @jit
 def union(d: Any, a: Any, b: Any) -> Any:
     """Return the union of two sets."""
@@ -56,8 +72,7 @@ def union(d: Any, a: Any, b: Any) -> Any:
     if found != UNKNOWN:
         return found
     before = d.meta[INCOMPLETE]
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
+    if is_stopped(d):
         return b
     level = min(level_of(d, a), level_of(d, b))
     base = d.meta[TOP]
@@ -108,13 +123,10 @@ def difference(d: Any, a: Any, b: Any) -> Any:
     if b == 0:
         return a
     key1, key2 = a << 32 | b, np.int64(DIFFERENCE) << 32
-    found = cached(d, key1, key2)
+    found = cached_or_stopped(d, key1, key2)
     if found != UNKNOWN:
         return found
     before = d.meta[INCOMPLETE]
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
-        return np.int64(0)
     level = level_of(d, a)
     i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
     j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
@@ -152,13 +164,10 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
     if level_of(d, a) > level_of(d, b) or (level_of(d, a) == level_of(d, b) and a > b):
         a, b = b, a
     key1, key2 = a << 32 | b, np.int64(INTERSECTION) << 32
-    found = cached(d, key1, key2)
+    found = cached_or_stopped(d, key1, key2)
     if found != UNKNOWN:
         return found
     before = d.meta[INCOMPLETE]
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
-        return np.int64(0)
     level = level_of(d, a)
     i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
     if level < level_of(d, b):  # b's value at the level of a is 0
@@ -229,13 +238,10 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
     if r == 1:
         return a
     key1, key2 = a << 32 | r, np.int64(DOMAIN if keep else PRODUCT) << 32 | d.meta[ROUND]
-    found = cached(d, key1, key2)
+    found = cached_or_stopped(d, key1, key2)
     if found != UNKNOWN:
         return found
     before = d.meta[INCOMPLETE]
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
-        return np.int64(0)
     rule, level = d.relation_nodes[r], d.relation_nodes[r, 0]
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
     base = d.meta[TOP]
@@ -287,19 +293,25 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
 
 
 @inlined
+def place_in(edges: Any, low: Any, high: Any, value: Any) -> Any:
+    """Return the place of a value's edge among sorted edges, or its insertion point."""
+    while low < high:
+        middle = (low + high) >> 1
+        if edges[middle] >> 32 < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
 def child_at(d: Any, b: Any, level: Any, value: Any) -> Any:
     """Return a set's child for a value at a level; the set's node must not be above that level."""
     if b == 0 or level_of(d, b) > level:
         return b if value == 0 else np.int64(0)
-    low, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
-    high = end
-    while low < high:
-        middle = (low + high) >> 1
-        if d.edges[middle] >> 32 < value:
-            low = middle + 1
-        else:
-            high = middle
-    return d.edges[low] & LOW if low < end and d.edges[low] >> 32 == value else np.int64(0)
+    start, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
+    i = place_in(d.edges, start, end, value)
+    return d.edges[i] & LOW if i < end and d.edges[i] >> 32 == value else np.int64(0)
 
 
 @jit
@@ -310,13 +322,10 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
     if r == 1:
         return intersection(d, a, b)
     key1, key2 = a << 32 | r, np.int64(BEFORE) << 32 | b
-    found = cached(d, key1, key2)
+    found = cached_or_stopped(d, key1, key2)
     if found != UNKNOWN:
         return found
     before = d.meta[INCOMPLETE]
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
-        return np.int64(0)
     rule, table = d.relation_nodes[r], d.relation_edges
     level = min(rule[0], level_of(d, a), level_of(d, b))
     start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > level

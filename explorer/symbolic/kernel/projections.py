@@ -40,7 +40,13 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     rebuild_table,
     remember,
 )
-from kraftcheck.explorer.symbolic.kernel.operations import collect, may_apply, union
+from kraftcheck.explorer.symbolic.kernel.operations import (
+    cached_or_stopped,
+    collect,
+    is_stopped,
+    may_apply,
+    union,
+)
 from kraftcheck.explorer.tables.kernel.native import inlined
 
 MOST_SUMMED, FEWEST_SUMMED = 8, 1 << 20
@@ -68,13 +74,10 @@ def project(d: Any, a: Any, t: Any) -> Any:
     if a == 0 or t == 0:
         return np.int64(a != 0)
     key1, key2 = a << 32 | t, np.int64(PROJECT) << 32
-    found = cached(d, key1, key2)
+    found = cached_or_stopped(d, key1, key2)
     if found != UNKNOWN:
         return found
     before = d.meta[INCOMPLETE]
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
-        return np.int64(0)
     level = d.tails[t, 0]
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
     # A level above the tail is projected away: unite its children. The tail's own level keeps the classes of values.
@@ -127,8 +130,7 @@ def projected(d: Any, a: Any, t: Any) -> Any:
             push_classes(d, tails[t, 1], np.int64(0), rest)
         return collect(d, tails[t, 0], base)
     if d.nodes[a, 2] == 0:
-        if d.meta[STOP]:
-            d.meta[INCOMPLETE] += 1
+        if is_stopped(d):
             return np.int64(0)
         # Make the node's summary: its projections by all watched tails that begin here or later.
         base, before = d.meta[TOP], d.meta[INCOMPLETE]

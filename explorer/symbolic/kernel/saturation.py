@@ -38,22 +38,16 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
     applied,
+    child_at,
     collect,
     difference,
     finish,
+    is_stopped,
+    place_in,
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import lets_pass, projected, push_classes, push_edges
 from kraftcheck.explorer.tables.kernel.native import inlined
-
-
-@inlined
-def _is_stopped(meta: Any) -> Any:
-    """Whether the operation must return a partial result now; if so, count one incomplete result."""
-    if meta[STOP]:
-        meta[INCOMPLETE] += 1
-        return True
-    return False
 
 
 @jit
@@ -79,35 +73,19 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
             base, before = d.meta[TOP], d.meta[INCOMPLETE]
             push_classes(d, d.tails[tail, 1], value, rest)
             new = difference(d, collect(d, level, base), d.watch_known[which])
-            if new and not _is_stopped(d.meta):
+            if new and not is_stopped(d):
                 call_back(d.meta[CALLBACK], LEARN, which, new)
             remember(d, key1, key2, np.int64(1), before)
         which = d.next_watch[which]
-
-
-@inlined
-def _place(words: Any, low: Any, high: Any, value: Any) -> Any:
-    """Return the place of a value's edge among sorted edges, or its insertion point."""
-    while low < high:
-        middle = (low + high) >> 1
-        if words[middle] >> 32 < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @jit
 def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
     """Return the child for a value in the stack edges from `base` to `end`, or in the set `b` if there are no edges."""
     if end > base:
-        i = _place(d.scratch, base, end, value)
+        i = place_in(d.scratch, base, end, value)
         return d.scratch[i] & LOW if i < end and d.scratch[i] >> 32 == value else np.int64(0)
-    if b == 0 or level_of(d, b) > level:
-        return b if value == 0 else np.int64(0)
-    start, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
-    i = _place(d.edges, start, stop, value)
-    return d.edges[i] & LOW if i < stop and d.edges[i] >> 32 == value else np.int64(0)
+    return child_at(d, b, level, value)
 
 
 @inlined
@@ -141,7 +119,7 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
             scratch[base + i] = e
             stamps[base + i] = e & LOW
         end = base + n
-    place = _place(scratch, base, end, value)
+    place = place_in(scratch, base, end, value)
     if place == end or scratch[place] >> 32 != value:
         if not _make_room(d, place, np.int64(1)):
             return end, place
@@ -178,7 +156,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
     key1, own = a << 32 | r, np.int64(SATURATED) << 24 | q
     found = cached(d, key1, b << 32 | own)
     if found == UNKNOWN:
-        if _is_stopped(meta):
+        if is_stopped(d):
             return b if r else a
         base, start, skips = meta[TOP], d.nodes[a, 0], level_of(d, a) > q
         stop, end, i = start + (1 if skips else d.nodes[a, 1] & LOW), base, base
@@ -232,7 +210,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     if new != old:
                         end, place = _put(d, base, end, q, b, target, new)
                         i = min(i, place)  # continue at the first edge that changed
-        _is_stopped(meta)
+        is_stopped(d)
         found = b if end == base else finish(d, q, base)
         remember(d, key1, b << 32 | own, found, before)
         # A saturated result is a fixpoint: adding the same successors to it, or saturating it, returns it.

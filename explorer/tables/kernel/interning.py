@@ -13,7 +13,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
 
 LEARNED = np.int64(-2)  # in place of a counting rule: Python computes the result
@@ -47,27 +47,38 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     return result
 
 
+@inlined
+def items_of(t: Any, inbox: Any) -> Any:
+    """Return the place and the number of an inbox content's items, and a free place for a changed copy of them."""
+    start, n, free = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N], t.meta[codes.M_CONTENT_ITEMS]
+    if free + n + 2 >= len(t.content_items):
+        abort_to_grow(t, codes.GROW_CONTENTS)
+    return start, n, free
+
+
+@inlined
+def put_item(t: Any, place: Any, message: Any, count: Any) -> Any:
+    """Write an item of an inbox content; return the next place."""
+    t.content_items[place, 0] = message
+    t.content_items[place, 1] = count
+    return place + 1
+
+
 @jit
 def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
     """Change a message's count in an inbox content as operation `op` says; return the new content, or REFUSED."""
     message = t.operations[op, 1]
-    start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
-    free = t.meta[codes.M_CONTENT_ITEMS]
-    if free + n + 2 >= len(t.content_items):
-        abort_to_grow(t, codes.GROW_CONTENTS)
+    start, n, free = items_of(t, inbox)
     # Copy the items, which are ordered by message, and change the count of one. An item may be dropped at the count 0.
     # A message without an item is inserted if the rule has a count for absent messages.
-    written = 0
-    seen = False
+    end, seen = free, False
     for k in range(start, start + n):
         m, c = t.content_items[k, 0], t.content_items[k, 1]
         if not seen and m > message:
             seen = True
             if t.operations[op, 2] < 0:
                 return np.int64(REFUSED)
-            t.content_items[free + written, 0] = message
-            t.content_items[free + written, 1] = t.operations[op, 2]
-            written += 1
+            end = put_item(t, end, message, t.operations[op, 2])
         if m == message:
             seen = True
             if c < t.operations[op, 4]:
@@ -75,33 +86,24 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
             c += t.operations[op, 3]
             if c == 0 and t.operations[op, 5]:
                 continue
-        t.content_items[free + written, 0] = m
-        t.content_items[free + written, 1] = c
-        written += 1
+        end = put_item(t, end, m, c)
     if not seen:
         if t.operations[op, 2] < 0:
             return np.int64(REFUSED)
-        t.content_items[free + written, 0] = message
-        t.content_items[free + written, 1] = t.operations[op, 2]
-        written += 1
-    return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
+        end = put_item(t, end, message, t.operations[op, 2])
+    return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
 def remove_group(t: Any, inbox: Any, op: Any) -> Any:
     """Remove a group of messages from an inbox content; return the resulting content."""
     group = t.operations[op, 1] + 1
-    start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
-    free = t.meta[codes.M_CONTENT_ITEMS]
-    if free + n + 2 >= len(t.content_items):
-        abort_to_grow(t, codes.GROW_CONTENTS)
-    written = 0
+    start, n, free = items_of(t, inbox)
+    end = free
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
-            t.content_items[free + written, 0] = t.content_items[k, 0]
-            t.content_items[free + written, 1] = t.content_items[k, 1]
-            written += 1
-    return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
+            end = put_item(t, end, t.content_items[k, 0], t.content_items[k, 1])
+    return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
@@ -113,10 +115,7 @@ def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
     """
     message, change = t.operations[op, 1], t.operations[op, 3]
     channel = t.messages[message, 2]
-    start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
-    free = t.meta[codes.M_CONTENT_ITEMS]
-    if free + n + 2 >= len(t.content_items):
-        abort_to_grow(t, codes.GROW_CONTENTS)
+    start, n, free = items_of(t, inbox)
     # Find the channel's length, and whether the message is in it, or is its oldest one.
     length, is_there, is_oldest = 0, False, False
     for k in range(start, start + n):
@@ -128,27 +127,20 @@ def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
     if (change < 0 and not is_oldest) or (change > 0 and is_there and t.operations[op, 4] > 1):
         return np.int64(REFUSED)
     # Copy the items. Counts are positions in the channel: removing the oldest message moves each other one up.
-    written = 0
-    is_done = False
+    end, is_done = free, False
     for k in range(start, start + n):
         m, c = t.content_items[k, 0], t.content_items[k, 1]
         if change > 0 and not is_done and m >= message:
             is_done = True
-            t.content_items[free + written, 0] = message
-            t.content_items[free + written, 1] = 1 - length
-            written += 1
+            end = put_item(t, end, message, 1 - length)
         if change < 0 and t.messages[m, 2] == channel:
             if c == 1:
                 continue
             c += 1
-        t.content_items[free + written, 0] = m
-        t.content_items[free + written, 1] = c
-        written += 1
+        end = put_item(t, end, m, c)
     if change > 0 and not is_done:
-        t.content_items[free + written, 0] = message
-        t.content_items[free + written, 1] = 1 - length
-        written += 1
-    return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
+        end = put_item(t, end, message, 1 - length)
+    return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
@@ -230,11 +222,9 @@ def intern_content_images(t: Any, content: Any) -> None:
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
             while j > 0 and t.content_items[free + j - 1, 0] > message:
-                t.content_items[free + j, 0] = t.content_items[free + j - 1, 0]
-                t.content_items[free + j, 1] = t.content_items[free + j - 1, 1]
+                put_item(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
                 j -= 1
-            t.content_items[free + j, 0] = message
-            t.content_items[free + j, 1] = count
+            put_item(t, free + j, message, count)
         image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.C_SLOT]]), n)
         t.permuted_contents[content, g] = image
 
