@@ -227,7 +227,8 @@ def agree(protocol: Protocol, options: SearchRequest, result: Result, search: Br
             require_counterexample(protocol, options, violation)
     if search.checkpoint.folder is not None:
         return  # its file of states is closed
-    identity, decode = canonicalizer(protocol, options.symmetry, options.view), search.expander.learner.interner.decode_state
+    identity = canonicalizer(protocol, options.symmetry, options.view)
+    decode = search.expander.learner.interner.decode_state
     states = Counter(identity(decode(row)) for level in search.levels for rows in level for row in rows)
     assert set(states) == set(reference.numbers)
     assert max(states.values()) == 1

@@ -35,7 +35,8 @@ def check_agreement(found: Sample, workers: int) -> None:
     shortest = {v.property: len(v.trace) for v in expected.violations}
     assert {v.property: len(v.trace) for v in result.violations} == shortest, found.description
     identity = canonicalizer(protocol, options.symmetry, options.view)
-    states = [search.expander.learner.interner.decode_state(row) for level in search.levels for rows in level for row in rows]
+    decode = search.expander.learner.interner.decode_state
+    states = [decode(row) for level in search.levels for rows in level for row in rows]
     ours = Counter(map(identity, states))
     assert max(ours.values()) == 1, found.description
     assert set(ours) == set(reference.numbers), found.description
