@@ -135,14 +135,17 @@ class Calls(Expressions):
     def _of_one(self, node: ast.Call, target: Any, words: Words) -> int | None:
         if len(node.args) != 1 or words:
             return None
-        return self._result(OF_ONE[target], self._value(node.args[0]))
+        take = self._value if target is len else self._consumed
+        return self._result(OF_ONE[target], take(node.args[0]))
 
     def _divmod(self, node: ast.Call, _: Any, words: Words) -> int | None:
         if len(node.args) != 2 or words:
             return None
-        first, second = node.args
-        parts = (ast.BinOp(first, operator, second) for operator in (ast.FloorDiv(), ast.Mod()))
-        return self._display(codes.TUPLE, [ast.copy_location(one, node) for one in parts])
+        one, other = map(self._value, node.args)
+        mark = self._result(Op.MARK)
+        for operation in (Op.DIV, Op.MOD):
+            self._emit(Op.PUSH, self._result(operation, one, other))
+        return self._result(Op.COLLECT, codes.TUPLE, mark)
 
     def _become(self, node: ast.Call, target: Any, words: Words) -> int | None:
         if len(node.args) != 1 or words:
@@ -177,7 +180,7 @@ class Calls(Expressions):
         start = [*node.args[1:], *words.values()]
         if not node.args or words.keys() - {"start"} or len(start) > 1:
             return None
-        values = self._value(node.args[0])
+        values = self._consumed(node.args[0])
         begin = self._value(start[0]) if start else self._constant(0)
         end = self._result(Op.ADD, begin, self._result(Op.LEN, values))
         return self._zipped([self._result(Op.RANGE, begin, end, self._constant(1)), values], 2)
@@ -186,7 +189,7 @@ class Calls(Expressions):
         strict = words.get("strict")
         if not node.args or words.keys() - {"strict"} or (strict is not None and ast.unparse(strict) != "False"):
             return None
-        return self._zipped(map(self._value, node.args), len(node.args))
+        return self._zipped(map(self._consumed, node.args), len(node.args))
 
     def _zipped(self, values: Iterable[int], count: int) -> int:
         first = self._register(count)
@@ -197,7 +200,7 @@ class Calls(Expressions):
     def _combinations(self, node: ast.Call, _: Any, words: Words) -> int | None:
         if len(node.args) != 2 or words:
             return None
-        return self._result(Op.COMBINATIONS, self._value(node.args[0]), self._value(node.args[1]))
+        return self._result(Op.COMBINATIONS, self._consumed(node.args[0]), self._value(node.args[1]))
 
     def _quantified(self, node: ast.GeneratorExp, *, stops_at: bool) -> int:
         """Translate any(...) or all(...) over a generator: a loop that ends at the first decisive element."""
@@ -240,7 +243,7 @@ class Calls(Expressions):
         one = node.args[0]
         if isinstance(one, ast.GeneratorExp) and kind not in (codes.MAP, codes.DICT):
             return self._comprehension(kind, one.generators, [one.elt])
-        return self._result(Op.CONVERT, self._value(one), kind)
+        return self._result(Op.CONVERT, self._consumed(one), kind)
 
     def _record(self, node: ast.Call, kind: type[Record]) -> int:
         if kind is Step:
@@ -286,7 +289,7 @@ class Calls(Expressions):
         """Translate min, max and sorted."""
         if not node.args or words.keys() - ({"key"} if target is sorted else {"key", "default"}):
             return None
-        values = self._value(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE, node.args)
+        values = self._consumed(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE, node.args)
         if target is sorted:
             return self._sorted(node, values, words.get("key"))
         into, end, otherwise = self._register(), Label(), Label()
@@ -379,7 +382,8 @@ class Calls(Expressions):
             return self._result(Op.EXTEND, value, STEP_PARTS[name], mark)
         if words:
             raise self._unsupported(node, f"arguments by keyword of .{name}()")
-        return self._call_plain(node, name, value, [self._value(one) for one in node.args])
+        take = self._consumed if name in (*OF_SETS, "isdisjoint") else self._value
+        return self._call_plain(node, name, value, [take(one) for one in node.args])
 
     def _call_plain(self, node: ast.Call, name: str, value: int, given: list[int]) -> int:
         """Translate a method of a map or a set."""
@@ -421,11 +425,11 @@ class Calls(Expressions):
 
 def _first_place(sequence: ast.expr, wanted: ast.expr) -> ast.expr:
     """Return an expression for the first place of a value in a sequence; no protocol has the names of its variables."""
-    found: Any = ast.parse("next(place for place, element in enumerate(...) if element == ...)", mode="eval").body
+    text = "next(place for those, one in [()] for place, element in enumerate(those) if element == one)"
+    found: Any = ast.parse(text, mode="eval").body
     for node in ast.walk(found):
-        if isinstance(node, ast.Name) and node.id in ("place", "element"):
+        if isinstance(node, ast.Name) and node.id in ("place", "those", "one", "element"):
             node.id += " of index"
-    (loop,) = found.args[0].generators
-    loop.iter.args, loop.ifs[0].comparators = [sequence], [wanted]
+    found.args[0].generators[0].iter.elts[0].elts = [sequence, wanted]
     made: ast.expr = ast.copy_location(found, sequence)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,10 @@ BINARY: dict[type[ast.AST], Op] = {
     ast.BitOr: Op.OR, ast.BitXor: Op.XOR, ast.Eq: Op.EQ, ast.NotEq: Op.NE, ast.Lt: Op.LT, ast.LtE: Op.LE, ast.Gt: Op.GT,
     ast.GtE: Op.GE, ast.In: Op.IN, ast.NotIn: Op.NOT_IN, ast.Is: Op.IS, ast.IsNot: Op.IS_NOT,
 }  # fmt: skip
+
+LAZY: tuple[Any, ...] = (zip, enumerate, reversed, range, itertools.combinations)
+VIEWS = {"keys", "values", "items"}
+"""Functions that return an iterator or a view, and methods of maps."""
 
 
 class Expressions(Emitter, ABC):
@@ -37,6 +42,12 @@ class Expressions(Emitter, ABC):
 
     def _value(self, node: ast.expr) -> int:
         """Translate an expression; return the register of its value."""
+        if self._is_lazy(node):  # its elements would be taken too early, or twice
+            raise self._unsupported(node, "an iterator or a view beyond the expression that consumes it")
+        return self._consumed(node)
+
+    def _consumed(self, node: ast.expr) -> int:
+        """Translate an expression whose value is consumed at once, so that a list may stand for an iterator."""
         found, value = self._folded(node)
         if found:
             return self._constant(value)
@@ -46,10 +57,22 @@ class Expressions(Emitter, ABC):
         result: int = method(node)
         return result
 
+    def _is_lazy(self, node: ast.expr) -> bool:
+        """Return whether an expression makes an iterator or a view: it is consumed once, or follows later changes."""
+        if not isinstance(node, ast.Call):
+            return isinstance(node, ast.GeneratorExp)
+        target = self._object(node.func)
+        if target is None:
+            return isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS
+        is_generator = inspect.isgeneratorfunction(getattr(target, "__wrapped__", target))
+        return is_generator or any(target is one for one in LAZY)
+
     def _of_name(self, node: ast.Name) -> int:
         if node.id in self._names:
             if node.id not in self._certain:
                 self._emit(Op.REQUIRE, self._names[node.id])
+            if any(isinstance(one, ast.NamedExpr) and one.target.id == node.id for one in ast.walk(self.tree)):
+                return self._result(Op.MOVE, self._names[node.id])  # the rest of the expression may change it
             return self._names[node.id]
         raise self._unsupported(node, f"the name {node.id}")
 
@@ -92,16 +115,7 @@ class Expressions(Emitter, ABC):
         operation = BINARY.get(type(node.op))
         if operation is None:
             raise self._unsupported(node, f"the operator {type(node.op).__name__}")
-        left = self._kept(self._value(node.left), node.right)
-        return self._result(operation, left, self._value(node.right))
-
-    def _kept(self, register: int, *following: ast.expr) -> int:
-        """Return a register that the evaluation of further expressions does not change."""
-        if any(isinstance(one, ast.NamedExpr) for part in following for one in ast.walk(part)):
-            into = self._register()
-            self._emit(Op.MOVE, into, register)
-            return into
-        return register
+        return self._result(operation, self._value(node.left), self._value(node.right))
 
     def _of_unaryop(self, node: ast.UnaryOp) -> int:
         if isinstance(node.op, ast.Not):
@@ -123,8 +137,7 @@ class Expressions(Emitter, ABC):
         into, end = self._register(), Label()
         left = self._value(node.left)
         for place, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
-            left = self._kept(left, right)
-            other = self._value(right)
+            other = self._consumed(right) if isinstance(operator, ast.In | ast.NotIn) else self._value(right)
             self._emit(BINARY[type(operator)], into, left, other)
             if place < len(node.ops) - 1:
                 self._emit(Op.UNLESS, into, end)
@@ -143,9 +156,8 @@ class Expressions(Emitter, ABC):
         return into
 
     def _of_namedexpr(self, node: ast.NamedExpr) -> int:
-        value = self._value(node.value)
-        self._assign(node.target, value)
-        return value
+        self._assign(node.target, self._value(node.value))
+        return self._of_name(node.target)
 
     def _of_subscript(self, node: ast.Subscript) -> int:
         value = self._value(node.value)
@@ -227,7 +239,7 @@ class Expressions(Emitter, ABC):
         self._here(end)
 
     def _iterator(self, node: ast.expr) -> int:
-        value = self._value(node)
+        value = self._consumed(node)
         iterator = self._register(2)
         self._emit(Op.ITERATE, iterator, value)
         return iterator
@@ -237,4 +249,4 @@ class Expressions(Emitter, ABC):
         if called is not None and inspect.isgeneratorfunction(called[0]):
             self._call(*called)
         else:
-            self._emit(Op.PUSH_ALL, self._value(node))
+            self._emit(Op.PUSH_ALL, self._consumed(node))

@@ -102,9 +102,8 @@ def _values_of(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
     """Yield the values assigned to a variable alone, and the targets of other assignments to it; None for no value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            own = [one for one in node.targets if name in _name_of(one)]
-            yield from [node.value] * len(own)
-            yield from (one for one in node.targets if one not in own and _names_in(one, name, ast.Store))
+            is_alone = [_name_of(one) for one in node.targets] == [{name}]
+            yield from [node.value] if is_alone else (one for one in node.targets if _names_in(one, name, ast.Store))
         elif isinstance(node, ast.AnnAssign) and name in _name_of(node.target):
             yield node.value
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _names_in(node.target, name, ast.Store):

@@ -72,7 +72,7 @@ class Translation(Calls):
         if not isinstance(method.value, ast.Name) or method.value.id not in self._names or len(call.args) != 1:
             raise self._unsupported(call, f".{method.attr}() of something else than a local variable")
         into = self._names[method.value.id]
-        given = self._value(call.args[0])
+        given = (self._consumed if method.attr == "extend" else self._value)(call.args[0])
         if method.attr in ("add", "append"):  # of a set, or of a list: other kinds end the search
             kind, operation = (SET, Op.OR) if method.attr == "add" else (LIST, Op.ADD)
             mark = self._result(Op.MARK)
@@ -86,7 +86,8 @@ class Translation(Calls):
             raise self._unsupported(call, f".{method.attr}()")
 
     def _do_assign(self, statement: ast.Assign) -> None:
-        value = self._value(statement.value)
+        unpacks = [isinstance(one, ast.Tuple | ast.List) for one in statement.targets] == [True]
+        value = (self._consumed if unpacks else self._value)(statement.value)
         for target in statement.targets:
             self._assign(target, value)
 
@@ -102,7 +103,7 @@ class Translation(Calls):
         into = self._names[target.id]
         if target.id not in self._changed:
             self._emit(Op.IMMUTABLE, into)
-        self._emit(operation, into, into, self._value(statement.value))
+        self._emit(operation, into, self._value(ast.Name(target.id, ast.Load())), self._value(statement.value))
 
     def _assign(self, target: ast.expr, value: int) -> None:
         if isinstance(target, ast.Name):

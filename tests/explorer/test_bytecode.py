@@ -155,6 +155,7 @@ EXPRESSIONS = [
     *("ordered([None, (1, 2), (3,), s.n, 'a', Colour.RED])", "ordered([s.item, Other(1), Item(1)])"),
     *(
         "ordered({frozenset({1, 2}), frozenset({3}), s.few})",
+        "self.renamed(s.n, s.numbers)",
         "self.either(s.item)",
         "ordered([Map({1: 2}), Map({1: s.n})])",
     ),
@@ -200,6 +201,11 @@ METHODS = """
                 return "two"
         else:
             return "none"
+
+    def renamed(self, n, values):
+        found = [helper(n, (n := 1)), divmod(7 + n, (n := 2)), values[n : (n := 3)], values.index((n := n - 1))]
+        n += (n := 5)
+        return [*found, n, Item(n, more=((n := 4), n)), {x for x in values if x in (y for y in values)}]
 
     def either(self, item):
         kind = Item if self.limit > 9 else Other
@@ -401,6 +407,9 @@ REFUSED = {
     ),
     "the method .pop()": "found = list(shared.numbers)\n        yield Step().put(n=found.pop())",
     "the action Go, which yields nothing itself": "return [Step().put(n=shared.n)]",
+    "found, which is changed, has a second": (
+        "found = other = [1]\n        found.append(2)\n        yield Step().put(n=len(other))"
+    ),
     "an expression joinedstr": "yield Step().put(n=len(f'{shared.n}'))",
 }
 
@@ -412,6 +421,40 @@ def test_what_is_not_supported_is_refused_with_its_line(tmp_path: Path, what: st
     with pytest.raises(UntranslatableError, match=r"go, line|Go, which") as caught:
         explore(protocol, request(protocol))
     assert what.removesuffix("()") in str(caught.value)
+
+
+KEPT = [
+    "yield Step().put(found=not (x for x in shared.few if x > 9))",
+    "few = (x for x in shared.few)\n        yield Step().put(n=sum(few) + sum(few))",
+    "limit = shared.n\n        few = (x for x in shared.few if x > limit)\n        limit = 4\n"
+    "        yield Step().put(n=sum(few))",
+    "yield Step().put(found=list(shared.numbers) == range(3, shared.n))",
+    "many = {1: 2}\n        keys = many.keys()\n        many[3] = 4\n        yield Step().put(n=sum(keys))",
+    "yield Step().put(found=bool(evens(shared.few)))",
+    "yield Step().put(n=helper(1, zip(shared.few, shared.few)))",
+]
+
+
+@pytest.mark.parametrize("code", KEPT)
+def test_an_iterator_or_a_view_is_consumed_where_it_is_made(tmp_path: Path, code: str) -> None:
+    """Python evaluates an iterator late and once, so a list does not stand for one that is kept."""
+    protocol = protocol_of(tmp_path, f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {code}\n")
+    with pytest.raises(UntranslatableError, match="an iterator or a view"):
+        explore(protocol, request(protocol))
+
+
+def test_a_value_is_read_before_the_rest_of_its_expression_changes_it(tmp_path: Path) -> None:
+    """The first samples, below 100, do not tell the two readings apart."""
+    action = """
+    @environment
+    def go(self, shared: Box) -> Steps:
+        if shared.day < 200:
+            yield Step().put(day=shared.day + 1)
+        hundreds = shared.day // 100
+        yield Step().put(n=hundreds, found=bool(hundreds := 0))
+"""
+    found, wanted = both(protocol_of(tmp_path, action), deadlock=False)
+    assert found == wanted
 
 
 def test_a_local_variable_is_not_taken_for_a_global_one(tmp_path: Path) -> None:
