@@ -225,7 +225,7 @@ def agree(protocol: Protocol, options: SearchRequest, result: Result, search: Br
             require_behaviour(protocol, violation.trace)
         else:
             require_counterexample(protocol, options, violation)
-    if search.checkpoint.folder is not None:
+    if search.checkpoint is not None:
         return  # its file of states is closed
     identity = canonicalizer(protocol, options.symmetry, options.view)
     decode = search.expander.learner.interner.decode_state

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Behaviour, Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.checkpoint import CheckpointWriter
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LayoutPolicy, LevelStates
@@ -18,6 +18,9 @@ from kraftcheck.explorer.tables.witness import WitnessSearch
 from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
+
+if TYPE_CHECKING:
+    from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 
 ANOTHER = (
     "the counterexample may differ between runs or numbers of workers: the search for the least of several shortest "
@@ -35,8 +38,13 @@ class BreadthFirst:
         self.expander = Expander.of(protocol, options, workers)
         self.checker = Checker(protocol, options, self.expander, lambda: self.states.visited.count)
         self.books = self.checker.books
-        self.checkpoint = CheckpointWriter(protocol, options, self.checker)
-        folder, file = self.checkpoint.folder, self.checkpoint.file
+        self.checkpoint: TablesCheckpoint | None = None
+        folder = file = None
+        if options.checkpoint is not None or options.resume is not None:
+            from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint  # few searches have one
+
+            self.checkpoint = TablesCheckpoint(protocol, options, self.checker)
+            folder, file = self.checkpoint.path, self.checkpoint.states
         self.states = LevelStates(self.expander, options.memory, batch, folder, file)
         self.levels = self.states.levels
         self.layout = LayoutPolicy(options, self.states, self.checker.python)
@@ -62,7 +70,8 @@ class BreadthFirst:
     def close(self) -> None:
         """Close every file."""
         self.states.close()
-        self.checkpoint.close()
+        if self.checkpoint is not None:
+            self.checkpoint.close()
 
     def _search_and_finish(self) -> None:
         """Search to the end, and write the last checkpoint."""
@@ -89,13 +98,17 @@ class BreadthFirst:
         """Merge pending candidates, and write or close the checkpoint."""
         self._append_new(self.states.visited.merge_candidates())
         if self._at_batch_boundary:
-            self.checkpoint.save(self.states, self._position, finished=self.books.result.limit is None)
-        elif self.books.result.limit is None:
+            self._save(finished=self.books.result.limit is None)
+        elif self.books.result.limit is None and self.checkpoint is not None:
             self.checkpoint.finish()
+
+    def _save(self, *, finished: bool = False) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.save(self.states, self._position, finished=finished)
 
     def _search(self) -> None:
         """Search level by level, from the initial states or a checkpoint."""
-        if self.options.resume is None:
+        if self.checkpoint is None or self.options.resume is None:
             self._start()
         else:
             self._position = self.checkpoint.restore(self.states, partial(self._poll, 0))
@@ -115,7 +128,7 @@ class BreadthFirst:
             self._position = 0
         self._at_batch_boundary = True
         if self.options.over_behaviours:
-            self.checkpoint.save(self.states, self._position)
+            self._save()
             pause = partial(self._poll, 0)
             check_behaviours(self.states, self.checker, self.options, self.witness.to, pause)
 
@@ -125,7 +138,7 @@ class BreadthFirst:
         for rows in self.states.visited.add(found):
             self.levels.append(rows)
         self.checker.check_starts()
-        self.checkpoint.save(self.states, self._position)
+        self._save()
         self.checker.stop_at_max_states()
 
     # One batch
@@ -206,9 +219,9 @@ class BreadthFirst:
         left = levels.count(levels.depth - 1) - self._position
         self._poll(left + levels.count(levels.depth) + visited.pending)
         self._at_batch_boundary = False
-        if self.checkpoint.is_due():
+        if self.checkpoint is not None and self.checkpoint.is_due():
             self._merge_candidates()
-            self.checkpoint.save(self.states, self._position)
+            self._save()
 
     def _poll(self, frontier: int) -> None:
         """Report progress, and stop at the time limit or an interruption."""
