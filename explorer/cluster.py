@@ -58,8 +58,15 @@ SETTINGS = {
 }
 """Spark settings of the engine, unless the user sets them."""
 
-SMALL_HEAP, SMALL_PAGES = "-XX:+UseSerialGC -Xms192m -Xmn64m", {"spark.buffer.pageSize": "1m"}
-"""JVM options and settings of a local session: G1 would fill the heap, and an aggregation takes 32 MiB a page."""
+SMALL_HEAP = (
+    "-XX:+UseSerialGC -Xms128m -Xmn64m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20 -XX:TieredStopAtLevel=1"
+)
+SMALL_PAGES = {"spark.buffer.pageSize": "1m"}
+"""JVM options and settings of a local session, whose memory then hardly grows with its time.
+
+G1 would fill the heap, and by default the serial collector keeps two fifths of it free. The second compiler compiles
+to the end of a run. By default an aggregation takes pages of 32 MiB.
+"""
 
 
 class Cluster:

@@ -13,6 +13,7 @@ for example:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -75,6 +76,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it takes 20 MiB less than pyarrow's own allocator
     if any(map(is_uri, [*arguments.inputs, arguments.out])):
         return _run_on_uris(arguments)
     if arguments.table_format:

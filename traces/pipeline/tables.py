@@ -315,7 +315,7 @@ def _parts(folder: PipelineFolder, name: str, *columns: str) -> Iterator[Iterato
 def _rows(path: Path, columns: list[str]) -> Iterator[Any]:
     """Yield columns of a Parquet file, some rows at a time. A thread for each column would take more memory."""
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=columns, use_threads=False):
+        for batch in file.iter_batches(STEPS_A_ROW, columns=columns, use_threads=False):
             yield pa.Table.from_batches([batch])
 
 
