@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cache, partialmethod
 from operator import itemgetter
-from types import FunctionType, UnionType
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -330,19 +330,25 @@ def keyed(value: Value) -> Any:
 
 _UNLIKE = {
     *("__delattr__", "__eq__", "__getattr__", "__hash__", "__init__", "__new__", "__post_init__", "__replace__"),
-    *("__repr__", "__setattr__"),
+    *("__dict__", "__doc__", "__repr__", "__setattr__", "__weakref__"),
 }
-"""Special methods that proxies define, or that a dataclass generates and no handler calls."""
+"""Special names that proxies define, or that Python or a dataclass adds to a class and no handler calls."""
 
 
 @cached
 def with_specials(classes: tuple[type, type[Record]]) -> Any:
     """Return a proxy class with a record class's special methods, which Python looks up on the class."""
     proxy, record_type = classes
-    own = (vars(base).items() for base in record_type.__mro__ if base not in Record.__mro__)
-    names = {name for one in own for name, value in one if name[:2] == "__" and isinstance(value, FunctionType)}
-    methods = {name: partialmethod(_by_whole, name) for name in names - _UNLIKE}
+    bases = [base for base in reversed(record_type.__mro__) if base not in Record.__mro__]
+    own = {name: value for base in bases for name, value in vars(base).items() if name[:2] == "__"}
+    # Each may be a descriptor or another callable; None takes a method away.
+    specials = {name for name in own.keys() - _UNLIKE if own[name] is None or callable(own[name]) or _binds(own[name])}
+    methods = {name: None if own[name] is None else partialmethod(_by_whole, name) for name in specials}
     return type(proxy.__name__, (proxy,), {"__slots__": (), **methods}) if methods else proxy
+
+
+def _binds(value: Any) -> bool:
+    return hasattr(type(value), "__get__")
 
 
 def _by_whole(proxy: Any, name: str, *arguments: Any, **named: Any) -> Any:

@@ -4,8 +4,8 @@ The constraint `all(r.count < 3 for r in state.replicas.values()) and state.shar
 replica and a part for the shared state. The tables decide each part once for each local state. A part that raises an
 error or returns no bool asks for a search with the whole constraint, since an earlier conjunct may guard it.
 
-A proxy answers `type(peer) is Server` and `peer is me` differently from a record, so methods that inspect types or
-compare records by identity are found beforehand.
+A proxy answers `type(peer) is Server` and `peer is me` differently from a record, and `frozenset.union(votes)` with an
+error. So methods that inspect types, compare records by identity or catch errors are found beforehand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from dis import Instruction, get_instructions, opmap
-from functools import wraps
+from functools import partial, wraps
 from itertools import pairwise
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -209,12 +209,15 @@ class _Renaming(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._roles[node.id], node.ctx), node) if is_role else node
 
 
-REVEALING = {"type", "vars", "__dict__"}
+REVEALING = {"type", "vars", "__dict__", "suppress"}
 """Names by which code can tell a proxy from its record."""
-REPLICAS, CHANGED = {*ROLES, "self"}, "after"
-"""Names of variables that hold a replica; `after is me` asks whether it changed, and compares no two replicas."""
+ERRORS = {"AttributeError", "BaseException", "Exception", "TypeError"}
+"""Errors that a proxy may raise in place of a record or a set, and their bases."""
+_CATCHES, _CATCHES_ALL = opmap["CHECK_EXC_MATCH"], (opmap["PUSH_EXC_INFO"], opmap["POP_TOP"])
+CHANGED = "after"
+"""Name of a variable that holds a replica; `after is me` asks whether it changed, and compares no two replicas."""
 _LOADS = {code for name, code in opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))}
-_COMPARING = {(load, opmap["IS_OP"]) for load in _LOADS}
+_COMPUTING = ("BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX")
 LANGUAGE, MODELS = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
 MOST_WRAPPED = 4
 """Most wrappers around a function, for example a property of a memoized function."""
@@ -223,10 +226,15 @@ Named = dict[str, list[FunctionType]]
 
 
 def note_types(protocol: Protocol) -> set[str]:
-    """Record and return the names of actions and properties that may tell a proxy from its record."""
-    methods, known = _methods_by_name(type(protocol)), dict[FunctionType, bool]()
-    owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
-    protocol.by_type = found = {owner.name for owner in owners if _may_reveal_proxy(owner.function, methods, known)}
+    """Record and return the names of actions and properties that may tell a proxy from its record.
+
+    Each replica is one object for an action, but not for a property: so `is` matters for properties alone.
+    """
+    methods, found = _methods_by_name(type(protocol)), set[str]()
+    for owners, compares in ((protocol.actions, False), (protocol.properties, True)):
+        reveals = partial(_may_reveal_proxy, methods=methods, known={}, compares=compares)
+        found |= {owner.name for owner in owners.values() if reveals(owner.function)}
+    protocol.by_type = found
     return found
 
 
@@ -263,8 +271,10 @@ def _behind(value: Any) -> list[FunctionType]:
     return []
 
 
-def _may_reveal_proxy(function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool]) -> bool:
-    """Whether a function, or one that it calls, may inspect a type or compare replicas by `is`.
+def _may_reveal_proxy(
+    function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool], *, compares: bool
+) -> bool:
+    """Whether a function, or one that it calls, may inspect a type, catch an error or, if it `compares`, use `is`.
 
     An unknown function counts as yes.
     """
@@ -277,7 +287,8 @@ def _may_reveal_proxy(function: Callable[..., Any], methods: Named, known: dict[
             continue
         seen.add(one)
         names = set(_names(one.__code__))
-        if known.get(one) or names & REVEALING or _compares_identity(one.__code__):
+        code = one.__code__
+        if known.get(one) or names & REVEALING or _catches(code) or (compares and _compares_identity(code)):
             known[one] = True
             return True
         waiting += _called(one, names, methods)
@@ -288,27 +299,36 @@ def _may_reveal_proxy(function: Callable[..., Any], methods: Named, known: dict[
 def _names(code: CodeType) -> Iterator[str]:
     """Yield the names that a function uses, including those of inner functions."""
     yield from (*code.co_names, *code.co_freevars)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
+    for inner in _inner(code):
+        yield from _names(inner)
+
+
+def _catches(code: CodeType) -> bool:
+    """Whether code may catch an error that a proxy raises, such as that of `frozenset.union(proxy)`."""
+    steps = code.co_code[::2]
+    found = (_CATCHES in steps and not ERRORS.isdisjoint(code.co_names)) or _CATCHES_ALL in pairwise(steps)
+    return found or any(map(_catches, _inner(code)))
+
+
+def _inner(code: CodeType) -> list[CodeType]:
+    return [one for one in code.co_consts if isinstance(one, CodeType)]
 
 
 def _compares_identity(code: CodeType) -> bool:
-    """Whether code compares a replica, by one of its usual names, with another variable by `is`."""
-    steps = [*get_instructions(code)] if not _COMPARING.isdisjoint(pairwise(code.co_code[::2])) else []
+    """Whether code compares two variables, elements or results by `is`, which may be replicas."""
+    steps = [*get_instructions(code)] if opmap["IS_OP"] in code.co_code[::2] else []
     loaded = [_loaded(step) for step in steps]
     compared = (loaded[at - 2 : at] for at, step in enumerate(steps) if step.opname == "IS_OP")
-    inner = (one for one in code.co_consts if isinstance(one, CodeType))
-    return any(map(_compares_identity, inner)) or any(
-        last and (first | last) & REPLICAS and CHANGED not in first | last for first, last in compared
+    return any(map(_compares_identity, _inner(code))) or any(
+        ((first and last) or len(last) > 1 or "" in last) and CHANGED not in (*first, *last) for first, last in compared
     )
 
 
-def _loaded(step: Instruction) -> set[str]:
-    """Return the variables that an instruction loads; some load two."""
-    if step.opcode not in _LOADS:
-        return set()
-    return set(step.argval if isinstance(step.argval, tuple) else [step.argval])
+def _loaded(step: Instruction) -> tuple[str, ...]:
+    """Return the variables that an instruction loads, some load two; "" for an element or a result."""
+    if step.opcode in _LOADS:
+        return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    return ("",) if step.opname in _COMPUTING else ()
 
 
 def _called(function: FunctionType, names: set[str], methods: Named) -> Iterator[FunctionType]:

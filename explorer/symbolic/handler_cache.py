@@ -81,6 +81,7 @@ class HandlerCache(Calls):
     def _call(
         self, key: tuple[str, Value, Value], action: Action, me: Any, message: Any, answers: Answers
     ) -> CallResult:
+        self._require_tracked(action)
         path: dict[Read, Any] = {}
 
         def ask(read: Read) -> Any:
@@ -111,12 +112,18 @@ class HandlerCache(Calls):
         self, prop: Property, given: Mapping[str, Value], whole: Callable[[], Mapping[str, Value]] | None = None
     ) -> bool:
         """Whether a property holds of local states that may have exploded sets."""
+        self._require_tracked(prop)
         try:
             return super().holds(prop, given, whole)
         except ProtocolError as error:
             for sets in self._sets.values():
                 raise OpaqueSetRequired(next(iter(sets))) from error
             raise
+
+    def _require_tracked(self, owner: Action | Property) -> None:
+        """Raise OpaqueSetRequired if there are exploded sets, and a method may tell their proxies from sets."""
+        for sets in self._sets.values() if owner.name in self.protocol.by_type else ():
+            raise OpaqueSetRequired(next(iter(sets)))
 
     def _insert(self, key: tuple[str, Value, Value], result: CallResult) -> None:
         """Insert the path of reads that leads to a result."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from typing import ClassVar, Literal
 
 import pytest
@@ -19,6 +21,7 @@ from kraftcheck.spec import (
     Step,
     Steps,
     become,
+    constraint,
     environment,
     hide,
     internal,
@@ -178,6 +181,70 @@ class Identity(Bell):
         return sum(one is me for one in whole.values()) == 1
 
 
+class SameObject(Bell):
+    """Compares elements of projections by identity, under other names."""
+
+    @projection
+    def again(self, me: Reader) -> Reader:
+        """The replica, once more."""
+        return me
+
+    @internal(reads=(Bell.whole, again))
+    def forget(self, me: Reader, whole: Map[int, Reader], again: Map[int, Reader]) -> Steps:
+        """Forget, since a replica is one object in all projections."""
+        same = [one is other for one in whole.values() for other in again.values()]
+        if me is whole[me.id] and sum(same) == 2:
+            yield become(me.but(read=0))
+
+    @environment(reads=(Bell.whole, again))
+    def restart(self, whole: Map[int, Reader], again: Map[int, Reader]) -> Steps:
+        """Set a replica back, for the same reason."""
+        if whole[1] is again[1]:
+            yield Step().write(whole[1].but(read=1))
+
+    @invariant(reads=Bell.whole)
+    def found_by_id(self, me: Reader, whole: Map[int, Reader]) -> bool:
+        """The replica is the one with its id."""
+        return me is whole[me.id] and me is max(whole.values(), key=lambda one: one.id == me.id)
+
+    @invariant(reads=(Bell.whole, again))
+    def one_object(self, whole: Map[int, Reader], again: Map[int, Reader]) -> bool:
+        """Both projections have the same objects."""
+        return all(one is other for one, other in zip(whole.values(), again.values(), strict=True))
+
+
+class Odd(Record):
+    """A note whose special methods are no plain functions."""
+
+    number: int
+    __bool__ = property(lambda self: lambda: self.number > 2)  # type: ignore[assignment]
+
+    @cache  # noqa: B019 - records are kept anyway
+    def __str__(self) -> str:
+        return f"note {self.number}"
+
+
+class OddReader(Reader):
+    """A reader with such a note."""
+
+    note: Odd = Odd(2)
+
+
+class Specials(Bell):
+    """Uses special methods of all kinds."""
+
+    def initial(self) -> Iterator[State]:
+        """Notes differ."""
+        yield self.start([OddReader(1), OddReader(2, note=Odd(3))], Wall())
+
+    @internal(reads=Bell.whole)
+    def forget(self, me: OddReader, whole: Map[int, OddReader]) -> Steps:
+        """Read what the other's note tells."""
+        note = whole[3 - me.id].note
+        if note and str(note) == "note 3":
+            yield become(me.but(read=9))
+
+
 class NobodyReads(Bell):
     """Claims that two replicas that have read have a reader among the others."""
 
@@ -324,6 +391,67 @@ class Seers(Protocol):
                 yield become(me.but(seen=me.seen | {number}))
 
 
+class Catching(Notes):
+    """Catches the error of a function that takes a set, but no proxy of one."""
+
+    @internal
+    def count(self, me: Reader, shared: Wall) -> Steps:
+        """Count the notes and note 9."""
+        try:
+            count = len(frozenset.union(shared.notes, [Note(9)]))
+        except TypeError:
+            count = 9
+        yield become(me.but(read=count))
+
+
+class Suppressing(Notes):
+    """Catches this error without saying so."""
+
+    @internal
+    def count(self, me: Reader, shared: Wall) -> Steps:
+        """Count the notes and note 9."""
+        count = 9
+        with suppress(TypeError):
+            count = len(frozenset.union(shared.notes, [Note(9)]))
+        yield become(me.but(read=count))
+
+
+class CatchingAll(Notes):
+    """Catches every error."""
+
+    @internal
+    def count(self, me: Reader, shared: Wall) -> Steps:
+        """Count the notes and note 9."""
+        count = 9
+        try:
+            count = len(frozenset.union(shared.notes, [Note(9)]))
+        except:  # noqa: E722 - as beginners write it
+            count = 9
+        yield become(me.but(read=count))
+
+
+class CatchingOwn(Seers):
+    """Catches this error for a set of the replica's own."""
+
+    @internal
+    def tell(self, me: Seer) -> Steps:
+        """Tell the size."""
+        if me.id == 1:
+            try:
+                told = len(frozenset.union(me.seen, [9]))
+            except TypeError:
+                told = 9
+            yield become(me.but(told=told))
+
+    @constraint
+    def few(self, me: Seer) -> bool:
+        """At most four numbers are seen."""
+        try:
+            return len(frozenset.union(me.seen, [9])) < 6
+        except TypeError:
+            return False
+
+
 class SwallowingProjection(Seers):
     """A projection, read by another replica and by its own, with an `except` without a class."""
 
@@ -362,7 +490,19 @@ class SwallowingReceiver(Seers):
 
 
 ALL = (Swallowing, Truth, Text, SharedProperty, NobodyReads, Following, Linking, Held, Naming, Last)
-ALL += (SwallowingProjection, SwallowingClaim, SwallowingReceiver, Names, Identity)
+ALL += (
+    SameObject,
+    Specials,
+    Catching,
+    Suppressing,
+    CatchingAll,
+    CatchingOwn,
+    SwallowingProjection,
+    SwallowingClaim,
+    SwallowingReceiver,
+    Names,
+    Identity,
+)
 
 
 @pytest.mark.parametrize(

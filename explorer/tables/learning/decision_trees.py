@@ -97,6 +97,7 @@ class ReadLog:
         self.by_field, self._me_by_field = by_field, me_by_field
         self.used_proxies = False
         self._sets: dict[str, tuple[SetProxy, Has]] = {}
+        self._replicas: dict[Value, Any] = {}  # each replica is one object, since a handler may compare it by `is`
         self.awaited: dict[tuple[int, Value], Passes | None] = {}
         self.path: dict[Query, int] = {}
         self._interner = interner
@@ -199,12 +200,15 @@ class ReadLog:
         answer = self._read_replica(query, key)
         if answer is not ITSELF:
             return answer
+        if key in self._replicas:
+            return self._replicas[key]
         slot = self._interner.slots[key]
         local = self._control[self._interner.base + slot]
         self._ask_local(CLASS, _class, slot, local)
         self.used_proxies = True
         source = self._local_source(slot, local)
-        return PeerProxy(key, source.record, partial(self._read_field, source, ()))
+        found = self._replicas[key] = PeerProxy(key, source.record, partial(self._read_field, source, ()))
+        return found
 
     def _read_replica(self, query: int, key: Value) -> Any:
         """Return a query's answer for a replica, or `ABSENT`."""
@@ -227,6 +231,8 @@ class ReadLog:
     def steps(self, calls: Calls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
         """Call an action, and record its reads; return its steps, as deltas if `tracks` is set."""
         given = self.arguments(action)
+        if me is not None:
+            self._replicas[me.id] = me
         steps = calls.steps(
             action,
             me,
