@@ -20,10 +20,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.native.compiling import cgutils, compiler
+from kraftcheck.explorer.native.compiling import cgutils, compiler, inlined
 from kraftcheck.explorer.tables.kernel import native
 from kraftcheck.explorer.tables.kernel.maps import mix
-from kraftcheck.explorer.tables.kernel.native import inlined
 
 jit = compiler(Path(__file__).parent, Path(native.__file__).parent)
 _ir: Any = vars(cgutils)["ir"]

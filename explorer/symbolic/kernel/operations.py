@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     BEFORE,
     DIFFERENCE,
@@ -31,7 +32,6 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     push,
     remember,
 )
-from kraftcheck.explorer.tables.kernel.native import inlined
 
 
 @inlined

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CACHE_MASK,
     CHOSEN,
@@ -47,7 +48,6 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     may_apply,
     union,
 )
-from kraftcheck.explorer.tables.kernel.native import inlined
 
 MOST_SUMMED, FEWEST_SUMMED = 8, 1 << 20
 """Summary entries for each node, and in all, before all summaries are dropped; most nodes are garbage then.

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CALLBACK,
     INCOMPLETE,
@@ -47,7 +48,6 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import lets_pass, projected, push_classes, push_edges
-from kraftcheck.explorer.tables.kernel.native import inlined
 
 
 @jit

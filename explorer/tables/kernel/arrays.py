@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import (
     BAD,
@@ -33,7 +34,7 @@ from kraftcheck.explorer.tables.kernel.codes import (
     violated_by_step,
 )
 from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 
 
 class Tables(Arrays):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.compiling import bare, inlined, keep
 from kraftcheck.explorer.tables.kernel.arrays import accept_successor, collect, record_deadlock, violations_of
 from kraftcheck.explorer.tables.kernel.codes import (
     FULL,
@@ -28,7 +29,7 @@ from kraftcheck.explorer.tables.kernel.codes import (
 )
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.maps import mix
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 

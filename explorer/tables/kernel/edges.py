@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.compiling import bare, keep
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import retry_state, stop_batch, violations_of
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.native import bare, jit, keep
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 

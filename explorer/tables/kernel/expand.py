@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import bare, inlined, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     accept_successor,
@@ -23,7 +24,7 @@ from kraftcheck.explorer.tables.kernel.arrays import (
 )
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, REFUSED, pair, places_of
 from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk

@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
-from kraftcheck.explorer.tables.kernel.native import (
+from kraftcheck.explorer.native.compiling import (
     bare,
     bytes_from,
     inlined,
-    jit,
     load64,
     move_bytes,
     on_stack,
     prefetch,
     store64,
 )
+from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, unmix
 
 MAX_LOAD = 0.9

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
 
 LEARNED = np.int64(-2)  # in place of a counting rule: Python computes the result

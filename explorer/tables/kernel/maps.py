@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel.codes import C_N, C_START, M_BOUNDS, M_SLOT_BASE, M_SLOTS, MISSING, smaller
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 
 NEAR_BITS = 24  # of a near map's key, for its second number
 GROUP_BITS = 3

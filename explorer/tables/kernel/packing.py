@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.compiling import add_atomically, bare, inlined, replace_atomically
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, R_IDENTITY, inboxes_of
 from kraftcheck.explorer.tables.kernel.maps import mix
-from kraftcheck.explorer.tables.kernel.native import add_atomically, bare, inlined, jit, replace_atomically
+from kraftcheck.explorer.tables.kernel.native import jit
 
 PARTITION_BITS = 6
 MIXED_BITS = 40  # the first bits of a packed state, which `hash_words` mixes into its place in the visited set

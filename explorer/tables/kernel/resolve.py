@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask, request_handlers
 from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, NONE, REFUSED, WITH_PYTHON, pair, span
@@ -25,7 +26,7 @@ from kraftcheck.explorer.tables.kernel.interning import (
     preload_rows,
 )
 from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk, walk_to
 
 

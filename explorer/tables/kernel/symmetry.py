@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import bare, inlined, keep
 from kraftcheck.explorer.tables.kernel.arrays import record_miss
 from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
+from kraftcheck.explorer.tables.kernel.native import jit
 
 
 @inlined

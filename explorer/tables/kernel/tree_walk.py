@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import bare, inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair
 from kraftcheck.explorer.tables.kernel.maps import find, store
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 
 ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # arguments of `walk` for states with control rows
 LEAST_JUMPS, MOST_JUMPS = 4, 64  # length of a node's jump array

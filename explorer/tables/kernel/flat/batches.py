@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import bare, inlined, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     abort_to_grow,
@@ -28,7 +29,7 @@ from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, forget_recen
 from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
 from kraftcheck.explorer.tables.kernel.interning import intern_content_images
 from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     NOTHING,
     WHERE,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import bare, inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     abort_to_grow,
@@ -25,7 +26,7 @@ from kraftcheck.explorer.tables.kernel.arrays import (
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, inboxes_of, pair, slots_of
 from kraftcheck.explorer.tables.kernel.interning import apply_operation, intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.maps import find, find_near, mix
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolve import build_bundle
 from kraftcheck.explorer.tables.kernel.tree_walk import child, walk
 

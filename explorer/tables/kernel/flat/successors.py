@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, inboxes_of, pair, places_of, slots_of, span
 from kraftcheck.explorer.tables.kernel.flat.facts import (
@@ -32,7 +33,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     walk_by,
 )
 from kraftcheck.explorer.tables.kernel.maps import find
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_columns, update_packed
 from kraftcheck.explorer.tables.kernel.resolve import change_local
 
