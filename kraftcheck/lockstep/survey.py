@@ -215,9 +215,7 @@ def signature_of(finding: Finding) -> Signature:
     return finding.verdict, action, fields, finding.problem.partition(":")[0]
 
 
-def shrink(
-    lockstep: Lockstep, steps: list[Step], wanted: Signature, report: Callable[[int], None] | None = None
-) -> list[Step]:
+def shrink(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Step]:
     """Return a walk with the same finding, from which no piece can be left out."""
     best = _shown(lockstep, steps, wanted)
     if best is None:
@@ -233,8 +231,6 @@ def shrink(
         if shorter is not None:
             best = shorter
             size = min(size, max(1, len(best) // 2))
-            if report is not None:
-                report(len(best))
         elif size == 1:
             return best
         else:

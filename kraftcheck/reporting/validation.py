@@ -118,8 +118,8 @@ def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
         yield [(WARNING, "  open"), (PLAIN, f": lines of node {lacking} are missing before this one")]
 
 
-def _finding_lines(finding: Finding, word: str = "broken", style: str = OLD) -> Iterator[Line]:
-    yield [(style, f"  {word}"), (PLAIN, f": {finding.check}: {finding.message}")]
+def _finding_lines(finding: Finding) -> Iterator[Line]:
+    yield [(OLD, "  broken"), (PLAIN, f": {finding.check}: {finding.message}")]
     if finding.file:
         yield [(PLAIN, f"    {place_of(finding)}")]
 

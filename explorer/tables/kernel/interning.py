@@ -241,14 +241,8 @@ def row_hash(t: Any, row: Any) -> Any:
 
 
 @jit
-def intern_row(t: Any, fresh: Any) -> Any:
-    """Intern the control row written at `fresh`, the first free place; return its id."""
-    return intern_hashed(t, fresh, np.int64(row_hash(t, fresh)))
-
-
-@jit
-def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
-    """Intern the control row written at any free place, given its hash; return its id."""
+def intern_row(t: Any, written: Any) -> Any:
+    """Intern the control row written at a free place; return its id."""
     fresh = t.meta[codes.M_ROWS]
     if written + 2 >= t.rows.shape[0]:
         abort_to_grow(t, codes.GROW_ROWS)
@@ -256,7 +250,7 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
         abort_to_grow(t, codes.GROW_HASHES)
     # Look for an equal control row.
     mask = np.int64(len(t.row_table) - 1)
-    i = np.int64(hashed) & mask
+    i = np.int64(row_hash(t, written)) & mask
     columns = t.rows.shape[1]
     while t.row_table[i] != -1:
         other = t.row_table[i]
@@ -280,22 +274,6 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
     t.permuted_rows[fresh, 0] = -1
     t.meta[codes.M_ROWS] = fresh + 1
     return np.int64(fresh)
-
-
-@jit
-def preload_rows(t: Any, first: Any, count: Any) -> None:
-    """Hash consecutive control rows, and load the entries to compare them with, so that the loads overlap."""
-    mask = np.int64(len(t.row_table) - 1)
-    touched = np.int64(0)
-    for row in range(first, first + count):
-        hashed = np.int64(row_hash(t, row))
-        t.row_info[row, codes.R_BAD] = hashed
-        touched += t.row_table[hashed & mask]
-    for row in range(first, first + count):
-        other = t.row_table[t.row_info[row, codes.R_BAD] & mask]
-        if other >= 0:
-            touched += t.rows[other, 0]
-    t.meta[codes.M_TOUCHED] = touched
 
 
 @jit

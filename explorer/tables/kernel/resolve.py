@@ -20,10 +20,8 @@ from kraftcheck.explorer.tables.kernel.interning import (
     evaluate_row,
     evaluate_step,
     intern_content_images,
-    intern_hashed,
     intern_row,
     intern_row_images,
-    preload_rows,
 )
 from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
 from kraftcheck.explorer.tables.kernel.native import jit
@@ -115,7 +113,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
     """List the outcomes of the internal actions of replicas and environment, as items from index `start` on.
 
     Their control rows are written, not yet interned, from `fresh` on; an item has the place of its row, or a sentinel.
-    Returns the numbers of items and of rows, and whether an entry is missing.
+    Returns the number of items, and whether an entry is missing.
     """
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
     # The slot behind the last one stands for the environment, with local state 0.
@@ -156,21 +154,20 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 missing |= found == MISSING
                 written += found == 0
                 n += found == 0 or (found == REFUSED and t.meta[codes.M_WATCH_BOUNDS] != 0)
-    return n, written, missing
+    return n, missing
 
 
 @jit
 def build_row(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
     start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
-    n, written, missing = list_outcomes(t, row, start, fresh)
+    n, missing = list_outcomes(t, row, start, fresh)
     # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties.
-    preload_rows(t, fresh, written)
     for k in range(start, start + n):
         place = np.int64(t.row_items[k, 1])
         if place < 0:
             continue
-        target = intern_hashed(t, place, t.row_info[place, codes.R_BAD])
+        target = intern_row(t, place)
         flags = evaluate_step(t, row, target)
         missing |= flags < 0
         t.row_items[k, 1] = target
