@@ -153,11 +153,12 @@ class ReadLog:
         name = self._interner.shared.names[index]
         if name not in self._sets:
             sets, self.used_proxies = self._interner.shared.sets, True
+            places, control, note_once = sets.elements[index], self._control, self.path.setdefault
 
-            def has(element: Value) -> bool:
-                column = sets.column(index, element)
-                self._note((SHARED, column, 0), self._control[column])
-                return self._control[column] == 1
+            def has(element: Value) -> bool:  # of each element of each test, so without further calls
+                column = sets.first[index] + places[element]
+                note_once((SHARED, column, 0), control[column])
+                return control[column] == 1
 
             def note(key: Value, passes: Passes | None) -> None:
                 self.awaited.setdefault((index, key), passes)

@@ -47,7 +47,7 @@ class ExplodedSets:
 
     def __init__(self, tables: GrowingTables) -> None:
         self._tables = tables
-        self._first: dict[int, int] = {}
+        self.first: dict[int, int] = {}
         self._room: dict[int, int] = {}
         self.elements: dict[int, dict[Value, int]] = {}
         self.tests: dict[int, dict[Value, ElementTest]] = {}
@@ -66,7 +66,7 @@ class ExplodedSets:
     def explode(self, field: int, column: int, base: int, values: list[Any]) -> None:
         """Explode a shared set: give its elements columns, and convert control rows and deltas."""
         tables, found = self._tables, ordered(frozenset().union(*values))
-        self._first[field], self._room[field] = base, 0
+        self.first[field], self._room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
         self.tests[field] = {}
         self._insert(field, len(found) + SPARE)
@@ -89,7 +89,7 @@ class ExplodedSets:
     def _insert(self, field: int, more: int) -> None:
         """Insert columns at the end of a set's columns."""
         tables = self._tables
-        at = self._first[field] + self._room[field]
+        at = self.first[field] + self._room[field]
         self.changes += 1
         self.columns += more
         gap = np.zeros((len(tables.rows), more), np.int32)
@@ -99,11 +99,11 @@ class ExplodedSets:
         columns[columns >= at] += more
         columns[columns < ~at + 1] -= more
         nodes[(nodes[:, codes.KIND] == SHARED) & (nodes[:, codes.A] >= at), codes.A] += more
-        for other, first in self._first.items():
+        for other, first in self.first.items():
             if other != field and first >= at:
-                self._first[other] = first + more
+                self.first[other] = first + more
         self._room[field] += more
-        cleared = tables.assignments[:, 0] == ~self._first[field]
+        cleared = tables.assignments[:, 0] == ~self.first[field]
         tables.assignments[cleared, 1] = self._room[field]
         tables.meta[codes.M_SLOT_BASE] += more
         tables.rehash_rows(len(tables.row_table))
@@ -117,19 +117,19 @@ class ExplodedSets:
             if place >= self._room[field]:
                 self._insert(field, self._room[field] // 4 + SPARE)
             self.added(field, element)
-        return self._first[field] + place
+        return self.first[field] + place
 
     def assigned(self, field: int, change: SetChange) -> list[tuple[int, int]]:
         """Return the (column, value) assignments of a delta that makes `change` to an exploded set."""
         ones = [(self.column(field, element), 1) for element in ordered(change.added)]
         if change.removed is None:
-            return [(~self._first[field], self._room[field]), *ones]
+            return [(~self.first[field], self._room[field]), *ones]
         known = self.elements[field]
         return ones + [(self.column(field, element), 0) for element in ordered(change.removed) if element in known]
 
     def value(self, field: int, control: list[int]) -> frozenset[Value]:
         """Return the value of an exploded set, given the columns of a control row."""
-        first = self._first[field]
+        first = self.first[field]
         return frozenset(element for element, place in self.elements[field].items() if control[first + place])
 
 
@@ -235,6 +235,8 @@ def may_pass(passes: Passes, element: Value) -> bool:
 def _is_fixed(value: Any) -> bool:
     """Return whether a value contains no proxy, which would read another state later."""
     kind = type(value)
+    if kind in _SCALARS:
+        return True
     if issubclass(kind, tuple | frozenset):  # `SetProxy` is neither
         return all(map(_is_fixed, value))
     if issubclass(kind, Record):
