@@ -11,6 +11,7 @@ error. So methods that inspect types, compare records by identity or catch error
 from __future__ import annotations
 
 import ast
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -18,6 +19,7 @@ from dataclasses import replace
 from dis import Instruction, get_instructions, opmap
 from functools import partial, wraps
 from itertools import pairwise
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -218,6 +220,7 @@ CHANGED = "after"
 """Name of a variable that holds a replica; `after is me` asks whether it changed, and compares no two replicas."""
 _LOADS = {code for name, code in opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))}
 _COMPUTING = ("BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX")
+LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
 LANGUAGE, MODELS = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
 MOST_WRAPPED = 4
 """Most wrappers around a function, for example a property of a memoized function."""
@@ -287,13 +290,19 @@ def _may_reveal_proxy(
             continue
         seen.add(one)
         names = set(_names(one.__code__))
-        code = one.__code__
-        if known.get(one) or names & REVEALING or _catches(code) or (compares and _compares_identity(code)):
+        if known.get(one) or names & REVEALING or _tells_apart(one.__code__, compares=compares):
             known[one] = True
             return True
         waiting += _called(one, names, methods)
     known.update(dict.fromkeys(seen, False))
     return False
+
+
+def _tells_apart(code: CodeType, *, compares: bool) -> bool:
+    """Whether code may catch a proxy's error or use `is`; Python's library does so for values of its own."""
+    if code.co_filename.startswith(("<frozen ", LIBRARY)) and "site-packages" not in code.co_filename:
+        return False
+    return _catches(code) or (compares and _compares_identity(code))
 
 
 def _names(code: CodeType) -> Iterator[str]:
