@@ -11,6 +11,7 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode.emitter import Emitter, Label, Scope, bound_by
 from kraftcheck.explorer.bytecode.kernel.codes import DICT, LIST, SET, TUPLE, Op
+from kraftcheck.explorer.bytecode.source import rebound
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import field_names
 
@@ -71,7 +72,7 @@ class Expressions(Emitter, ABC):
         if node.id in self._names:
             if node.id not in self._certain:
                 self._emit(Op.REQUIRE, self._names[node.id])
-            if any(isinstance(one, ast.NamedExpr) and one.target.id == node.id for one in ast.walk(self.tree)):
+            if node.id in rebound(self.tree):
                 return self._result(Op.MOVE, self._names[node.id])  # the rest of the expression may change it
             return self._names[node.id]
         raise self._unsupported(node, f"the name {node.id}")

@@ -53,13 +53,19 @@ def probe_of(node: ast.expr) -> int | None:
     return None
 
 
+@functools.lru_cache(maxsize=8)
+def rebound(tree: ast.AST) -> frozenset[str]:
+    """Return the variables that a walrus in a function changes; each read of a variable asks for them."""
+    return frozenset(one.target.id for one in ast.walk(tree) if isinstance(one, ast.NamedExpr))
+
+
 def assigned(tree: ast.FunctionDef | ast.Module) -> set[str]:
     """Return the local variables of a function, without those of its comprehensions."""
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            found.update(one.target.id for one in ast.walk(node) if isinstance(one, ast.NamedExpr))
+            found.update(rebound(node))
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
