@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import socket
@@ -131,7 +132,8 @@ class Cluster:
             with nullcontext() if self._says is None else errors_into(self._says), self._temporary.made_within(), known:
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
-                if server is not None:  # it would print a traceback when the JVM ends
+                logging.getLogger().addFilter(_is_not_of_py4j)  # it and the server print a traceback if the JVM ends
+                if server is not None:
                     server.handle_error = lambda *_: None
                 if "spark.log.level" not in self._conf:
                     spark.sparkContext.setLogLevel("ERROR")
@@ -261,6 +263,10 @@ def errors_into(file: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _table(dataset: Any) -> Any:

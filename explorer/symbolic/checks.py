@@ -27,7 +27,7 @@ from kraftcheck.explorer.symbolic.variables import (
     Key,
     OpaqueSetRequired,
 )
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT, Property
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.semantics import Semantics, act_of
@@ -407,7 +407,10 @@ class StepChecks:
             variables = self._space.variables
             given = {name: variables.guarded(value) for name, value in known.items()}
             given["shared"] = SharedProxy(variables.shared_type, read)
-            verdict = self._space.learning.calls.holds(prop, given)
+            try:
+                verdict = self._space.learning.calls.holds(prop, given)
+            except RaisedError:  # perhaps of no step that a state enables; else the counterexample's search raises it
+                verdict = False
             if self._is_asked_again:
                 self._verdicts[key] = verdict
         return verdict

@@ -127,26 +127,41 @@ class Answers:
             return None
         try:
             return self._with_violations(me, message, self.calls.steps(action, me, message, self._unread), self._unread)
-        except MissingRead:
+        except (MissingRead, RaisedError):
             return None
 
     def _call(self, root: TreeOwner, log: ReadLog) -> FlaggedSteps:
         action, me, message = root
         assert isinstance(action, Action)
         steps = log.steps(self.calls, action, me, message, tracks=self.tracks_changes)
-        return self._with_violations(me, message, steps, log.arguments(action) if self._of_actor else {})
+        given = log.arguments(action) if self._of_actor else {}
+        return self._with_violations(me, message, steps, given, log)
 
-    def _with_violations(self, me: Any, message: Any, steps: list[Step], given: dict[str, Value]) -> FlaggedSteps:
+    def _with_violations(
+        self, me: Any, message: Any, steps: list[Step], given: dict[str, Value], log: ReadLog | None = None
+    ) -> FlaggedSteps:
         """Return steps, each with the flags of the actor's step properties that it violates."""
         judged = []
         for step in steps:
             flags = 0
             for flag, prop in self._of_actor if me is not None else ():
                 known = act_of(prop, me, message, step)
-                if known is not None and not self.calls.holds(prop, {**known, **given}):
+                if known is not None and not self._satisfies(prop, {**known, **given}, log):
                     flags |= flag
             judged.append((step, flags))
         return judged
+
+    def _satisfies(self, prop: Property, given: dict[str, Value], log: ReadLog | None) -> bool:
+        """Whether a step satisfies a property; False if the property raises an error for plain records.
+
+        Bounds may exclude the step from every state. If it is taken, the counterexample's search raises the error.
+        """
+        try:
+            return self.calls.holds(prop, given)
+        except RaisedError:
+            if log is None or (log.by_field and log.used_proxies):
+                raise
+            return False
 
     def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: FlaggedSteps) -> None:
         self.trees.set_leaf(node, self.effects.add(action, me, message, steps), len(steps))

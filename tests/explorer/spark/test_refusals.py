@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import struct
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from unittest.mock import MagicMock
 
 import pytest
@@ -112,3 +116,29 @@ def test_the_heap_of_a_local_session_does_not_grow_to_its_limit(tmp_path: Path) 
     one = MagicMock(_folder=tmp_path)
     assert "-XX:+UseSerialGC" in cluster.Cluster._settings(one, "local[2]")["spark.driver.extraJavaOptions"]
     assert "spark.driver.extraJavaOptions" not in cluster.Cluster._settings(one, "spark://host:7077")
+
+
+def test_a_connection_that_a_killed_jvm_resets_leaves_no_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    from py4j.java_gateway import GatewayParameters, JavaGateway
+    from py4j.protocol import Py4JError
+
+    starting = MagicMock(_says=tmp_path / "says", _conf={})
+    cluster.Cluster._start(starting, MagicMock(), "local[1]")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset() -> None:
+            with suppress(OSError):  # the server is closed
+                while True:
+                    connection = server.accept()[0]
+                    connection.recv(1)  # the rest stays unread, so that closing sends a reset
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.close()
+
+        Thread(target=reset, daemon=True).start()
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=server.getsockname()[1]))
+        with pytest.raises(Py4JError):
+            gateway.jvm.java.lang.System.nanoTime()
+    assert not caplog.records
+    assert "Traceback" not in capfd.readouterr().err
