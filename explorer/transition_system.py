@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +25,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, initial_states, is_meant
 from kraftcheck.spec.language.state import State, Step, permutation_group, permuted
-from kraftcheck.spec.values import Map, Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value
 
 States = TypeVar("States")  # a batch of states, in the form of the system
 Numbers = NDArray[np.int32]
@@ -171,8 +172,8 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
     hidden, renamed = protocol.hidden(view), protocol.renames(view)
 
     def see(state: State) -> State:
-        names = field_names(type(state.shared))
-        shared = Map((name, getattr(state.shared, name)) for name in names if name not in hidden.shared)
+        shared = copy(state.shared)
+        vars(shared).update(dict.fromkeys(hidden.shared))
         spent = Map((name, used) for name, used in state.spent.items() if name not in hidden.bounds)
         return state.but(shared=shared, spent=spent)
 

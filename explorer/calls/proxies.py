@@ -21,8 +21,8 @@ UNREAD = object()
 NO_CHANGES: Mapping[str, Value] = {}
 SETS = (frozenset, set)
 
-Fields = tuple[tuple[str, type, Value], ...]
-"""Names of fields, each with its value and the value's type, since 1 and True are equal."""
+Fields = tuple[tuple[str, Value], ...]
+"""Names of fields, each with its value."""
 
 
 class Unanswered(BaseException):

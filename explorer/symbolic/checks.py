@@ -32,7 +32,7 @@ from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT, Pro
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.semantics import Semantics, act_of
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, field_names
+from kraftcheck.spec.values import Map, field_names, keyed
 
 MOST_INPUTS = 100_000
 """Most distinct inputs of a mapping."""
@@ -401,7 +401,7 @@ class StepChecks:
                 raise MissingRead(Read(name))
             return fields[name]
 
-        key = (prop.name, *[known[name] for name in prop.asks if name in known], *fields.items())
+        key = (prop.name, *[known[name] for name in prop.asks if name in known], *map(keyed, fields.items()))
         verdict = self._verdicts.get(key) if self._is_asked_again else None
         if verdict is None:
             variables = self._space.variables

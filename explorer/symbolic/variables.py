@@ -28,7 +28,7 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered, text_of
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_mixture, keyed, ordered, text_of
 
 
 class OpaqueSetRequired(Unanswered):
@@ -314,7 +314,8 @@ class Variables:
             return
         sets = {name: {getattr(value, name) for value in values} for name in field_names(type(values[0]))}
         sets = {name: found for name, found in sets.items() if set(map(type, found)) == {frozenset}}
-        names = [name for name, found in sets.items() if len(found) >= FEWEST_SETS and name not in layout.opaque]
+        mixed = {name for name, kind in field_types(type(values[0])).items() if is_mixture(kind)}
+        names = [one for one, found in sets.items() if len(found) >= FEWEST_SETS and one not in mixed | layout.opaque]
         cores = {with_fields(value, dict.fromkeys(names, HOLE)) for value in values}
         if names and len(values) >= SHARE * len(cores):
             for name in names:

@@ -31,6 +31,7 @@ from kraftcheck.spec.language.state import (
     NO_SENDING,
     FieldValues,
     Memo,
+    ProjectedValues,
     State,
     Step,
     distinct,
@@ -293,7 +294,7 @@ class Semantics:
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
         self._calls: defaultdict[str, Memo] = defaultdict(Memo)
         self._inboxes: dict[tuple[str, Value, Value], Value] = {}
-        self._projected: dict[tuple[str, Value], Value] = {}
+        self._projected = ProjectedValues()
         self._verdicts: defaultdict[tuple[Any, ...], Memo] = defaultdict(Memo)
         self._refinements: dict[str, Refinement] = {}
 
@@ -372,7 +373,7 @@ class Semantics:
         memo = self._calls[action.name]
         if memo.is_useless:
             return self._called(action, me, message, given)
-        key = (me, message, *[given[name] for name in action.asks])
+        key = (me, message, *self._projected.keyed(action.asks, given))
         found: tuple[Step, ...] | None = memo.get(key)
         if found is None:
             found = self._called(action, me, message, given)
@@ -566,6 +567,8 @@ class Semantics:
         found = self._projected.get((read.name, source))
         if found is None:
             found = self._projected[read.name, source] = self.intern(self.protocol.projected(read, source))
+            if self._interned[found] is not found:
+                self._projected.alike.add(read.name)
         return found
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
@@ -607,7 +610,7 @@ class Semantics:
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
         """Return whether a property is true of its arguments; memoized."""
-        key, memo = tuple([known[name] for name in prop.asks]), self._verdicts[prop.key]
+        key, memo = tuple(self._projected.keyed(prop.asks, known)), self._verdicts[prop.key]
         found: bool | None = memo.get(key)
         if found is None:
             found = evaluate_property(self.protocol, prop, known)

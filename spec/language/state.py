@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, permutations, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, transform
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, keyed, transform
 
 
 class State(Record):
@@ -262,3 +262,16 @@ class FieldValues(Memo):
             if last is not value[-1]:
                 value = (*value[:-1], last)
         return super().intern(value)
+
+
+class ProjectedValues(dict[tuple[str, Value], Value]):
+    """The values of projections, by name and source."""
+
+    def __init__(self) -> None:
+        self.alike: set[str] = set()  # projections with values that are equal and distinct, as 1 and True are
+
+    def keyed(self, names: Iterable[str], given: Mapping[str, Value]) -> list[Value]:
+        """Return the arguments with some names, as keys of a memo."""
+        if self.alike:
+            return [keyed(given[name]) if name in self.alike else given[name] for name in names]
+        return [given[name] for name in names]

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from kraftcheck import check
-from kraftcheck.spec import Bag, Map, Protocol, Record, State, Step, Steps, become, consume, internal, invariant, on
+from kraftcheck.spec import (
+    Bag,
+    Map,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Step,
+    Steps,
+    action_constraint,
+    become,
+    constant,
+    consume,
+    hide,
+    internal,
+    invariant,
+    on,
+    ordered,
+    projection,
+    step_invariant,
+)
 from kraftcheck.spec.values import is_mixture
 
 pytestmark = pytest.mark.kernel
@@ -127,6 +147,167 @@ def test_they_are_told_apart(model: type[Protocol]) -> None:
         found.append((result.distinct_states, [(one.property, len(one.trace)) for one in result.violations]))
     assert [one for one in found if one != found[0]] == []
     assert found[0] == (5 if model is InMessages else 4, [("Right", 3)])
+
+
+class Mixed(Record):
+    id: ModelValue
+    held: object = None
+    done: int = 0
+    marks: frozenset[object] = frozenset()
+
+
+class Board(Record):
+    held: object = None
+    marks: frozenset[object] = frozenset()
+    hidden: int = 0
+
+
+class Twins(Protocol):
+    """A node chooses one of two values, and errs after the second. The values may be alike, or differ in any case."""
+
+    nodes: frozenset[ModelValue] = constant("Nodes", default=frozenset(ModelValue(f"n{i}", i) for i in (1, 2)))
+    alike: bool = constant("Alike", default=True)
+    symmetries = {"Nodes": ("nodes",)}
+    views = {"without": hide("hidden")}
+    network = None
+    options: ClassVar[dict[str, Any]] = {}
+
+    def initial(self) -> Iterator[State]:
+        yield self.start(map(Mixed, ordered(self.nodes)), Board())
+
+    @projection
+    def whole(self, me: Mixed) -> Mixed:
+        return me
+
+    @projection
+    def held(self, me: Mixed) -> object:
+        return me.held
+
+    def both(self) -> tuple[Any, Any]:
+        return (1, True) if self.alike else ("one", "true")
+
+    def is_second(self, value: object) -> bool:
+        return repr(value) == repr(self.both()[1])
+
+    @internal
+    def choose(self, me: Mixed) -> Steps:
+        if me.held is None:
+            for value in self.both():
+                yield become(me.but(held=(value,))).put(hidden=1)
+
+    @internal
+    def err(self, me: Mixed) -> Steps:
+        if me.held is not None and self.is_second(me.held[0]) and me.done < 2:
+            yield become(me.but(done=me.done + 1))
+
+    @invariant
+    def right(self, me: Mixed) -> bool:
+        return me.done < 2
+
+
+class OfPeers(Twins):
+    @internal(reads=Twins.whole)
+    def choose(self, me: Mixed, whole: Map[ModelValue, Mixed]) -> Steps:
+        for peer in whole.values():
+            if peer.id != me.id and peer.held is None:
+                for value in self.both():
+                    yield become(me).write(peer.but(held=(value,)))
+
+
+class OfProjections(Twins):
+    @internal(reads=Twins.held)
+    def err(self, me: Mixed, held: Map[ModelValue, Any]) -> Steps:
+        if me.done < 2 and any(one is not None and self.is_second(one[0]) for one in held.values()):
+            yield become(me.but(done=me.done + 1))
+
+    @invariant(reads=Twins.held)
+    def first(self, held: Map[ModelValue, Any]) -> bool:
+        return not any(one is not None and self.is_second(one[0]) for one in held.values())
+
+
+class Symmetric(Twins):
+    options: ClassVar[dict[str, Any]] = {"symmetry": "Nodes"}
+
+
+class OfShared(Twins):
+    """The node looks at the board, by a hidden field, and steps are judged by the board."""
+
+    @internal
+    def choose(self, me: Mixed, shared: Board) -> Steps:
+        if shared.held is None:
+            for value in self.both():
+                yield become(me).put(held=value, hidden=1)
+
+    @internal
+    def err(self, me: Mixed) -> Steps:
+        if me.done < 2:
+            yield become(me.but(done=me.done + 1))
+
+    @step_invariant
+    def late(self, before: Mixed, after: Mixed, shared: Board) -> bool:
+        return not self.is_second(shared.held) or after.done < 2
+
+    @action_constraint
+    def early(self, before: Mixed, after: Mixed, shared: Board) -> bool:
+        return shared.held is None or self.is_second(shared.held)
+
+
+class Viewed(OfShared):
+    options: ClassVar[dict[str, Any]] = {"view": "without"}
+
+
+class Allowed(OfShared):
+    options: ClassVar[dict[str, Any]] = {"action_constraints": ["Early"]}
+
+
+class InSets(Twins):
+    """The set has many values, so that engines divide it."""
+
+    @internal
+    def choose(self, me: Mixed, shared: Board) -> Steps:
+        for number in range(2, 8):
+            if number not in shared.marks:
+                yield become(me).put(marks=shared.marks | {number})
+        if self.both()[0] not in shared.marks and self.both()[1] not in shared.marks:
+            for value in self.both():
+                yield become(me).put(marks=shared.marks | {value})
+
+    @internal
+    def err(self, me: Mixed, shared: Board) -> Steps:
+        if me.done < 2 and any(map(self.is_second, shared.marks)):
+            yield become(me.but(done=me.done + 1))
+
+
+class InOwnSets(Twins):
+    @internal
+    def choose(self, me: Mixed) -> Steps:
+        for value in (*range(2, 10), *self.both()):
+            if value not in me.marks and not (value in self.both() and set(self.both()) & me.marks):
+                yield become(me.but(marks=me.marks | {value}))
+
+    @internal
+    def err(self, me: Mixed) -> Steps:
+        if me.done < 2 and any(map(self.is_second, me.marks)):
+            yield become(me.but(done=me.done + 1))
+
+
+ORDERS = [("tables", "bfs"), ("tables", "dfs"), ("symbolic", "saturation"), ("symbolic", "bfs")]
+TWINS = [Twins, OfPeers, OfProjections, Symmetric, OfShared, Viewed, Allowed, InSets, InOwnSets]
+
+
+@pytest.mark.parametrize("model", TWINS)
+def test_a_model_of_values_alike_has_the_states_of_its_twin(model: type[Twins]) -> None:
+    def found(engine: str, search: str, *, alike: bool) -> tuple[Any, ...]:
+        nodes = frozenset(ModelValue(f"n{i}", i) for i in range(1 if model is InOwnSets else 2))
+        protocol, options = model(nodes=nodes, alike=alike), {"deadlock": False, "keep_going": True, **model.options}
+        result = check(protocol, engine=engine, search=search, **options)
+        return result.distinct_states, result.generated_states, sorted(one.property for one in result.violations)
+
+    expected = found("reference", "bfs", alike=False)
+    assert expected[-1]
+    assert found("reference", "bfs", alike=True) == expected
+    for engine, search in ORDERS if not {"symmetry", "view"} & {*model.options} else ORDERS[:2]:
+        assert found(engine, search, alike=True) == expected, (engine, search)
 
 
 @pytest.mark.parametrize("kind", [int, str, int | None, tuple[int, ...], frozenset[str], Node, Map[str, int]])

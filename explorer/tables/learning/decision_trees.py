@@ -65,7 +65,7 @@ from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, field_types
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
 
 
 class Source(NamedTuple):
@@ -363,7 +363,7 @@ def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     rests = [_rest(step, log) for step in steps]
     alike = defaultdict(set)
     for step, rest in zip(steps, rests, strict=True):
-        alike[rest].add((_peers(step), _sets(step, log)))
+        alike[rest].add(keyed((_peers(step), _sets(step, log))))
     return [_delta(step, rest, log, is_sure=len(alike[rest]) == 1) for step, rest in zip(steps, rests, strict=True)]
 
 
@@ -395,17 +395,13 @@ def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[
 
 
 def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
-    return tuple((one.__key__, _fields(one)) for one in step.writes if _is_changed(one))
+    changed = [(one.__key__, sorted(one.__changes__.items())) for one in step.writes if _is_changed(one)]
+    return tuple((key, tuple((name, unwrap(value)) for name, value in changes)) for key, changes in changed)
 
 
 def _is_changed(replica: Any) -> bool:
     """Return whether a written replica is a proxy with changed fields."""
     return isinstance(replica, PeerProxy) and "id" not in replica.__changes__
-
-
-def _fields(replica: Any) -> Fields:
-    changes = ((name, unwrap(value)) for name, value in sorted(replica.__changes__.items()))
-    return tuple((name, type(value), value) for name, value in changes)
 
 
 MOST_STATE_INPUTS = 1 << 15  # inputs of a property over whole states from which on they must repeat

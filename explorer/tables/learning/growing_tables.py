@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.kernel.packing import WHERE, rehash_clusters
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.state import Permutation
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, keyed
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, keyed
 
 REMEDY = "reduce the model, or use --engine reference"
 ROOM = {
@@ -450,7 +450,7 @@ def _remembering(permutation: Permutation) -> Rebuild:
     For a permutation that is its own inverse, the image of an image is the original object. Dictionaries then find it
     by identity, without a comparison of values.
     """
-    known: dict[tuple[type, Value], Value] = {}
+    known: dict[tuple[type, Value], tuple[Value, Value]] = {}  # a value and its image
     undoes_itself = all(permutation.get(image, image) == value for value, image in permutation.items())
 
     def image(value: Value) -> Value:
@@ -459,12 +459,13 @@ def _remembering(permutation: Permutation) -> Rebuild:
             return permutation.get(value, value)
         if not isinstance(value, (tuple, frozenset, Record, Map)):
             return value
-        found = known.get((kind, value))
-        if found is None:
-            found = known[kind, value] = rebuilt(value)
+        found, made = known.get((kind, value), (None, None))
+        if found is None or not is_same(found, value):  # 1 and True are equal keys
+            made = rebuilt(value)
+            known[kind, value] = value, made
             if undoes_itself:
-                known[kind, found] = value
-        return found
+                known[kind, made] = made, value
+        return made
 
     def rebuilt(value: Value) -> Value:
         if isinstance(value, tuple):

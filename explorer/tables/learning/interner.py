@@ -41,7 +41,7 @@ from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
-from kraftcheck.spec.values import Map, Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 
 class InboxTable:
@@ -250,13 +250,14 @@ class Interner:
         return found
 
     def change(self, fields: Fields) -> int:
-        """Intern a change of some fields of a local state, as (name, type, value) triples; return its id."""
-        found = self._changes.find(fields)
-        return self._changes.add(fields, fields) if found is None else found
+        """Intern a change of some fields of a local state, as (name, value) pairs; return its id."""
+        key = keyed(fields)
+        found = self._changes.find(key)
+        return self._changes.add(key, fields) if found is None else found
 
     def changed(self, local: int, change: int) -> int:
         """Return the id of the local state that results from `local` by the interned `change` of some fields."""
-        return self.local(self.locals[local].but(**{name: value for name, _, value in self._changes[change]}))
+        return self.local(self.locals[local].but(**dict(self._changes[change])))
 
     # States
 

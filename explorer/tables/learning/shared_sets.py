@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.kernel.codes import SHARED
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, Orbits, ValueQueries
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Record, Value, field_names, field_types, field_values, keyed, ordered
+from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field_values, is_mixture, keyed, ordered
 
 MANY = 64
 """Values of a shared set from which on exploding it is considered."""
@@ -52,12 +52,13 @@ class ExplodedSets:
         self.elements: dict[int, dict[Value, int]] = {}
         self.tests: dict[int, dict[Value, ElementTest]] = {}
         self.columns = self.changes = 0
+        self.mixed: set[int] = set()  # fields whose elements may be equal and distinct, as 1 and True are
         self.is_allowed = True
         self.added: Callable[[int, Value], None] = lambda field, element: None  # called for each new element
 
     def is_worth(self, field: int, values: list[Value]) -> bool:
         """Return whether exploding a shared field pays: its many values are sets over few elements."""
-        if not self.is_allowed or field in self.elements or len(values) < MANY:
+        if not self.is_allowed or field in self.elements or field in self.mixed or len(values) < MANY:
             return False
         if not all(type(value) is frozenset for value in values):
             return False
@@ -258,8 +259,10 @@ class SharedFields:
 
     def shape(self, record_type: type[Record]) -> None:
         """Make room for the fields of the shared record."""
-        self.type, self.names = record_type, field_names(record_type)
-        self.records = {i for i, kind in enumerate(field_types(record_type).values()) if may_be_record(kind)}
+        kinds = field_types(record_type)
+        self.type, self.names = record_type, tuple(kinds)
+        self.records = {i for i, kind in enumerate(kinds.values()) if may_be_record(kind)}
+        self.sets.mixed = {i for i, kind in enumerate(kinds.values()) if is_mixture(kind)}
         self.values = [InternedList() for _ in self.names]
         numbers = count()
         self.queries = [ValueQueries(self._tables, "shared_answers", values, numbers) for values in self.values]
