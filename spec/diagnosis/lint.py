@@ -448,7 +448,7 @@ def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
             found = [*_lost_steps(definition, function), *_kept_outside(definition, function, owner)]
-            found += never_equal(function, owner, definition)
+            found += [*never_equal(function, owner, definition), *_unlike_in_other_runs(definition, function)]
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
 
@@ -503,6 +503,14 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
     found += [node for node in _changed(definition) if isinstance(outside(node), list | set | dict)]
     for node in found:
         yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
+
+
+def _unlike_in_other_runs(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
+    """Yield (line, warning) for each call of a built-in function whose result another process does not repeat."""
+    for node in nodes_of(definition, ast.Call):
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in ("hash", "id") and name not in function.__globals__ and definition.name != "__hash__":
+            yield node.lineno, f"`{ast.unparse(node)}` may differ from run to run"
 
 
 def _changed(definition: ast.FunctionDef) -> Iterator[ast.expr]:
