@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from kraftcheck.explorer import executor_boot as boot
-from kraftcheck.explorer.executor_boot import PACKAGE, USER, digest_of, source_files
+from kraftcheck.explorer.executor_boot import PACKAGE, USER_FOLDER, digest_of, source_files
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.processes import LEAST_JAVA, ending_children, java_program, java_version
@@ -34,15 +34,15 @@ from kraftcheck.spec.language.protocol import Protocol
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GONE = (
+SPARK_ENDED = (
     "Spark ended early: its Java process was killed, or ran out of memory; continue with --resume (or, for --out, "
     "repeat the command)"
 )
 CANCEL_AGAIN = 0.5  # seconds between two cancellations of running jobs
-DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
-LEAST_SPARK, LEAST_REPLAY = (4, 1), (3, 5)
+ZIP_DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
+LEAST_SPARK_VERSION, LEAST_REPLAY_VERSION = (4, 1), (3, 5)
 PATIENCE = 30.0  # seconds for a master to answer, and then to provide an executor
-WAIT = "spark.kraftcheck.wait"
+WAIT_KEY = "spark.kraftcheck.wait"
 """The setting for the seconds to wait for an executor."""
 _STANDALONE = re.compile(r"spark://(.+)")
 _OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
@@ -51,7 +51,7 @@ _PY4J = "An error occurred while calling "
 RAISED_ERRORS = ("RaisedError", "ActionError")
 OWN_ERRORS = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
 
-SETTINGS = {
+SPARK_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # one task for each group of partitions, as the engine divides them
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32",  # a row holds up to a megabyte of states
     "spark.ui.showConsoleProgress": "false",
@@ -59,10 +59,10 @@ SETTINGS = {
 }
 """Spark settings of the engine, unless the user sets them."""
 
-SMALL_HEAP = (
+SMALL_HEAP_OPTIONS = (
     "-XX:+UseSerialGC -Xms128m -Xmn64m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20 -XX:TieredStopAtLevel=1"
 )
-SMALL_PAGES = {"spark.buffer.pageSize": "1m"}
+SMALL_PAGE_SETTINGS = {"spark.buffer.pageSize": "1m"}
 """JVM options and settings of a local session, whose memory then hardly grows with its time.
 
 G1 would fill the heap, and by default the serial collector keeps two fifths of it free. The second compiler compiles
@@ -74,7 +74,7 @@ class Cluster:
     """A Spark application that runs tasks of the engine."""
 
     def __init__(
-        self, name: str, options: SearchRequest, protocol: type[Protocol], least: tuple[int, int] = LEAST_SPARK
+        self, name: str, options: SearchRequest, protocol: type[Protocol], least: tuple[int, int] = LEAST_SPARK_VERSION
     ) -> None:
         require_pyspark(least)
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -118,7 +118,7 @@ class Cluster:
             builder = builder.config(key, value)
         self._own = SparkSession.getActiveSession() is None
         spark = self._start(builder, given)
-        for key, value in SETTINGS.items():
+        for key, value in SPARK_SETTINGS.items():
             if key.startswith("spark.sql") and key not in conf:
                 spark.conf.set(key, value)
         return spark
@@ -129,7 +129,7 @@ class Cluster:
 
         known = ending_children(unless=lambda: SparkContext._gateway)  # a JVM that it does not know yet would not end
         try:
-            with nullcontext() if self._says is None else errors_into(self._says), self._temporary.made_within(), known:
+            with nullcontext() if self._says is None else stderr_into(self._says), self._temporary.made_within(), known:
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
                 logging.getLogger().addFilter(_is_not_of_py4j)  # it and the server print a traceback if the JVM ends
@@ -145,10 +145,10 @@ class Cluster:
 
     def _settings(self, master: str | None) -> dict[str, str]:
         if not (master or "").startswith("local"):
-            return SETTINGS
+            return SPARK_SETTINGS
         # If Spark is killed, its temporary files are removed with this process's.
-        java = {"spark.driver.extraJavaOptions": f'{SMALL_HEAP} "-Djava.io.tmpdir={self._folder}"'}
-        return SETTINGS | SMALL_PAGES | {"spark.local.dir": str(self._folder)} | java
+        java = {"spark.driver.extraJavaOptions": f'{SMALL_HEAP_OPTIONS} "-Djava.io.tmpdir={self._folder}"'}
+        return SPARK_SETTINGS | SMALL_PAGE_SETTINGS | {"spark.local.dir": str(self._folder)} | java
 
     def _last_words(self) -> str:
         """Return the last line of Spark's log, if the log was not shown."""
@@ -158,7 +158,7 @@ class Cluster:
 
     def _await_executor(self) -> None:
         """Wait for an executor; raise PlatformError after some seconds, which the user may set."""
-        patience = self.number(WAIT, int(PATIENCE), least=1, most=86_400)
+        patience = self.number(WAIT_KEY, int(PATIENCE), least=1, most=86_400)
         if self.local:
             return
         scala = self.spark.sparkContext._jsc.sc()
@@ -167,7 +167,7 @@ class Cluster:
             if scala.isStopped() or time.monotonic() > until:
                 raise PlatformError(
                     f"the master {self.spark.sparkContext.master} gives no executor within {patience:,} s: it has no "
-                    f"worker with the requested memory and cores, or is not a Spark master (--conf {WAIT}=SECONDS)"
+                    f"worker with the requested memory and cores, or is not a Spark master (--conf {WAIT_KEY}=SECONDS)"
                 )
             time.sleep(0.1)
 
@@ -200,7 +200,7 @@ class Cluster:
 
     def task(self, name: str, arguments: str) -> Any:
         """Return the function that runs a task on an executor, for `mapInArrow`; parameters as in `run`."""
-        return _by_value(boot.remote(name, arguments, *self._code))
+        return _by_value(boot.remote_task(name, arguments, *self._code))
 
     def cancel(self) -> None:
         """Cancel the running job and later ones, until Spark is closed."""
@@ -234,12 +234,12 @@ class Cluster:
         is_gone = isinstance(error, Exception) and not isinstance(error, TaskRaisedError) and self._is_gone(wait=1)
         self.close()
         if is_gone:
-            raise PlatformError(GONE) from error
+            raise PlatformError(SPARK_ENDED) from error
 
     def require_running(self) -> None:
         """Raise PlatformError if the JVM has ended."""
         if self._is_gone():
-            raise PlatformError(GONE)
+            raise PlatformError(SPARK_ENDED)
 
     def _is_gone(self, wait: float = 0) -> bool:
         """Whether the JVM has ended, for example because it was killed; wait some seconds for its end."""
@@ -252,7 +252,7 @@ class Cluster:
 
 
 @contextmanager
-def errors_into(file: Path) -> Iterator[None]:
+def stderr_into(file: Path) -> Iterator[None]:
     """Redirect standard error to a file within the block; processes started there keep writing to the file."""
     sys.stderr.flush()
     kept = os.dup(2)
@@ -371,7 +371,7 @@ def require_answer(master: str) -> None:
 
 def carried(name: str, arguments: str, protocol: type[Protocol]) -> Any:
     """Return a function as `Cluster.task` does that has the code for executors in it, so it needs no Spark context."""
-    return _by_value(boot.remote(name, arguments, *code_zip(protocol)))
+    return _by_value(boot.remote_task(name, arguments, *code_zip(protocol)))
 
 
 def _by_value(task: boot.Task) -> boot.Task:
@@ -388,20 +388,20 @@ def code_zip(protocol: type[Protocol]) -> tuple[str, str, bytes]:
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in files:
-            archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, ZIP_DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
     return f"kraftcheck-{digest_of(files)}", digest_of(own), content.getvalue()
 
 
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
-    """Yield the files of the user's modules, under their names in the folder `USER`."""
+    """Yield the files of the user's modules, under their names in the folder `USER_FOLDER`."""
     for module in modules_of(protocol):
         path = source_of(module)
         name = module.__name__
         if path is None or name.split(".")[0] == PACKAGE:
             continue
-        yield f"{USER}/{name.removeprefix(PREFIX).replace('.', '/')}.py", path
+        yield f"{USER_FOLDER}/{name.removeprefix(PREFIX).replace('.', '/')}.py", path
         for depth in range(1, len(name.split("."))):
             outer = path.parents[depth - 1] / "__init__.py"
             if outer.is_file():
                 package = "/".join(name.split(".")[:-depth])
-                yield f"{USER}/{package}/__init__.py", outer
+                yield f"{USER_FOLDER}/{package}/__init__.py", outer

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "kraftcheck"
-KINDS = (".py", ".lark", ".toml")  # endings of the project's source files
-USER = "user"  # the folder within the zip for a user's own files
-STAMP = 1_000_000_000  # modification time of every file, in seconds, which Numba's cache compares
+SOURCE_ENDINGS = (".py", ".lark", ".toml")  # endings of the project's source files
+USER_FOLDER = "user"  # the folder within the zip for a user's own files
+FILE_TIME = 1_000_000_000  # modification time of every file, in seconds, which Numba's cache compares
 
 Task = Callable[[Iterator[Any]], Iterator[Any]]
 
@@ -31,7 +31,7 @@ def source_files(folder: Path) -> list[tuple[str, Path]]:
     """Return the project's source files in a folder, with their relative names; links are followed."""
     found = []
     for place, _, names in os.walk(folder / PACKAGE, followlinks=True):
-        found += [Path(place, name) for name in names if name.endswith(KINDS)]
+        found += [Path(place, name) for name in names if name.endswith(SOURCE_ENDINGS)]
     return sorted((path.relative_to(folder).as_posix(), path) for path in found)
 
 
@@ -49,7 +49,7 @@ def cache_folder() -> Path:
     return Path(given or Path.home() / ".cache") / "kraftcheck" / "code"
 
 
-def unpacked(name: str, archive: Path | BytesIO, parents: tuple[Path, ...]) -> Path:
+def unpacked_folder(name: str, archive: Path | BytesIO, parents: tuple[Path, ...]) -> Path:
     """Return the folder of a zip's files; if there is none yet, unpack the zip into the first usable parent folder."""
     for parent in parents:
         folder = parent / name
@@ -64,7 +64,7 @@ def unpacked(name: str, archive: Path | BytesIO, parents: tuple[Path, ...]) -> P
             with zipfile.ZipFile(archive) as file:
                 file.extractall(new)
             for path in new.rglob("*"):
-                os.utime(path, (STAMP, STAMP))
+                os.utime(path, (FILE_TIME, FILE_TIME))
             try:
                 new.rename(folder)
             except OSError:  # another process was first
@@ -80,7 +80,7 @@ def _is_own(folder: Path) -> bool:
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
 
 
-def remote(task: str, arguments: str, archive: str, digest: str, content: bytes | None = None) -> Task:
+def remote_task(task: str, arguments: str, archive: str, digest: str, content: bytes | None = None) -> Task:
     """Return the function that runs a task on an executor; `content` is the zip if Spark does not distribute it."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -91,7 +91,7 @@ def remote(task: str, arguments: str, archive: str, digest: str, content: bytes 
         from pyspark import SparkFiles
 
         code = Path(SparkFiles.get(f"{archive}.zip")) if content is None else BytesIO(content)
-        folder = unpacked(archive, code, (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
+        folder = unpacked_folder(archive, code, (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
         if "kraftcheck.explorer" not in sys.modules:
             found = find_spec(PACKAGE)
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
@@ -99,7 +99,7 @@ def remote(task: str, arguments: str, archive: str, digest: str, content: bytes 
                 sys.path.insert(0, str(folder))
                 for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
                     del sys.modules[name]
-        user = str(folder / USER)
+        user = str(folder / USER_FOLDER)
         if user not in sys.path:
             sys.path.append(user)
         from kraftcheck.explorer.compiling import cache_problem

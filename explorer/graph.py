@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 StateText = Callable[[State], object]
 
 SVG, PARQUET = ".svg", ".parquet"
-MOST, MOST_DRAWN = 200_000, 1_000
+MOST_STATES, MOST_DRAWN_STATES = 200_000, 1_000
 """Default limits: states of a graph that is written, and of a graph that is drawn."""
-SAMPLE = 100
-WIDE, HIGH = 150, 90
+SAMPLED_STATES = 100
+WIDTH, HEIGHT = 150, 90
 """Pixels between nodes, and between layers."""
 RADIUS = 14
 SWEEPS = 8
@@ -72,17 +72,17 @@ def state_graph(search: ReferenceSearch, state_text: StateText | None = None) ->
     graph: Graph = nx.MultiDiGraph()
     starts = set(search.starts())
     for number, state in enumerate(search.states()):
-        graph.add_node(number + 1, initial=number in starts, **_text(state, state_text))
+        graph.add_node(number + 1, initial=number in starts, **_state_attributes(state, state_text))
     for source, transition, target in search.edges(skip_errors=True):  # the result reports them
-        graph.add_edge(source + 1, target + 1, **_step(transition))
+        graph.add_edge(source + 1, target + 1, **_step_attributes(transition))
     return graph
 
 
-def _text(state: State, state_text: StateText | None) -> dict[str, Any]:
+def _state_attributes(state: State, state_text: StateText | None) -> dict[str, Any]:
     return {} if state_text is None else {"state": state_text(state)}
 
 
-def _step(transition: Transition) -> dict[str, Any]:
+def _step_attributes(transition: Transition) -> dict[str, Any]:
     by = {} if transition.actor is None else {"actor": str(transition.actor)}
     return {"action": transition.action, **by}
 
@@ -96,13 +96,13 @@ def neighbourhood(
     on = dict.fromkeys((step.state for step in trace), "way") | {trace[-1].state: "bad"}
     for state, number in numbers.items():
         known = {"on": on[state]} if state in on else {}
-        graph.add_node(number, initial=state == trace[0].state, **_text(state, state_text), **known)
+        graph.add_node(number, initial=state == trace[0].state, **_state_attributes(state, state_text), **known)
     taken = {(before.state, after) for before, after in pairwise(trace)}
     for state, number in numbers.items():
         for transition in semantics.transitions(state):
             if transition.target in numbers:
                 way = {"way": True} if (state, step_of(transition)) in taken else {}
-                graph.add_edge(number, numbers[transition.target], **_step(transition), **way)
+                graph.add_edge(number, numbers[transition.target], **_step_attributes(transition), **way)
     return graph
 
 
@@ -126,10 +126,10 @@ def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> di
 def size_of(graph: Graph, path: Path, most: int | None) -> str:
     """Return the size of a state graph and of its file as text; raise InputError if the graph is too large."""
     states, steps = graph.number_of_nodes(), graph.number_of_edges()
-    sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), SAMPLE)]
+    sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), SAMPLED_STATES)]
     size = sum(sample) / max(1, len(sample)) * states + 80 * steps
     said = f"{states:,} states and {steps:,} steps, about {size / 1e6:,.1f} MB"
-    allowed = most or (MOST_DRAWN if path.suffix.lower() == SVG else MOST)
+    allowed = most or (MOST_DRAWN_STATES if path.suffix.lower() == SVG else MOST_STATES)
     if states > allowed:
         raise InputError(f"--graph {path}: {said}; expected at most {allowed:,} states, or more by --graph-most")
     return said
@@ -214,7 +214,7 @@ def _quoted(text: str) -> str:
 def _draw(graph: Graph, path: Path, dot: str) -> None:
     program = shutil.which("dot")
     if program is None:
-        tree = ElementTree.ElementTree(_drawn(graph))
+        tree = ElementTree.ElementTree(_svg(graph))
         ElementTree.indent(tree)
         tree.write(path, "utf-8", xml_declaration=True)
         return
@@ -228,16 +228,16 @@ def _draw(graph: Graph, path: Path, dot: str) -> None:
         ) from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise InputError(f"{path}: Graphviz {_end(done.returncode)}{f': {said[-1]}' if said else ''}")
+        raise InputError(f"{path}: Graphviz {_describe_exit(done.returncode)}{f': {said[-1]}' if said else ''}")
     path.write_bytes(done.stdout)
 
 
-def _end(code: int) -> str:
+def _describe_exit(code: int) -> str:
     """Describe how a process ended: by its exit code, or by a signal."""
     return f"ended with exit code {code}" if code >= 0 else f"was ended by a signal ({signal.strsignal(-code)})"
 
 
-def _places(graph: Graph) -> dict[int, tuple[float, float]]:
+def _positions(graph: Graph) -> dict[int, tuple[float, float]]:
     """Return the drawing position of each node: a layer for each distance from the start, neighbours close together."""
     starts = [node for node, known in graph.nodes(data=True) if known["initial"]] or list(graph.nodes)[:1]
     depths = nx.multi_source_dijkstra_path_length(graph, set(starts), weight=None)
@@ -257,12 +257,12 @@ def _places(graph: Graph) -> dict[int, tuple[float, float]]:
             middle = (len(layers[depth]) - 1) / 2
             across.update({node: place - middle for place, node in enumerate(layers[depth])})
     widest = max(map(len, layers.values()))
-    return {node: ((across[node] + widest / 2) * WIDE, (depths.get(node, 0) + 0.5) * HIGH) for node in graph.nodes}
+    return {node: ((across[node] + widest / 2) * WIDTH, (depths.get(node, 0) + 0.5) * HEIGHT) for node in graph.nodes}
 
 
-def _drawn(graph: Graph) -> ElementTree.Element:
-    places = _places(graph)
-    width, height = (round(max(point[axis] for point in places.values()) + WIDE / 2) for axis in (0, 1))
+def _svg(graph: Graph) -> ElementTree.Element:
+    places = _positions(graph)
+    width, height = (round(max(point[axis] for point in places.values()) + WIDTH / 2) for axis in (0, 1))
     size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}
     svg = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size})
     ElementTree.SubElement(svg, "style").text = _STYLE
@@ -295,7 +295,7 @@ def _edge(
     else:
         length = ((u - x) ** 2 + (v - y) ** 2) ** 0.5
         dx, dy = (u - x) / length * RADIUS, (v - y) / length * RADIUS
-        bend = 0 if v > y else WIDE / 3  # steps backwards and sideways bend
+        bend = 0 if v > y else WIDTH / 3  # steps backwards and sideways bend
         line = f"M{x + dx:.0f} {y + dy:.0f}Q{(x + u) / 2 + bend:.0f} {(y + v) / 2:.0f} {u - dx:.0f} {v - dy:.0f}"
         x, y = (x + u) / 2 + bend / 2, (y + v) / 2
     group = ElementTree.SubElement(svg, "g")

@@ -45,9 +45,9 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
-FAR = 1_000_003
+FAR_LIFT = 1_000_003
 """A lift above any constant of a protocol."""
-AROUND = range(-4, 2)
+LIFTS_AROUND = range(-4, 2)
 """Lifts around each constant, since the highest number of a state is a few above its lowest."""
 MOST_LIFTS = 240
 
@@ -164,11 +164,11 @@ class Twins:
 
 def lifts_of(protocol: Protocol) -> tuple[int, ...]:
     """Return the lifts of twins: small ones, one beyond every constant, and those around the protocol's constants."""
-    found = dict.fromkeys((0, 1, 2, 3, FAR))
+    found = dict.fromkeys((0, 1, 2, 3, FAR_LIFT))
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR
     known = [value for one, value in vars(protocol).items() if type(value) is int and one not in limits]
     for number in sorted({*known, *_literals(type(protocol))}):
-        found |= dict.fromkeys(number + more for more in AROUND if 0 < number + more < FAR)
+        found |= dict.fromkeys(number + more for more in LIFTS_AROUND if 0 < number + more < FAR_LIFT)
     return tuple(found)[:MOST_LIFTS]
 
 

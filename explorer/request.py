@@ -170,7 +170,7 @@ class Option(NamedTuple):
 _Properties = tuple[Property, ...]
 _Folder = str | PathLike[str] | None
 _SWITCH, _FLAG = argparse.BooleanOptionalAction, "store_true"
-_SAVING = ("tables", "symbolic", "spark")
+_SAVERS = ("tables", "symbolic", "spark")
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class SearchRequest:
     time_limit: Annotated[float | None, Option("stop after this time", "SECONDS", seconds)] = None
     checkpoint: Annotated[
         _Folder,
-        Option("folder for the checkpoint of the search", "DIR", folder, engines=_SAVING, asks=Feature.CHECKPOINT),
+        Option("folder for the checkpoint of the search", "DIR", folder, engines=_SAVERS, asks=Feature.CHECKPOINT),
     ] = None
     checkpoint_every: Annotated[
         float,
@@ -257,7 +257,7 @@ class SearchRequest:
     ] = 300.0
     resume: Annotated[
         _Folder,
-        Option("resume a search from its checkpoint", "DIR", folder, engines=_SAVING, asks=Feature.CHECKPOINT),
+        Option("resume a search from its checkpoint", "DIR", folder, engines=_SAVERS, asks=Feature.CHECKPOINT),
     ] = None
     master: Annotated[
         str | None, Option("spark://HOST:PORT, yarn, ... (default: this machine)", "URL", engines=("spark",))
@@ -318,32 +318,32 @@ OPTIONS = dict(_options())
 # Features of search orders
 
 
-ALL = frozenset(Feature)
-ON_THE_GRAPH = {Feature.REACHABLE, Feature.TEMPORAL}
-ON_ROWS = ALL - {Feature.RENAMING}
-DEEP = ON_ROWS - {*ON_THE_GRAPH, Feature.CHECKPOINT, Feature.MEMORY}
-SETS = ON_ROWS - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
-IN_NO_ORDER = SETS - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
+ALL_FEATURES = frozenset(Feature)
+GRAPH_FEATURES = {Feature.REACHABLE, Feature.TEMPORAL}
+ROW_FEATURES = ALL_FEATURES - {Feature.RENAMING}
+DFS_FEATURES = ROW_FEATURES - {*GRAPH_FEATURES, Feature.CHECKPOINT, Feature.MEMORY}
+SET_FEATURES = ROW_FEATURES - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
+FIXPOINT_FEATURES = SET_FEATURES - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 
 CAPABILITIES = {
-    "tables": {"bfs": ON_ROWS, "dfs": DEEP, "iddfs": DEEP},
-    "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP | {Feature.RENAMING}},
-    "symbolic": {"saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER, "bfs": SETS},
+    "tables": {"bfs": ROW_FEATURES, "dfs": DFS_FEATURES, "iddfs": DFS_FEATURES},
+    "reference": {"bfs": ALL_FEATURES - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DFS_FEATURES | {Feature.RENAMING}},
+    "symbolic": {"saturation": FIXPOINT_FEATURES, "chaining": FIXPOINT_FEATURES, "bfs": SET_FEATURES},
     "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS})},
-    "spark": {"bfs": ON_ROWS - {Feature.MEMORY}},
+    "spark": {"bfs": ROW_FEATURES - {Feature.MEMORY}},
 }
 """Supported features, by engine and search order; the first order is the engine's default."""
 
 
-def able(engine: str, order: str) -> frozenset[Feature]:
+def supported_features(engine: str, order: str) -> frozenset[Feature]:
     """Return the features of a search order. A user-defined order of the table engine has the features of `dfs`."""
     orders = CAPABILITIES[engine]
     if order not in orders and engine != "tables":
         raise InputError(f"--search {order}: not supported by the engine {engine}; expected {' or '.join(orders)}")
-    return orders.get(order, DEEP)
+    return orders.get(order, DFS_FEATURES)
 
 
-def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
+def needed_features(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
     """Yield each feature that a search needs, with the text that names it in messages."""
     for name, option in OPTIONS.items():
         value: Any = getattr(options, name)
@@ -371,10 +371,10 @@ def _of_view(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
         yield Feature.RENAMING, f"VIEW {view}, which renames states"
 
 
-def lacking(engine: str, protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
+def lacking_features(engine: str, protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
     """Yield the features that a search needs and its order in an engine lacks, with their texts in messages."""
-    has = able(engine, str(options.search))
-    return ((feature, text) for feature, text in asked(protocol, options) if feature not in has)
+    has = supported_features(engine, str(options.search))
+    return ((feature, text) for feature, text in needed_features(protocol, options) if feature not in has)
 
 
 def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -> None:
@@ -382,12 +382,12 @@ def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -
     order = str(options.search)
     if options.reachable:
         require_reachable(protocol, options)
-    for feature, text in lacking(engine, protocol, options):
+    for feature, text in lacking_features(engine, protocol, options):
         protocol.checked_initial()  # a wrong name in the view is reported first
         raise _unsupported(engine, order, feature, text)
     if options.temporal:
         require_temporal(protocol, options)
-    require_shown(protocol, options.view, options.refinements, "the mapping")
+    require_no_hidden_fields(protocol, options.view, options.refinements, "the mapping")
 
 
 def _unsupported(engine: str, order: str, feature: Feature, text: str) -> InputError:
@@ -423,7 +423,7 @@ def require_reachable(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its `@reachable` properties."""
     for prop in options.reachable:
         _require_known(f"{prop.name}, without=", prop.without, _actions(protocol), protocol)
-    require_shown(protocol, options.view, options.reachable, "reachability")
+    require_no_hidden_fields(protocol, options.view, options.reachable, "reachability")
 
 
 def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
@@ -444,7 +444,7 @@ def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
             _require_meant(f"{prop.name}, {one}", one, protocol)
     for one in options.fairness:
         _require_meant(str(one), one, protocol)
-    require_shown(protocol, options.view, options.temporal, "the verdict")
+    require_no_hidden_fields(protocol, options.view, options.temporal, "the verdict")
 
 
 def _require_meant(where: str, fairness: Fairness, protocol: Protocol) -> None:
@@ -464,7 +464,7 @@ def _actions(protocol: Protocol) -> list[str]:
     return [*protocol.actions, *protocol.network.own_actions()]
 
 
-def require_shown(protocol: Protocol, view: str | None, properties: Iterable[Property], what: str) -> None:
+def require_no_hidden_fields(protocol: Protocol, view: str | None, properties: Iterable[Property], what: str) -> None:
     """Raise InputError if a view hides shared fields, on which the given properties may depend."""
     names = ", ".join(prop.name for prop in properties)
     hidden = protocol.hidden(view).shared if view and names else ()

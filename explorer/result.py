@@ -416,9 +416,9 @@ def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: boo
     """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
     if options.view is None:
         return None
-    from kraftcheck.explorer.calls.inspection import note_types  # few searches have a VIEW
+    from kraftcheck.explorer.calls.inspection import type_inspectors  # few searches have a VIEW
 
-    reads = HiddenReads(options.view, protocol.hidden(options.view), note_types(protocol), first_found=first_found)
+    reads = HiddenReads(options.view, protocol.hidden(options.view), type_inspectors(protocol), first_found=first_found)
     for name, _, spends in protocol.network.own_operations():
         reads.note(f"action {name}", [bound for bound in spends if protocol.bounds[bound]])
     if options.resume is not None:

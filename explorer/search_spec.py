@@ -17,8 +17,8 @@ from kraftcheck.spec.values import ModelValue
 
 SearchSpec = dict[str, Any]
 
-CHECKED = ("properties", "constraints", "action_constraints")
-ASKED = ("deadlock", "symmetry", "view", "init")
+PROPERTY_FIELDS = ("properties", "constraints", "action_constraints")
+OPTION_FIELDS = ("deadlock", "symmetry", "view", "init")
 """Options in the description of a search."""
 
 
@@ -36,8 +36,8 @@ def to_spec(protocol: Protocol, options: SearchRequest) -> SearchSpec:
         },
         "classes": [[found.__module__, found.__qualname__] for found in lexicon.classes],
         "model_values": [[value.name, value.index] for value in lexicon.model_values.values()],
-        **{name: [prop.name for prop in getattr(options, name)] for name in CHECKED},
-        **{name: getattr(options, name) for name in ASKED},
+        **{name: [prop.name for prop in getattr(options, name)] for name in PROPERTY_FIELDS},
+        **{name: getattr(options, name) for name in OPTION_FIELDS},
     }
 
 
@@ -50,8 +50,8 @@ def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, SearchReque
         lexicon.model_values[name] = ModelValue(name, index)
     constants = {name: decode(bytes.fromhex(data), lexicon) for name, data in spec["constants"].items()}
     protocol: Protocol = cls(**constants)
-    checked: Any = {name: tuple(cls.properties[prop] for prop in spec[name]) for name in CHECKED}
-    asked = {name: spec[name] for name in ASKED}
+    checked: Any = {name: tuple(cls.properties[prop] for prop in spec[name]) for name in PROPERTY_FIELDS}
+    asked = {name: spec[name] for name in OPTION_FIELDS}
     return protocol, SearchRequest(**checked, **asked, keep_going=True, workers=1)
 
 

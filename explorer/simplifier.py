@@ -39,11 +39,11 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_values
 
-SECONDS = 30.0
+DEFAULT_SECONDS = 30.0
 """Time limit."""
 MOST_STATES = 6_000
 """Most states of one search around a counterexample."""
-REMEMBERED = 200_000  # states with remembered steps
+MOST_REMEMBERED = 200_000  # states with remembered steps
 INFINITE_COST = (math.inf,) * 4
 
 
@@ -131,7 +131,7 @@ class Simplifier:
         protocol: Protocol,
         options: SearchRequest,
         violation: Violation,
-        seconds: float = SECONDS,
+        seconds: float = DEFAULT_SECONDS,
         report: Callable[[], None] | None = None,
     ) -> None:
         self.best: Behaviour = violation.trace
@@ -204,7 +204,7 @@ class Simplifier:
         if found is None:
             if time.monotonic() > self._until:
                 raise _TimeOver
-            if len(self._known) > REMEMBERED:
+            if len(self._known) > MOST_REMEMBERED:
                 self._known.clear()
             found = self._known[state] = sorted(self._semantics.transitions(state), key=self._order)
         return found

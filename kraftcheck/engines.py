@@ -13,7 +13,7 @@ from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking
+from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
 from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown
@@ -355,7 +355,7 @@ def _is_able(protocol: Protocol, options: SearchRequest, engine: str = "referenc
     has, one = ENGINES[engine], replace(options, workers=None if options.workers == 1 else options.workers)
     if options.search not in has.searches or not set(special(one)) <= set(has.options):
         return False
-    return not any(lacking(engine, protocol, options))
+    return not any(lacking_features(engine, protocol, options))
 
 
 def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:

@@ -15,7 +15,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import blaming, find_model, model_of
-from kraftcheck.explorer.cluster import LEAST_REPLAY, carried, require_pyspark
+from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, carried, require_pyspark
 from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
 from kraftcheck.spec.language.protocol import Protocol
@@ -37,7 +37,7 @@ CLUSTER_COLUMNS = (
 )
 """The columns that `validate` returns, in Spark's DDL."""
 
-LEAST_SPARK = LEAST_REPLAY
+LEAST_SPARK = LEAST_REPLAY_VERSION
 """The oldest version of PySpark that replays traces; a search needs a newer one."""
 
 

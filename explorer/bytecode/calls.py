@@ -13,7 +13,7 @@ from kraftcheck.explorer.bytecode.emitter import Label, Scope, bound_by
 from kraftcheck.explorer.bytecode.expressions import Expressions
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.source import CACHED, probe_of
+from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_of
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step, become, consume
 from kraftcheck.spec.values import Map, Record, field_names, ordered
@@ -26,26 +26,26 @@ CONVERSIONS: dict[Any, int] = {
     Map: codes.MAP,
     dict: codes.DICT,
 }
-OF_ONE: dict[Any, Op] = {len: Op.LEN, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
-OF_SETS = {
+ONE_ARGUMENT_OPS: dict[Any, Op] = {len: Op.LEN, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
+SET_OPS = {
     "union": Op.OR, "intersection": Op.AND, "difference": Op.SUB, "symmetric_difference": Op.XOR, "issubset": Op.LE,
     "issuperset": Op.GE,
 }  # fmt: skip
 """Methods that take any collection, which is converted to a set."""
-METHODS = {
+METHOD_OPS = {
     "keys": (Op.KEYS, 0), "values": (Op.VALUES, 0), "items": (Op.ITEMS, 0), "put": (Op.PUT, 2),
     "without": (Op.WITHOUT, 1),
 }  # fmt: skip
 """Methods with their operation and the number of their arguments."""
 STEP_PARTS = {"write": codes.WRITES, "spend": codes.SPENDS, "need": codes.NEEDS}
-KNOWN: dict[Any, str] = {
+TRANSLATORS: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order", bool: "_bool",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
     consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations",
-    **dict.fromkeys(CONVERSIONS, "_converted"), **dict.fromkeys(OF_ONE, "_of_one"),
+    **dict.fromkeys(CONVERSIONS, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
-Words = dict[str | None, ast.expr]
+KeywordArguments = dict[str | None, ast.expr]
 """Arguments by keyword."""
 
 
@@ -81,7 +81,7 @@ class Calls(Expressions):
             if target.__self__ is not self.program.protocol and target.__self__ is not type(self.program.protocol):
                 raise self._unsupported(node, f"a call of {target!r}")
             target = target.__func__
-        if isinstance(target, CACHED):
+        if isinstance(target, CacheWrapper):
             target = target.__wrapped__
         if not isinstance(target, FunctionType) or target in (ordered, become, consume):
             return None
@@ -124,7 +124,7 @@ class Calls(Expressions):
         if isinstance(target, type) and issubclass(target, Record):
             return self._record(node, target)
         words = {word.arg: word.value for word in node.keywords}
-        method = KNOWN.get(target) if isinstance(target, Hashable) else None
+        method = TRANSLATORS.get(target) if isinstance(target, Hashable) else None
         found: int | None = None
         if method is not None and not any(isinstance(one, ast.Starred) for one in node.args):
             found = getattr(self, method)(node, target, words)
@@ -132,13 +132,13 @@ class Calls(Expressions):
             raise self._unsupported(node, f"a call of {getattr(target, '__name__', target)}")
         return found
 
-    def _of_one(self, node: ast.Call, target: Any, words: Words) -> int | None:
+    def _of_one(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 1 or words:
             return None
         take = self._value if target is len else self._consumed
-        return self._result(OF_ONE[target], take(node.args[0]))
+        return self._result(ONE_ARGUMENT_OPS[target], take(node.args[0]))
 
-    def _divmod(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _divmod(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 2 or words:
             return None
         one, other = map(self._value, node.args)
@@ -147,12 +147,12 @@ class Calls(Expressions):
             self._emit(Op.PUSH, self._result(operation, one, other))
         return self._result(Op.COLLECT, codes.TUPLE, mark)
 
-    def _become(self, node: ast.Call, target: Any, words: Words) -> int | None:
+    def _become(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 1 or words:
             return None
         return self._step(self._value(node.args[0]), consumes=target is consume)
 
-    def _any_or_all(self, node: ast.Call, target: Any, words: Words) -> int | None:
+    def _any_or_all(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 1 or words:
             return None
         given = node.args[0]
@@ -163,12 +163,12 @@ class Calls(Expressions):
         found = ast.GeneratorExp(ast.Name(element.id, ast.Load()), [loop])
         return self._quantified(ast.fix_missing_locations(ast.copy_location(found, node)), stops_at=target is any)
 
-    def _bool(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _bool(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 1 or words:
             return None
         return self._result(Op.NOT, self._result(Op.NOT, self._value(node.args[0])))
 
-    def _range(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _range(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         if not 1 <= len(node.args) <= 3 or words:
             return None
         ends = [self._value(one) for one in node.args]
@@ -176,7 +176,7 @@ class Calls(Expressions):
         step = ends[2] if len(ends) == 3 else self._constant(1)
         return self._result(Op.RANGE, first, ends[len(ends) > 1], step)
 
-    def _enumerate(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _enumerate(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         start = [*node.args[1:], *words.values()]
         if not node.args or words.keys() - {"start"} or len(start) > 1:
             return None
@@ -185,7 +185,7 @@ class Calls(Expressions):
         end = self._result(Op.ADD, begin, self._result(Op.LEN, values))
         return self._zipped([self._result(Op.RANGE, begin, end, self._constant(1)), values], 2)
 
-    def _zip(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _zip(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         strict = words.get("strict")
         if not node.args or words.keys() - {"strict"} or (strict is not None and ast.unparse(strict) != "False"):
             return None
@@ -197,7 +197,7 @@ class Calls(Expressions):
             self._emit(Op.MOVE, first + place, one)
         return self._result(Op.ZIP, first, count)
 
-    def _combinations(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _combinations(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 2 or words:
             return None
         return self._result(Op.COMBINATIONS, self._consumed(node.args[0]), self._value(node.args[1]))
@@ -214,7 +214,7 @@ class Calls(Expressions):
         self._here(end)
         return into
 
-    def _next(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _next(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         """Translate next(...) over a generator expression, perhaps with a default."""
         generator = node.args[0] if node.args else None
         if not isinstance(generator, ast.GeneratorExp) or len(node.args) > 2 or words:
@@ -234,7 +234,7 @@ class Calls(Expressions):
         self._here(end)
         return into
 
-    def _converted(self, node: ast.Call, target: Any, words: Words) -> int | None:
+    def _converted(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         kind = CONVERSIONS[target]
         if len(node.args) > 1 or words:
             return None
@@ -265,7 +265,7 @@ class Calls(Expressions):
             self._emit(Op.PUSH, one)
         return self._result(Op.COLLECT, codes.STEP, mark)
 
-    def _isinstance(self, node: ast.Call, _: Any, words: Words) -> int | None:
+    def _isinstance(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 2 or words:
             return None
         wanted = node.args[1]
@@ -285,7 +285,7 @@ class Calls(Expressions):
         found = self._object(node)
         return list(found) if isinstance(found, tuple) else [found]
 
-    def _in_order(self, node: ast.Call, target: Any, words: Words) -> int | None:
+    def _in_order(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         """Translate min, max and sorted."""
         if not node.args or words.keys() - ({"key"} if target is sorted else {"key", "default"}):
             return None
@@ -382,17 +382,17 @@ class Calls(Expressions):
             return self._result(Op.EXTEND, value, STEP_PARTS[name], mark)
         if words:
             raise self._unsupported(node, f"arguments by keyword of .{name}()")
-        take = self._consumed if name in (*OF_SETS, "isdisjoint") else self._value
+        take = self._consumed if name in (*SET_OPS, "isdisjoint") else self._value
         return self._call_plain(node, name, value, [take(one) for one in node.args])
 
     def _call_plain(self, node: ast.Call, name: str, value: int, given: list[int]) -> int:
         """Translate a method of a map or a set."""
-        if METHODS.get(name, (None, None))[1] == len(given):
-            return self._result(METHODS[name][0], value, *given)
+        if METHOD_OPS.get(name, (None, None))[1] == len(given):
+            return self._result(METHOD_OPS[name][0], value, *given)
         if name == "get" and len(given) in (1, 2):
             return self._result(Op.GET, value, given[0], given[1] if len(given) == 2 else self._constant(None))
-        if name in OF_SETS and len(given) == 1:
-            return self._result(OF_SETS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET))
+        if name in SET_OPS and len(given) == 1:
+            return self._result(SET_OPS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET))
         if name == "isdisjoint" and len(given) == 1:
             common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], codes.FROZENSET))
             return self._result(Op.NOT, common)
@@ -406,7 +406,7 @@ class Calls(Expressions):
             value = self._result(Op.BUT, value, self.program.heap.name(name), changed)
         return value
 
-    def _put(self, step: int, words: Words) -> int:
+    def _put(self, step: int, words: KeywordArguments) -> int:
         """Translate the writing of shared fields, in the order of their names, as `Step.put` notes them."""
         if None in words:
             raise UntranslatableError("** in put()")

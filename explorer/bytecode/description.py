@@ -23,7 +23,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, state_of
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
 
-LOGGED = 1 << 14
+LOG_ENTRIES = 1 << 14
 """Steps that the log of a sampled state has room for, at first."""
 
 _HAS_MESSAGES = attrgetter("inboxes")
@@ -97,7 +97,7 @@ class Description:
         machine.inputs = np.zeros((len(self.properties) + 1, 8), np.int64)
         machine.violations = np.zeros((len(self.properties) + 1, 2), np.int64)
         machine.states, machine.sources = (np.zeros(1 << 14, np.int32) for _ in range(2))
-        machine.log = np.zeros((LOGGED, 2), np.int64)
+        machine.log = np.zeros((LOG_ENTRIES, 2), np.int64)
 
     def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry

@@ -12,7 +12,7 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.program import Program
-from kraftcheck.explorer.bytecode.source import assigned, changed, shared_use, source_of
+from kraftcheck.explorer.bytecode.source import local_variables, mutated_variables, shared_use, source_of
 from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
@@ -51,9 +51,9 @@ class Emitter:
         self.parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
         if program.is_method(function) and self.parameters:
             self._globals[self.parameters.pop(0)] = program.protocol
-        self._locals = {*self.parameters, *assigned(self.tree)}
+        self._locals = {*self.parameters, *local_variables(self.tree)}
         self._certain = set(self.parameters)  # variables that have a value here on every path
-        self._changed = changed(self.tree)
+        self._changed = mutated_variables(self.tree)
         self._require_owned()
 
     def _unsupported(self, node: ast.AST, what: str) -> UntranslatableError:

@@ -11,18 +11,18 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode.emitter import Emitter, Label, Scope, bound_by
 from kraftcheck.explorer.bytecode.kernel.codes import DICT, LIST, SET, TUPLE, Op
-from kraftcheck.explorer.bytecode.source import rebound
+from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import field_names
 
-BINARY: dict[type[ast.AST], Op] = {
+BINARY_OPS: dict[type[ast.AST], Op] = {
     ast.Add: Op.ADD, ast.Sub: Op.SUB, ast.Mult: Op.MUL, ast.FloorDiv: Op.DIV, ast.Mod: Op.MOD, ast.BitAnd: Op.AND,
     ast.BitOr: Op.OR, ast.BitXor: Op.XOR, ast.Eq: Op.EQ, ast.NotEq: Op.NE, ast.Lt: Op.LT, ast.LtE: Op.LE, ast.Gt: Op.GT,
     ast.GtE: Op.GE, ast.In: Op.IN, ast.NotIn: Op.NOT_IN, ast.Is: Op.IS, ast.IsNot: Op.IS_NOT,
 }  # fmt: skip
 
-LAZY: tuple[Any, ...] = (zip, enumerate, reversed, range, itertools.combinations)
-VIEWS = {"keys", "values", "items"}
+ITERATOR_BUILTINS: tuple[Any, ...] = (zip, enumerate, reversed, range, itertools.combinations)
+VIEW_METHODS = {"keys", "values", "items"}
 """Functions that return an iterator or a view, and methods of maps."""
 
 
@@ -64,15 +64,15 @@ class Expressions(Emitter, ABC):
             return isinstance(node, ast.GeneratorExp)
         target = self._object(node.func)
         if target is None:
-            return isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS
+            return isinstance(node.func, ast.Attribute) and node.func.attr in VIEW_METHODS
         is_generator = inspect.isgeneratorfunction(getattr(target, "__wrapped__", target))
-        return is_generator or any(target is one for one in LAZY)
+        return is_generator or any(target is one for one in ITERATOR_BUILTINS)
 
     def _of_name(self, node: ast.Name) -> int:
         if node.id in self._names:
             if node.id not in self._certain:
                 self._emit(Op.REQUIRE, self._names[node.id])
-            if node.id in rebound(self.tree):
+            if node.id in walrus_variables(self.tree):
                 return self._result(Op.MOVE, self._names[node.id])  # the rest of the expression may change it
             return self._names[node.id]
         raise self._unsupported(node, f"the name {node.id}")
@@ -113,7 +113,7 @@ class Expressions(Emitter, ABC):
         return into
 
     def _of_binop(self, node: ast.BinOp) -> int:
-        operation = BINARY.get(type(node.op))
+        operation = BINARY_OPS.get(type(node.op))
         if operation is None:
             raise self._unsupported(node, f"the operator {type(node.op).__name__}")
         return self._result(operation, self._value(node.left), self._value(node.right))
@@ -139,7 +139,7 @@ class Expressions(Emitter, ABC):
         left = self._value(node.left)
         for place, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
             other = self._consumed(right) if isinstance(operator, ast.In | ast.NotIn) else self._value(right)
-            self._emit(BINARY[type(operator)], into, left, other)
+            self._emit(BINARY_OPS[type(operator)], into, left, other)
             if place < len(node.ops) - 1:
                 self._emit(Op.UNLESS, into, end)
             left = other

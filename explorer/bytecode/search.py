@@ -32,12 +32,12 @@ from kraftcheck.spec.language.state import State
 
 BATCH = 1 << 12
 """States expanded between two checks of the clock."""
-SAMPLE = 1 << 9
+SAMPLE_INTERVAL = 1 << 9
 """Of this number of states, the reference semantics expands one too."""
 FIRST_SAMPLES = 64
 """States at the begin of the search that are expanded by both, as is the first one that executes an instruction."""
-DIFFERENT = "this protocol: its translation differs from Python in a state; please report it"
-ROOM = 1 << 20
+WRONG_TRANSLATION = "this protocol: its translation differs from Python in a state; please report it"
+FREE_WORDS = 1 << 20
 """Free words before a batch."""
 
 
@@ -106,9 +106,9 @@ class BytecodeSearch:
 
     def _make_room(self) -> None:
         machine = self.heap.machine
-        self.heap.require_room(ROOM)
-        if self._count + ROOM // 8 > machine.states.shape[0]:
-            more = np.zeros(machine.states.shape[0] + ROOM // 8, np.int32)
+        self.heap.require_room(FREE_WORDS)
+        if self._count + FREE_WORDS // 8 > machine.states.shape[0]:
+            more = np.zeros(machine.states.shape[0] + FREE_WORDS // 8, np.int32)
             machine.states, machine.sources = np.append(machine.states, more), np.append(machine.sources, more)
 
     def _expand_level(self, first: int, end: int, depth: int) -> None:
@@ -134,7 +134,7 @@ class BytecodeSearch:
 
     @staticmethod
     def _samples(first: int, last: int) -> Iterator[int]:
-        return (one for one in range(first, last) if one < FIRST_SAMPLES or one % SAMPLE == 0)
+        return (one for one in range(first, last) if one < FIRST_SAMPLES or one % SAMPLE_INTERVAL == 0)
 
     def _require_no_error(self, number: int) -> None:
         machine = self.heap.machine
@@ -170,7 +170,7 @@ class BytecodeSearch:
     @staticmethod
     def _require_alike(is_alike: bool) -> None:
         if not is_alike:
-            raise UntranslatableError(DIFFERENT)
+            raise UntranslatableError(WRONG_TRANSLATION)
 
     def _is_judged_alike(self, address: int) -> bool:
         state, machine = self._description.decoded(address), self.heap.machine

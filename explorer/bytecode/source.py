@@ -14,9 +14,9 @@ from typing import Any
 from kraftcheck.spec.diagnosis.lint import SEEN
 from kraftcheck.spec.errors import UntranslatableError
 
-CHANGING = {"add", "append", "discard", "remove", "update", "extend"}
+MUTATORS = {"add", "append", "discard", "remove", "update", "extend"}
 """Methods that change a list, a set or a dict in place."""
-CACHED = type(functools.cache(len))
+CacheWrapper = type(functools.cache(len))
 """The type of a function with `functools.cache`."""
 
 
@@ -54,18 +54,18 @@ def probe_of(node: ast.expr) -> int | None:
 
 
 @functools.lru_cache(maxsize=8)
-def rebound(tree: ast.AST) -> frozenset[str]:
+def walrus_variables(tree: ast.AST) -> frozenset[str]:
     """Return the variables that a walrus in a function changes; each read of a variable asks for them."""
     return frozenset(one.target.id for one in ast.walk(tree) if isinstance(one, ast.NamedExpr))
 
 
-def assigned(tree: ast.FunctionDef | ast.Module) -> set[str]:
+def local_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     """Return the local variables of a function, without those of its comprehensions."""
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            found.update(rebound(node))
+            found.update(walrus_variables(node))
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
@@ -77,11 +77,11 @@ def assigned(tree: ast.FunctionDef | ast.Module) -> set[str]:
     return found
 
 
-def changed(tree: ast.FunctionDef | ast.Module) -> set[str]:
+def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     """Return the variables whose lists, sets or dicts a function changes in place."""
     found = set()
     for node in ast.walk(tree):
-        if (isinstance(node, ast.Attribute) and node.attr in CHANGING) or (
+        if (isinstance(node, ast.Attribute) and node.attr in MUTATORS) or (
             isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
         ):
             found |= _name_of(node.value)
@@ -94,14 +94,14 @@ def _name_of(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-_FRESH = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
-_MAKING = {"list", "set", "dict", "sorted", "ordered"}
+_DISPLAYS = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+_COLLECTION_MAKERS = {"list", "set", "dict", "sorted", "ordered"}
 
 
 def _is_made(node: ast.expr | None) -> bool:
     """Return whether an expression makes a list, a set or a dict."""
-    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MAKING
-    return is_call or isinstance(node, _FRESH)
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _COLLECTION_MAKERS
+    return is_call or isinstance(node, _DISPLAYS)
 
 
 def _values_of(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
@@ -133,10 +133,10 @@ def shared_use(tree: ast.FunctionDef, name: str) -> ast.AST | None:
 def _changes(name: str, loop: ast.For) -> bool:
     """Return whether a loop's body changes a variable."""
     body = ast.Module(loop.body, [])
-    return name in changed(body) or name in assigned(body)
+    return name in mutated_variables(body) or name in local_variables(body)
 
 
-_READING = {
+_READING_BUILTINS = {
     "len",
     "any",
     "all",
@@ -159,7 +159,7 @@ def _is_read(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     """Return whether a use of a variable only reads its value, and keeps no reference to it."""
     parent = parents[node]
     if isinstance(parent, ast.Call):
-        return isinstance(parent.func, ast.Name) and parent.func.id in _READING
+        return isinstance(parent.func, ast.Name) and parent.func.id in _READING_BUILTINS
     if isinstance(parent, ast.Attribute):
         return isinstance(parents[parent], ast.Call)
     reads = (

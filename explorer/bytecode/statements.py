@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from kraftcheck.explorer.bytecode.calls import Calls
 from kraftcheck.explorer.bytecode.emitter import Label
-from kraftcheck.explorer.bytecode.expressions import BINARY
+from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 from kraftcheck.explorer.bytecode.kernel.codes import LIST, SET, Op
-from kraftcheck.explorer.bytecode.source import CHANGING, probe_of
+from kraftcheck.explorer.bytecode.source import MUTATORS, probe_of
 
 
 class Translation(Calls):
@@ -62,7 +62,7 @@ class Translation(Calls):
             pass
         elif probe_of(value) is not None:
             self._value(value)
-        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in CHANGING:
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MUTATORS:
             self._change(value, value.func)
         else:
             raise self._unsupported(statement, "an expression whose value is not used")
@@ -97,7 +97,7 @@ class Translation(Calls):
 
     def _do_augassign(self, statement: ast.AugAssign) -> None:
         target = statement.target
-        operation = BINARY.get(type(statement.op))
+        operation = BINARY_OPS.get(type(statement.op))
         if not isinstance(target, ast.Name) or operation is None:
             raise self._unsupported(statement, "an augmented assignment")
         into = self._names[target.id]

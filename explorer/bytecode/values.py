@@ -34,7 +34,7 @@ COLLECTIONS = {
     codes.MAP: Map,
     codes.DICT: dict,
 }
-PLAIN = {
+KINDS_OF_TYPES = {
     NoneType: codes.NONE,
     bool: codes.BOOL,
     int: codes.INT,
@@ -43,9 +43,9 @@ PLAIN = {
     tuple: codes.TUPLE,
     list: codes.LIST,
 }
-PLAIN |= {frozenset: codes.FROZENSET, set: codes.SET, Map: codes.MAP, dict: codes.DICT, Step: codes.STEP}
+KINDS_OF_TYPES |= {frozenset: codes.FROZENSET, set: codes.SET, Map: codes.MAP, dict: codes.DICT, Step: codes.STEP}
 
-_SPECIAL = ("__bool__", "__len__", "__iter__", "__contains__", "__getitem__")
+_SPECIAL_METHODS = ("__bool__", "__len__", "__iter__", "__contains__", "__getitem__")
 """Methods of a class that change what operations on its instances mean."""
 
 
@@ -75,7 +75,7 @@ class Heap:
         self._rows: list[tuple[int, int, int]] = []
         self._items: list[int] = []
         self._decoded: dict[int, Value] = {}
-        self._of_kind: dict[int, type] = {kind: of for of, kind in PLAIN.items()}
+        self._of_kind: dict[int, type] = {kind: of for of, kind in KINDS_OF_TYPES.items()}
         for name in field_names(Step):
             self.name(name)
         for value in (None, False, True):
@@ -112,8 +112,8 @@ class Heap:
 
     def kind(self, of: type) -> int:
         """Return the kind of a class, which is added if it is new."""
-        if of in PLAIN:
-            return PLAIN[of]
+        if of in KINDS_OF_TYPES:
+            return KINDS_OF_TYPES[of]
         if of not in self.classes:
             _require_plain(of)
             self.classes[of] = codes.FIRST_CLASS + len(self.classes)
@@ -139,7 +139,7 @@ class Heap:
         """Return the number of a test of values for being an instance of some classes."""
         wanted = tuple(kinds)
         for one in wanted:
-            if one not in PLAIN and not issubclass(one, Record | enum.Enum):
+            if one not in KINDS_OF_TYPES and not issubclass(one, Record | enum.Enum):
                 raise UntranslatableError(f"a test for the type {one.__name__}")
         return self._tests.setdefault(wanted, len(self._tests))
 
@@ -265,7 +265,7 @@ class Heap:
         machine.type_items = np.array([*self._items, 0], np.int32)
         machine.tests = np.zeros(len(self._tests) * kinds + 1, np.uint8)
         for wanted, number in self._tests.items():
-            for of, kind in (*PLAIN.items(), *self.classes.items()):
+            for of, kind in (*KINDS_OF_TYPES.items(), *self.classes.items()):
                 machine.tests[number * kinds + kind] = _passes(of, wanted)
 
     def _link_records(self, kinds: int) -> None:
@@ -288,7 +288,7 @@ def _require_plain(of: type) -> None:
     """Raise UntranslatableError for a class whose instances are not just their fields, or its members."""
     own = [base for base in of.__mro__ if base.__module__ not in ("builtins", "enum")]
     is_plain = is_enum(of) or (issubclass(of, Record) and of._is_plain)
-    if not is_plain or any(name in vars(base) for base in own for name in _SPECIAL):
+    if not is_plain or any(name in vars(base) for base in own for name in _SPECIAL_METHODS):
         raise UntranslatableError(f"a value of type {of.__name__}")
 
 
@@ -304,7 +304,7 @@ def _parts(value: Any) -> list[Any]:
 
 def _passes(of: type, wanted: tuple[Any, ...]) -> bool:
     if wanted[0] == "exact":
-        return of is wanted[1] if wanted[1] in PLAIN else issubclass(of, wanted[1])
+        return of is wanted[1] if wanted[1] in KINDS_OF_TYPES else issubclass(of, wanted[1])
     if wanted[0] == "among":
         return of in wanted
     return issubclass(of, wanted)

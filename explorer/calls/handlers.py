@@ -35,7 +35,7 @@ from pickle import dumps, loads
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
-from kraftcheck.explorer.calls.proxies import SetProxy, Unanswered, raising
+from kraftcheck.explorer.calls.proxies import SetProxy, Unanswered, raising_unanswered
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
@@ -61,16 +61,16 @@ from kraftcheck.spec.values import (
 # Loops that test an element first
 
 
-AMONG = "__among__"
-COPIES = (ordered, list, tuple, set, frozenset)
+AMONG_NAME = "__among__"
+COPYING_BUILTINS = (ordered, list, tuple, set, frozenset)
 """Functions whose result has the elements of their argument, and that raise no error."""
-_SIMPLE = (
+_SIMPLE_NODES = (
     ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.Compare, ast.cmpop, ast.Attribute,
     ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.expr_context,
 )  # fmt: skip
 
 
-_CHANGELESS = (*SCALARS, NoneType, Enum, frozenset, Map, Record, Protocol, type, FunctionType)
+_IMMUTABLE_TYPES = (*SCALARS, NoneType, Enum, frozenset, Map, Record, Protocol, type, FunctionType)
 
 
 def among(elements: Any, passes: Any, *, copies: bool = False) -> Any:
@@ -78,19 +78,19 @@ def among(elements: Any, passes: Any, *, copies: bool = False) -> Any:
 
     A copy is made before the loop begins, so its test must not see a value that the loop may change in place.
     """
-    is_plain = type(elements) is not SetProxy or (copies and not all(map(_holds_changeless, passes.__closure__ or ())))
+    is_plain = type(elements) is not SetProxy or (copies and not all(map(_is_immutable_cell, passes.__closure__ or ())))
     return elements if is_plain else elements.among(passes)
 
 
-def _holds_changeless(cell: CellType) -> bool:
+def _is_immutable_cell(cell: CellType) -> bool:
     try:
-        return _is_changeless(cell.cell_contents)
+        return _is_immutable(cell.cell_contents)
     except ValueError:
         return False
 
 
-def _is_changeless(value: Any) -> bool:
-    return all(map(_is_changeless, value)) if type(value) is tuple else isinstance(value, _CHANGELESS)
+def _is_immutable(value: Any) -> bool:
+    return all(map(_is_immutable, value)) if type(value) is tuple else isinstance(value, _IMMUTABLE_TYPES)
 
 
 @cache
@@ -104,7 +104,7 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
     loops = _Loops(function, copied)
     loops.visit(copied)
     copied.decorator_list = []
-    return recompiled(function, copied, {AMONG: among}) if loops.found else function
+    return recompiled(function, copied, {AMONG_NAME: among}) if loops.found else function
 
 
 @cache
@@ -123,7 +123,7 @@ class _Loops(ast.NodeTransformer):
         declared = (name for node in nodes if isinstance(node, ast.Nonlocal | ast.Global) for name in node.names)
         named = (node.target.id for node in nodes if isinstance(node, ast.NamedExpr))
         self._changing = {*declared, *named}
-        self._later = {name for name, times in Counter(_stored(definition)).items() if times > 1}
+        self._later = {name for name, times in Counter(_stored_names(definition)).items() if times > 1}
         self._at_once = {id(one) for node in nodes if isinstance(node, ast.Call) for one in node.args}
         self._outliving = _outliving(definition)
 
@@ -143,14 +143,14 @@ class _Loops(ast.NodeTransformer):
         body = deepcopy(simple[0] if len(simple) == 1 else ast.BoolOp(ast.And(), simple))
         argument = ast.arguments([], [ast.arg(target.id)], None, [], [], None, [])
         copied = [ast.keyword("copies", ast.Constant(copies))]
-        call = ast.Call(ast.Name(AMONG, ast.Load()), [elements, ast.Lambda(argument, body)], copied)
+        call = ast.Call(ast.Name(AMONG_NAME, ast.Load()), [elements, ast.Lambda(argument, body)], copied)
         return ast.fix_missing_locations(ast.copy_location(call, elements))
 
     def _is_copy(self, call: ast.Call) -> bool:
         """Return whether a call copies or sorts the elements of its argument, such as `ordered(...)`."""
         name, local = getattr(call.func, "id", ""), (*self._code.co_varnames, *self._code.co_cellvars)
         is_global = name not in (*local, *self._code.co_freevars) and len(call.args) == 1 and not call.keywords
-        return is_global and any(self._names.get(name) is copying for copying in COPIES)
+        return is_global and any(self._names.get(name) is copying for copying in COPYING_BUILTINS)
 
     def _visit_comprehension(self, node: Any) -> Any:
         self.generic_visit(node)
@@ -176,7 +176,7 @@ class _Loops(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.For:
         self.generic_visit(node)
         if isinstance(node.target, ast.Name) and node.target.id not in self._outliving:
-            node.iter = self._among(node.target, node.iter, _leading(node.body), {*_stored(*node.body)})
+            node.iter = self._among(node.target, node.iter, _leading_tests(node.body), {*_stored_names(*node.body)})
         return node
 
 
@@ -185,7 +185,7 @@ def _conjuncts(tests: list[ast.expr]) -> Iterator[ast.expr]:
         yield from test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
-def _leading(body: list[ast.stmt]) -> list[ast.expr]:
+def _leading_tests(body: list[ast.stmt]) -> list[ast.expr]:
     """Return the tests that an element passes before a loop does anything with it."""
     tests: list[ast.expr] = []
     for statement in body:
@@ -216,7 +216,7 @@ def _outliving(definition: ast.AST) -> set[str]:
     return {name for name, nodes in binding.items() if _reads(name, definition) - _reads(name, *nodes)}
 
 
-def _stored(*nodes: ast.AST) -> list[str]:
+def _stored_names(*nodes: ast.AST) -> list[str]:
     names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name))
     return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
 
@@ -252,7 +252,7 @@ def declared_in(protocol: Protocol) -> dict[str, Any]:
 
 
 def _is_simple(test: ast.expr) -> bool:
-    return all(isinstance(node, _SIMPLE) or _is_type_test(node) for node in ast.walk(test))
+    return all(isinstance(node, _SIMPLE_NODES) or _is_type_test(node) for node in ast.walk(test))
 
 
 def _is_type_test(node: ast.AST) -> bool:
@@ -337,15 +337,15 @@ class InOrder:
         self._protocol = with_methods(protocol, lambda method: _making(method, kind))
         known = declared_in(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
-        vars(self._protocol).update({name: changed(value, kind) for name, value in collections.items()})
+        vars(self._protocol).update({name: with_set_class(value, kind) for name, value in collections.items()})
 
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
         """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""
-        made = _making(function, self._kind)(self._protocol, *[changed(one, self._kind) for one in arguments])
-        return [changed(step, frozenset) for step in made]
+        made = _making(function, self._kind)(self._protocol, *[with_set_class(one, self._kind) for one in arguments])
+        return [with_set_class(step, frozenset) for step in made]
 
 
-def unordered(step: Step, network: Network) -> tuple[Any, ...]:
+def without_order(step: Step, network: Network) -> tuple[Any, ...]:
     """Return the effects of a step in a form that ignores the order of independent sends, puts and writes."""
     if isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory):
         runs = groupby(step.sends, lambda send: send[0])
@@ -359,27 +359,27 @@ def unordered(step: Step, network: Network) -> tuple[Any, ...]:
     return step.me, step.consumes, sends, frozenset(dict(step.puts).items()), frozenset(step.writes), *spent
 
 
-def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
+def with_set_class(value: Value, kind: type[frozenset[Any]]) -> Any:
     """Return an equal value whose sets have the class `kind`, and whose maps iterate in the order of `kind`."""
     own = type(value)
     if issubclass(own, frozenset):
-        return kind([changed(one, kind) for one in value])
+        return kind([with_set_class(one, kind) for one in value])
     if own is tuple:
-        parts = [changed(one, kind) for one in value]
+        parts = [with_set_class(one, kind) for one in value]
         return value if all(map(is_, parts, value)) else tuple(parts)
     if own is Map:
-        items = [(changed(key, kind), changed(item, kind)) for key, item in value.items()]
+        items = [(with_set_class(key, kind), with_set_class(item, kind)) for key, item in value.items()]
         items = items if kind is frozenset else sorted(items, key=lambda item: order_key(item[0]))
         return Map(reversed(items) if kind is Descending else items)
     if issubclass(own, Record):
-        return _changed_record(value, kind)
+        return _record_with_set_class(value, kind)
     through = getattr(own, "__read_through__", None)  # a proxy converts when it is read
-    return value if through is None else through(value, partial(changed, kind=kind))
+    return value if through is None else through(value, partial(with_set_class, kind=kind))
 
 
-def _changed_record(value: Any, kind: type[frozenset[Any]]) -> Any:
+def _record_with_set_class(value: Any, kind: type[frozenset[Any]]) -> Any:
     known, own = vars(value), type(value)
-    new = {name: changed(known[name], kind) for name in _collections(own)}
+    new = {name: with_set_class(known[name], kind) for name in _collections(own)}
     if all(new[name] is known[name] for name in new):
         return value
     made = object.__new__(own)
@@ -470,13 +470,13 @@ Outcome = frozenset[tuple[Any, ...]]
 # Calls, and tests of their purity
 
 
-FAILED: Outcome = frozenset({("an assert failed",)})
-BY_ORDER = "is not pure: its steps depend on the order of a set or a map; use ordered(...)"
+FAILED_ASSERT: Outcome = frozenset({("an assert failed",)})
+DEPENDS_ON_ORDER = "is not pure: its steps depend on the order of a set or a map; use ordered(...)"
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
-_OF_TIME = [function for function in vars(time).values() if isinstance(function, BuiltinFunctionType)]
-IMPURE = {*_OF_TIME, os.getpid, os.urandom, os.listdir, os.stat, os.times, builtins.input, open}
+_TIME_FUNCTIONS = [function for function in vars(time).values() if isinstance(function, BuiltinFunctionType)]
+IMPURE_FUNCTIONS = {*_TIME_FUNCTIONS, os.getpid, os.urandom, os.listdir, os.stat, os.times, builtins.input, open}
 """Built-in functions that return different values from call to call."""
-CLOCKS = {"now", "today", "utcnow"}  # class methods of dates
+CLOCK_METHODS = {"now", "today", "utcnow"}  # class methods of dates
 
 
 class ImpureCalls:
@@ -510,8 +510,8 @@ def _is_impure(function: Any) -> bool:
     if isinstance(owner, random.Random):
         return owner is random._inst or isinstance(owner, random.SystemRandom)
     if isinstance(owner, type) and issubclass(owner, date | datetime):
-        return function.__name__ in CLOCKS
-    return function in IMPURE
+        return function.__name__ in CLOCK_METHODS
+    return function in IMPURE_FUNCTIONS
 
 
 class PurityTest:
@@ -551,7 +551,7 @@ class PurityTest:
         if one != call[-1] or other != call[-1]:
             self._compare(*call)
             if one != other and None not in (one, other):  # else the class of the sets matters, not their order
-                raise ActionError(action, self._protocol, me, message, BY_ORDER)
+                raise ActionError(action, self._protocol, me, message, DEPENDS_ON_ORDER)
         self._made.append(call)
         return steps
 
@@ -575,12 +575,12 @@ class PurityTest:
             arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
         except AssertionError:
-            return FAILED
+            return FAILED_ASSERT
         except Exception:  # the action inspects the class
             return None
 
     def _outcome(self, steps: Iterable[Step]) -> Outcome:
-        return frozenset(unordered(step, self._protocol.network) for step in steps)
+        return frozenset(without_order(step, self._protocol.network) for step in steps)
 
 
 class MissingRead(Unanswered):
@@ -621,7 +621,7 @@ class Calls:
                 yield action
 
     def _receives(self, replica: Any, message: Any) -> bool:
-        with raising():
+        with raising_unanswered():
             return self.protocol.receives(replica, message)
 
     def _actions_on(self, kind: type) -> list[Action]:
@@ -652,7 +652,7 @@ class Calls:
         """
         self.counts[action.name] += 1
         is_tested = (settle is None or whole is not None) and self.purity.is_due(action)
-        with raising():
+        with raising_unanswered():
             if is_tested:
                 steps = self.purity.call(action, me, message, given if whole is None else whole())
             if not is_tested or whole is not None:
@@ -668,7 +668,7 @@ class Calls:
         observes the evaluation, gets the arguments without proxies.
         """
         protocol, evaluated = (self.protocol, prop) if whole is None else (self._filtering, filtered_property(prop))
-        with raising():
+        with raising_unanswered():
             found = evaluate_property(protocol, evaluated, given)
         if whole is not None and prop.name in self.protocol.probes:
             evaluate_property(self.protocol, prop, whole())

@@ -86,7 +86,7 @@ def _split(prop: Property) -> list[Property]:
     for conjunct in _conjuncts(returned.value):
         for part in parts.of(conjunct):
             groups.setdefault(part.asks, []).append(part.test)
-    return [_property(prop, definition, asks, tests) for asks, tests in groups.items()]
+    return [_conjoined(prop, definition, asks, tests) for asks, tests in groups.items()]
 
 
 def _definition(prop: Property) -> ast.FunctionDef | None:
@@ -98,7 +98,7 @@ def _definition(prop: Property) -> ast.FunctionDef | None:
     return definition if len(_without_docstring(definition.body)) == 1 else None
 
 
-def _property(prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:
+def _conjoined(prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:
     """Return the property of the conjuncts that take the parameters `asks`."""
     copied = deepcopy(definition)
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
@@ -211,24 +211,24 @@ class _Renaming(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._roles[node.id], node.ctx), node) if is_role else node
 
 
-REVEALING = {"type", "vars", "__dict__", "suppress"}
+REVEALING_NAMES = {"type", "vars", "__dict__", "suppress"}
 """Names by which code can tell a proxy from its record."""
-ERRORS = {"AttributeError", "BaseException", "Exception", "TypeError"}
+CAUGHT_ERRORS = {"AttributeError", "BaseException", "Exception", "TypeError"}
 """Errors that a proxy may raise in place of a record or a set, and their bases."""
 _CATCHES, _CATCHES_ALL = opmap["CHECK_EXC_MATCH"], (opmap["PUSH_EXC_INFO"], opmap["POP_TOP"])
-CHANGED = "after"
+AFTER = "after"
 """Name of a variable that holds a replica; `after is me` asks whether it changed, and compares no two replicas."""
-_LOADS = {code for name, code in opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))}
-_COMPUTING = ("BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX")
-LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
-LANGUAGE, MODELS = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
+_LOAD_OPCODES = {code for name, code in opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))}
+_RESULT_OPCODES = ("BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX")
+LIBRARY_PREFIX = f"{Path(os.__file__).parent}{os.sep}"
+OWN_PREFIX, MODEL_PREFIXES = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
 MOST_WRAPPED = 4
 """Most wrappers around a function, for example a property of a memoized function."""
 
-Named = dict[str, list[FunctionType]]
+FunctionsByName = dict[str, list[FunctionType]]
 
 
-def note_types(protocol: Protocol) -> set[str]:
+def type_inspectors(protocol: Protocol) -> set[str]:
     """Record and return the names of actions and properties that may tell a proxy from its record.
 
     Each replica is one object for an action, but not for a property: so `is` matters for properties alone.
@@ -242,14 +242,14 @@ def note_types(protocol: Protocol) -> set[str]:
 
 
 @cached
-def _methods_by_name(protocol: type[Protocol]) -> Named:
+def _methods_by_name(protocol: type[Protocol]) -> FunctionsByName:
     """Return the methods of a protocol and of the classes in its modules, by name."""
-    found: Named = defaultdict(list)
+    found: FunctionsByName = defaultdict(list)
     classes: list[type] = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in _classes(module))]
     for cls in dict.fromkeys(classes):
         if not _is_of_kraftcheck(cls):
             for name, value in vars(cls).items():
-                found[name] += _behind(value)
+                found[name] += _unwrapped(value)
     return found
 
 
@@ -259,10 +259,10 @@ def _classes(module: ModuleType) -> list[type]:
 
 def _is_of_kraftcheck(value: Any) -> bool:
     module = str(value.__module__)  # generated code has none
-    return module.startswith(LANGUAGE) and not module.startswith(MODELS)
+    return module.startswith(OWN_PREFIX) and not module.startswith(MODEL_PREFIXES)
 
 
-def _behind(value: Any) -> list[FunctionType]:
+def _unwrapped(value: Any) -> list[FunctionType]:
     """Return the function inside of a method, a property or a memoized function."""
     for _ in range(MOST_WRAPPED):
         if isinstance(value, FunctionType):
@@ -275,13 +275,13 @@ def _behind(value: Any) -> list[FunctionType]:
 
 
 def _may_reveal_proxy(
-    function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool], *, compares: bool
+    function: Callable[..., Any], methods: FunctionsByName, known: dict[FunctionType, bool], *, compares: bool
 ) -> bool:
     """Whether a function, or one that it calls, may inspect a type, catch an error or, if it `compares`, use `is`.
 
     An unknown function counts as yes.
     """
-    waiting, seen = _behind(function), set[FunctionType]()
+    waiting, seen = _unwrapped(function), set[FunctionType]()
     if not waiting:
         return True
     while waiting:
@@ -290,57 +290,57 @@ def _may_reveal_proxy(
             continue
         seen.add(one)
         names = set(_names(one.__code__))
-        if known.get(one) or names & REVEALING or _tells_apart(one.__code__, compares=compares):
+        if known.get(one) or names & REVEALING_NAMES or _tells_apart(one.__code__, compares=compares):
             known[one] = True
             return True
-        waiting += _called(one, names, methods)
+        waiting += _called_functions(one, names, methods)
     known.update(dict.fromkeys(seen, False))
     return False
 
 
 def _tells_apart(code: CodeType, *, compares: bool) -> bool:
     """Whether code may catch a proxy's error or use `is`; Python's library does so for values of its own."""
-    if code.co_filename.startswith(("<frozen ", LIBRARY)) and "site-packages" not in code.co_filename:
+    if code.co_filename.startswith(("<frozen ", LIBRARY_PREFIX)) and "site-packages" not in code.co_filename:
         return False
-    return _catches(code) or (compares and _compares_identity(code))
+    return _catches_proxy_error(code) or (compares and _compares_identity(code))
 
 
 def _names(code: CodeType) -> Iterator[str]:
     """Yield the names that a function uses, including those of inner functions."""
     yield from (*code.co_names, *code.co_freevars)
-    for inner in _inner(code):
+    for inner in _inner_codes(code):
         yield from _names(inner)
 
 
-def _catches(code: CodeType) -> bool:
+def _catches_proxy_error(code: CodeType) -> bool:
     """Whether code may catch an error that a proxy raises, such as that of `frozenset.union(proxy)`."""
     steps = code.co_code[::2]
-    found = (_CATCHES in steps and not ERRORS.isdisjoint(code.co_names)) or _CATCHES_ALL in pairwise(steps)
-    return found or any(map(_catches, _inner(code)))
+    found = (_CATCHES in steps and not CAUGHT_ERRORS.isdisjoint(code.co_names)) or _CATCHES_ALL in pairwise(steps)
+    return found or any(map(_catches_proxy_error, _inner_codes(code)))
 
 
-def _inner(code: CodeType) -> list[CodeType]:
+def _inner_codes(code: CodeType) -> list[CodeType]:
     return [one for one in code.co_consts if isinstance(one, CodeType)]
 
 
 def _compares_identity(code: CodeType) -> bool:
     """Whether code compares two variables, elements or results by `is`, which may be replicas."""
     steps = [*get_instructions(code)] if opmap["IS_OP"] in code.co_code[::2] else []
-    loaded = [_loaded(step) for step in steps]
+    loaded = [_loaded_variables(step) for step in steps]
     compared = (loaded[at - 2 : at] for at, step in enumerate(steps) if step.opname == "IS_OP")
-    return any(map(_compares_identity, _inner(code))) or any(
-        ((first and last) or len(last) > 1 or "" in last) and CHANGED not in (*first, *last) for first, last in compared
+    return any(map(_compares_identity, _inner_codes(code))) or any(
+        ((first and last) or len(last) > 1 or "" in last) and AFTER not in (*first, *last) for first, last in compared
     )
 
 
-def _loaded(step: Instruction) -> tuple[str, ...]:
+def _loaded_variables(step: Instruction) -> tuple[str, ...]:
     """Return the variables that an instruction loads, some load two; "" for an element or a result."""
-    if step.opcode in _LOADS:
+    if step.opcode in _LOAD_OPCODES:
         return step.argval if isinstance(step.argval, tuple) else (step.argval,)
-    return ("",) if step.opname in _COMPUTING else ()
+    return ("",) if step.opname in _RESULT_OPCODES else ()
 
 
-def _called(function: FunctionType, names: set[str], methods: Named) -> Iterator[FunctionType]:
+def _called_functions(function: FunctionType, names: set[str], methods: FunctionsByName) -> Iterator[FunctionType]:
     """Yield the functions that the names used by a function may refer to."""
     closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     cells = {name: cell.cell_contents for name, cell in closure if _is_filled(cell)}
@@ -348,10 +348,10 @@ def _called(function: FunctionType, names: set[str], methods: Named) -> Iterator
         if name.startswith("@"):  # added by pytest's rewriting of asserts
             continue
         value = cells.get(name, function.__globals__.get(name))
-        yield from _behind(value)
+        yield from _unwrapped(value)
         yield from methods.get(name, ())
         if isinstance(value, ModuleType):
-            yield from (found for inner in names for found in _behind(vars(value).get(inner)))
+            yield from (found for inner in names for found in _unwrapped(vars(value).get(inner)))
 
 
 def _is_filled(cell: Any) -> bool:

@@ -19,7 +19,7 @@ ABSENT = object()
 """Result of reading an absent replica through a `ProjectionProxy`."""
 UNREAD = object()
 NO_CHANGES: Mapping[str, Value] = {}
-SETS = (frozenset, set)
+SET_TYPES = (frozenset, set)
 
 Fields = tuple[tuple[str, Value], ...]
 """Names of fields, each with its value."""
@@ -36,7 +36,7 @@ class Unanswered(BaseException):
 
 
 @contextmanager
-def raising() -> Iterator[None]:
+def raising_unanswered() -> Iterator[None]:
     """Raise the unanswered read of a call even if the called code caught it, as a bare `except` does."""
     Unanswered.last = None
     try:
@@ -265,15 +265,15 @@ class Elements(Protocol):
     def __contains__(self, element: Any) -> bool: ...
 
 
-Has = Callable[[Value], bool]
+HasElement = Callable[[Value], bool]
 
 
-def _with_sets(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _set_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return an operator that accepts sets only, as the operators of `frozenset` do."""
 
     @wraps(method)
     def operator(self: Any, other: Any) -> Any:
-        return method(self, other) if isinstance(other, SETS) else NotImplemented
+        return method(self, other) if isinstance(other, SET_TYPES) else NotImplemented
 
     return operator
 
@@ -286,7 +286,7 @@ class SetProxy:
     def __init__(
         self,
         elements: Elements,
-        has: Has,
+        has: HasElement,
         added: frozenset[Value] = frozenset(),
         removed: frozenset[Value] = frozenset(),
     ) -> None:
@@ -337,47 +337,47 @@ class SetProxy:
     # A comparison stops at the first element that decides it.
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Set) and not isinstance(other, SETS):
+        if isinstance(other, Set) and not isinstance(other, SET_TYPES):
             other = frozenset(other)
-        if not isinstance(other, SETS) or any(element not in self._elements for element in other - self._added):
+        if not isinstance(other, SET_TYPES) or any(element not in self._elements for element in other - self._added):
             return False
         return all((element in self) == (element in other) for element in self._candidates())
 
-    @_with_sets
+    @_set_operator
     def __le__(self, other: Any) -> bool:
         return all(element in other or element not in self for element in self._candidates())
 
-    @_with_sets
+    @_set_operator
     def __ge__(self, other: Any) -> bool:
         return all(element in self for element in other)
 
-    @_with_sets
+    @_set_operator
     def __lt__(self, other: Any) -> Any:
         return self <= other and not self >= other
 
-    @_with_sets
+    @_set_operator
     def __gt__(self, other: Any) -> Any:
         return self >= other and not self <= other
 
-    @_with_sets
+    @_set_operator
     def __or__(self, other: Any) -> Any:
         more = frozenset(other)
         return self._with(self._added | more, self._removed - more)
 
-    @_with_sets
+    @_set_operator
     def __sub__(self, other: Any) -> Any:
         less = frozenset(other)
         return self._with(self._added - less, self._removed | less)
 
-    @_with_sets
+    @_set_operator
     def __and__(self, other: Any) -> Any:
         return frozenset(element for element in other if element in self)
 
-    @_with_sets
+    @_set_operator
     def __rsub__(self, other: Any) -> Any:
         return frozenset(element for element in other if element not in self)
 
-    @_with_sets
+    @_set_operator
     def __xor__(self, other: Any) -> Any:
         return frozenset(self) ^ frozenset(other)
 
@@ -424,7 +424,7 @@ class SetProxy:
         yield from passing(passes, self.__contains__ if self._added or self._removed else self._has)
         yield from self._added.difference(self._elements.known)  # type: ignore[attr-defined]
 
-    def changes(self, has: Has) -> SetChange | None:
+    def changes(self, has: HasElement) -> SetChange | None:
         """Return the set's additions and removals if `has` is its membership function, else None."""
         return SetChange(unwrap(self._added), self._removed) if self._has is has else None
 

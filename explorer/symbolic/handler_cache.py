@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import Calls
-from kraftcheck.explorer.calls.inspection import note_types
+from kraftcheck.explorer.calls.inspection import type_inspectors
 from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, Layout, OpaqueSetRequired
 from kraftcheck.spec.errors import ProtocolError
@@ -50,7 +50,7 @@ class HandlerCache(Calls):
 
     def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
         super().__init__(protocol)
-        note_types(protocol)
+        type_inspectors(protocol)
         self._shared_type = shared_type
         self._fields = {name: Read(name) for name in field_names(shared_type)}
         self._replicas: list[Value] = []

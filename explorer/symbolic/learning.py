@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
-from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy, raising
+from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy, raising_unanswered
 from kraftcheck.explorer.symbolic.handler_cache import CallResult, HandlerCache, Path, Read
 from kraftcheck.explorer.symbolic.relations import (
     BY_MESSAGE,
@@ -107,7 +107,7 @@ class ReadDims:
 
     def projected(self, projection: Projection, local: Value) -> tuple[Value] | None:
         """Return a local state's projection in a 1-tuple; None if the replica has another type than the projection."""
-        with raising():
+        with raising_unanswered():
             value = self._protocol.projected(projection, self._variables.guarded(local))
         return None if value is NOT_PROJECTED else (value,)
 

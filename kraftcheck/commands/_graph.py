@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.graph import (
-    MOST,
+    MOST_STATES,
     PARQUET,
     explore_graph,
     graph_writer,
@@ -60,7 +60,7 @@ class Drawing:
                 asked.graph.unlink(missing_ok=True)  # a graph of an earlier run must not pass for this run's
                 print_lines(notes(["--graph-around: no counterexample, so no graph was written"]))
                 return
-            trace, most = result.violations[0].trace, asked.graph_most or MOST
+            trace, most = result.violations[0].trace, asked.graph_most or MOST_STATES
             graph = neighbourhood(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
         if graph is not None:
             said = size_of(graph, asked.graph, asked.graph_most)

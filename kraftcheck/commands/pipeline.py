@@ -165,10 +165,10 @@ def _runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> 
 
 def _start_spark(job: Job, **settings: str) -> Cluster:
     """Start Spark, with settings beside those of the job."""
-    from kraftcheck.explorer.cluster import LEAST_REPLAY, Cluster
+    from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, Cluster
 
     options = replace(job.options, conf=tuple((settings | dict(job.options.conf)).items()))
-    return Cluster(f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_REPLAY)
+    return Cluster(f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_REPLAY_VERSION)
 
 
 def _task(job: Job, arguments: argparse.Namespace) -> str:

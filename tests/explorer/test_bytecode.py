@@ -571,7 +571,7 @@ def test_a_state_may_have_many_successors(tmp_path: Path, monkeypatch: pytest.Mo
         for n in range(2_000 if shared.day == 0 else 0):
             yield Step().put(day=n)
 """
-    monkeypatch.setattr(description, "LOGGED", 100)
+    monkeypatch.setattr(description, "LOG_ENTRIES", 100)
     protocol = protocol_of(tmp_path, action)
     assert explore(protocol, request(protocol, deadlock=False, max_states=2_000)).distinct_states == 2_000
 
@@ -627,9 +627,9 @@ def test_a_search_whose_inputs_hardly_repeat_is_taken_over(is_compiled: bool, mo
 
 def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    from kraftcheck.explorer.bytecode.expressions import BINARY
+    from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 
-    monkeypatch.setitem(BINARY, ast.Add, Op.SUB)
+    monkeypatch.setitem(BINARY_OPS, ast.Add, Op.SUB)
     protocol = protocol_of(tmp_path, COUNTING.format(limit=20))
     with pytest.raises(UntranslatableError, match="differs from Python"):
         explore(protocol, request(protocol))
@@ -637,10 +637,10 @@ def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: py
 
 def test_a_wrong_verdict_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    from kraftcheck.explorer.bytecode.expressions import BINARY
+    from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 
     protocol = protocol_of(tmp_path, COUNTING.format(limit=9).replace("shared.n < 9", "not shared.n >= 9"))
-    monkeypatch.setitem(BINARY, ast.GtE, Op.LT)
+    monkeypatch.setitem(BINARY_OPS, ast.GtE, Op.LT)
     with pytest.raises(UntranslatableError, match="differs from Python"):
         explore(protocol, request(protocol, keep_going=True))
 
@@ -673,21 +673,21 @@ RARE = """
 def test_a_wrong_translation_shows_in_the_first_state_that_executes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kraftcheck.explorer.bytecode.expressions import BINARY
+    from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 
     protocol = protocol_of(tmp_path, RARE)
     found, wanted = both(protocol)
     assert found == wanted
-    monkeypatch.setitem(BINARY, ast.Add, Op.SUB)
+    monkeypatch.setitem(BINARY_OPS, ast.Add, Op.SUB)
     with pytest.raises(UntranslatableError, match="differs from Python"):
         explore(protocol, request(protocol))
 
 
 def test_the_verdict_of_an_initial_state_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kraftcheck.explorer.bytecode.expressions import BINARY
+    from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 
     protocol = protocol_of(tmp_path, COUNTING.format(limit=0))
-    monkeypatch.setitem(BINARY, ast.Lt, Op.GE)
+    monkeypatch.setitem(BINARY_OPS, ast.Lt, Op.GE)
     with pytest.raises(UntranslatableError, match="differs from Python"):
         explore(protocol, request(protocol))
 

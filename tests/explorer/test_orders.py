@@ -14,7 +14,7 @@ import pytest
 
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.request import CAPABILITIES, Feature, able, asked
+from kraftcheck.explorer.request import CAPABILITIES, Feature, needed_features, supported_features
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Violation
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec import (
@@ -232,7 +232,7 @@ def same(result: Result, expected: Result, options: SearchRequest, *, by_level: 
 
 
 def features_of(options: SearchRequest, description: Description) -> set[Feature]:
-    return {feature for feature, _ in asked(description.build(), options)}
+    return {feature for feature, _ in needed_features(description.build(), options)}
 
 
 Run = Callable[[Protocol, SearchRequest], Result]
@@ -259,7 +259,7 @@ def compare(
             for order in CAPABILITIES[engine]:
                 asking = replace(options, search=order)
                 try:
-                    if features_of(options, description) <= able(engine, order):
+                    if features_of(options, description) <= supported_features(engine, order):
                         result = run(description.build(), asking)
                         if first_only:
                             same_violation(result, expected, asking)

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kraftcheck.explorer.calls.handlers import Calls
-from kraftcheck.explorer.calls.inspection import NeedsWholeError, note_types, reads_parts
+from kraftcheck.explorer.calls.inspection import NeedsWholeError, reads_parts, type_inspectors
 from kraftcheck.explorer.calls.proxies import (
     ABSENT,
     DeltaStep,
     Fields,
-    Has,
+    HasElement,
     LocalProxy,
     Names,
     PeerProxy,
@@ -96,7 +96,7 @@ class ReadLog:
     ) -> None:
         self.by_field, self._me_by_field = by_field, me_by_field
         self.used_proxies = False
-        self._sets: dict[str, tuple[SetProxy, Has]] = {}
+        self._sets: dict[str, tuple[SetProxy, HasElement]] = {}
         self._replicas: dict[Value, Any] = {}  # each replica is one object, since a handler may compare it by `is`
         self.awaited: dict[tuple[int, Value], Passes | None] = {}
         self.path: dict[Query, int] = {}
@@ -496,7 +496,7 @@ class ProxyPolicy:
     """
 
     def __init__(self, interner: Interner, trees: DecisionTrees) -> None:
-        self.opaque = note_types(interner.protocol)  # names of actions and properties that need plain records
+        self.opaque = type_inspectors(interner.protocol)  # names of actions and properties that need plain records
         self.misses: dict[int, int] = {}  # root of a property of one replica -> number of calls
         self._interner, self._trees = interner, trees
         self._whole: set[tuple[int, bool]] = set()
