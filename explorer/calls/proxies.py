@@ -6,9 +6,11 @@ properties. Methods that inspect types more closely (`type_inspection.py`) get t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import cache, wraps
+from opcode import opmap
 from operator import is_
 from typing import Any, ClassVar, Protocol
 
@@ -20,6 +22,8 @@ ABSENT = object()
 UNREAD = object()
 NO_CHANGES: Mapping[str, Value] = {}
 SET_TYPES = (frozenset, set)
+IN_PLACE = 13
+"""Least argument of BINARY_OP that stands for an operator like `|=`."""
 
 Fields = tuple[tuple[str, Value], ...]
 """Names of fields, each with its value."""
@@ -278,6 +282,20 @@ def _set_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     return operator
 
 
+def _reflected(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return an operator with a set on the left, without `|=` and the like: that set, of any name, would not change."""
+
+    @wraps(method)
+    def operator(self: Any, other: Any) -> Any:
+        frame = sys._getframe(1)
+        opcode, argument = frame.f_code.co_code[frame.f_lasti :][:2]
+        if type(other) is set and (opcode != opmap["BINARY_OP"] or argument >= IN_PLACE):
+            raise TypeError("expected a set, found its proxy")
+        return method(self, other)
+
+    return operator
+
+
 class SetProxy:
     """Proxy of a set that reads the membership of single elements, and holds additions and removals separately."""
 
@@ -373,6 +391,7 @@ class SetProxy:
     def __and__(self, other: Any) -> Any:
         return frozenset(element for element in other if element in self)
 
+    @_reflected
     @_set_operator
     def __rsub__(self, other: Any) -> Any:
         return frozenset(element for element in other if element not in self)
@@ -381,7 +400,7 @@ class SetProxy:
     def __xor__(self, other: Any) -> Any:
         return frozenset(self) ^ frozenset(other)
 
-    __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
+    __ror__, __rand__, __rxor__ = map(_reflected, (__or__, __and__, __xor__))
 
     def union(self, *others: Iterable[Value]) -> Any:
         """Return the union with other iterables."""

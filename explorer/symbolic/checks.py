@@ -274,7 +274,7 @@ class StateChecks:
         given[SPENT] = Map(spent)
         for projection in prop.reads:
             if projection.name in prop.asks:
-                replicas = self._space.variables.layout.replicas
+                replicas = self._space.variables.layout.in_order
                 answers = {replica: ask(Read(None, projection, replica)) for replica in replicas}
                 given[projection.name] = Map((replica, one[0]) for replica, one in answers.items() if one is not None)
         given["shared"] = SharedProxy(self._space.variables.shared_type, lambda name: ask(Read(name)))

@@ -64,9 +64,9 @@ class HandlerCache(Calls):
             sets.setdefault(replica, {})[field] = list(elements)
         if sets != self._sets:
             self._sets, self._known = sets, {}
-        replicas = layout.replicas
+        replicas = layout.in_order
         if replicas != self._replicas:
-            self._replicas = list(replicas)
+            self._replicas = replicas
             reading = {name for name, action in self.protocol.actions.items() if action.reads}
             self._known = {key: node for key, node in self._known.items() if key[0] not in reading}
 

@@ -168,6 +168,7 @@ class Layout:
 
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
         self.replicas: list[Value] = []
+        self.first: list[Value] = []  # replicas of the initial states, in their order
         self.senders: list[Value] = []
         self.exploded: dict[tuple[Value, str], list[Value]] = {}
         self.opaque: set[str] = set()
@@ -180,6 +181,11 @@ class Layout:
         copied = deepcopy(self)
         copied.order, copied.limits = order, limits
         return copied
+
+    @property
+    def in_order(self) -> list[Value]:
+        """The replicas in the order of maps, that of the initial states."""
+        return [*dict.fromkeys((*self.first, *self.replicas))]
 
     def require_replicas(self, keys: Iterable[Value]) -> bool:
         """Add replicas and message destinations to the layout; return whether one of them is new."""
@@ -415,7 +421,8 @@ class Variables:
         for key, values, number in zip(self.keys, self.values, vector, strict=True):
             if number or key.kind in (SHARED, BOUND):
                 found[key.kind].append((key, values[number]))
-        replicas: dict[Value, Any] = {key.of: value for key, value in found[LOCAL]}
+        held = {key.of: value for key, value in found[LOCAL]}
+        replicas: dict[Value, Any] = {one: held[one] for one in self.layout.in_order if one in held}
         parts, sets = defaultdict[Value, list[Value]](list), defaultdict[Any, list[Value]](list)
         for key, value in found[CHANNEL]:
             parts[key.of].append(value)
@@ -435,6 +442,7 @@ def layout_of(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: boo
     for state in starts:
         layout.require_replicas(ordered(state.replicas))
         layout.require_replicas(ordered(state.inboxes))
+        layout.first += state.replicas
     if len(set(map(type, layout.replicas))) == 1:
         layout.replicas.reverse()  # of equal replicas the first often changes most, and should stand low in the diagram
     return layout

@@ -117,8 +117,9 @@ class Step(Record):
         return self.but(sends=self.sends + tuple(("duplicate", message) for message in messages))
 
     def put(self, **fields: Value) -> Step:
-        """Write shared fields."""
-        return self.but(puts=self.puts + tuple(sorted(fields.items())))
+        """Write shared fields; of two values for one field, the second counts."""
+        kept = tuple(one for one in self.puts if one[0] not in fields)
+        return self.but(puts=kept + tuple(sorted(fields.items())))
 
     def write(self, *replicas: Record) -> Step:
         """Write the next states of other replicas, or create replicas."""

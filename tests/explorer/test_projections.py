@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from kraftcheck import load
+from kraftcheck import check, load
 from kraftcheck.explorer.tables.rows import distinct
 from kraftcheck.spec import (
     Bag,
@@ -325,3 +325,35 @@ def test_eachdistinct_row_is_found_once(rows: NDArray[np.int32], are_far: bool) 
         assert (rows[first][which] == rows).all()
         assert len(first) == len(np.unique(rows, axis=0))
         assert all((rows[:index] != rows[index]).any(axis=1).all() for index in first)
+
+
+class Row(Protocol):
+    """Cells in an order that is not that of their ids."""
+
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        yield self.start(map(Cell, (3, 1, 2)), Nothing())
+
+    @projection
+    def sizes(self, me: Cell) -> int:
+        return len(me.seen)
+
+    @internal
+    def see(self, me: Cell) -> Steps:
+        if not me.seen:
+            yield become(me.but(seen=Map({me.id: 1})))
+
+    @invariant(reads=sizes)
+    def not_first(self, sizes: Map[int, int]) -> bool:
+        return list(sizes.values()) != [1, 0, 0]
+
+    @invariant
+    def not_last(self, state: State) -> bool:
+        return [len(cell.seen) for cell in state.replicas.values()] != [0, 0, 1]
+
+
+@pytest.mark.parametrize("engine", ["reference", "tables", "symbolic"])
+def test_replicas_come_in_the_order_of_the_start(engine: str) -> None:
+    found = check(Row(), engine=engine, deadlock=False, keep_going=True)
+    assert {one.property: one.trace[1].actor for one in found.violations} == {"NotFirst": 3, "NotLast": 2}

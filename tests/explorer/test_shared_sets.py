@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.models.paxos_msgs import PaxosMsgs
-from kraftcheck import load
+from kraftcheck import check, load
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets, KnownElements
 from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, internal, invariant, ordered
 
@@ -139,6 +139,56 @@ def test_both_engines_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for values in (2, 5):
         take_apart_at(values, monkeypatch)
         assert result_of("tables") == expected
+
+
+class InPlace(Protocol):
+    """A set of the method's own is changed in place, under another name; a field is written twice."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Writer(1)], Board())
+
+    def put_in(self, found: set[Any], more: frozenset[Any]) -> None:
+        found |= more
+
+    @internal
+    def add(self, me: Writer, shared: Board) -> Steps:
+        for number in range(4):
+            if Line(1, number) not in shared.lines:
+                yield become(me).put(lines=shared.lines | {Line(1, number)})
+
+    @internal
+    def look(self, me: Writer, shared: Board) -> Steps:
+        missing = {Line(1, 1), Line(1, 2)}
+        kept = missing
+        missing -= shared.lines
+        if not kept and me.seen == 0:
+            yield become(me.but(seen=1)).put(lines=shared.lines - {Line(1, 1)}).put(lines=frozenset({Line(1, 3)}))
+            yield become(me.but(seen=2)).put(lines=frozenset({Line(1, 3)})).put(lines=shared.lines - {Line(1, 1)})
+
+    @invariant
+    def few(self, shared: Board) -> bool:
+        found: set[Any] = set()
+        self.put_in(found, shared.lines)
+        return len(found) < 4
+
+    @invariant
+    def one(self, state: State) -> bool:
+        found = {Line(1, 0), Line(1, 2), Line(1, 3)}
+        kept = found
+        found &= state.shared.lines
+        return len(kept) < 2 or state.replicas[1].seen < 2
+
+
+def test_what_is_changed_in_place_has_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_apart_at(2, monkeypatch)
+    expected, found = (
+        check(InPlace(), engine=engine, deadlock=False, keep_going=True) for engine in ("reference", "tables")
+    )
+    assert [one.property for one in expected.violations] == ["Few", "One"]
+    assert sorted((one.property, len(one.trace)) for one in found.violations) == sorted(
+        (one.property, len(one.trace)) for one in expected.violations
+    )
+    assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
 
 
 def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:

@@ -171,13 +171,13 @@ class Left(Counting):
 
 
 class Namesake(Record):
-    """Another module's client."""
+    """A client of another class of the same name, as a function makes."""
 
     id: int
     count: int = 0
 
 
-Namesake.__module__, Namesake.__qualname__ = "elsewhere", Client.__qualname__
+Namesake.__qualname__ = Client.__qualname__
 
 
 class Alike(Protocol):
@@ -196,7 +196,7 @@ class Alike(Protocol):
 
     @invariant
     def low(self, me: Client, peer: Client | Namesake) -> bool:
-        """It does not hold of the other module's."""
+        """It does not hold of the other class."""
         return not (isinstance(peer, Namesake) and peer.count)
 
 

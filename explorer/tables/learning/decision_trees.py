@@ -141,10 +141,11 @@ class ReadLog:
             return found if self.by_field else frozenset(found)
         value = interner.shared.values[index][self._control[column]]
         if self.by_field and index in interner.shared.records:
-            self._note_shared(index, CLASS, _class)  # its answer also decides whether the value is a record
+            source = self._shared_source(index, value)
+            self._ask(source, CLASS, type)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
-                return LocalProxy(value, partial(self._read_field, self._shared_source(index, value), ()))
+                return LocalProxy(value, partial(self._read_field, source, ()))
         self._note((SHARED, column, 0), self._control[column])
         return value
 
@@ -179,11 +180,6 @@ class ReadLog:
         answer = self._control[column]
         return Source(value, queries, answer, SHARED_QUERY, column, ((SHARED, column, 0), answer))
 
-    def _note_shared(self, index: int, key: Key, function: Callable[[Any], Value]) -> None:
-        queries, column = self._interner.shared.queries[index], len(self._interner.bounds) + index
-        query = queries.number(key, function)
-        self._note((SHARED_QUERY, query, column), queries.answer(query, self._control[column]))
-
     def _projection(self, read: Projection) -> ProjectionProxy:
         """Return a proxy for a projection of all replicas."""
         project = partial(self._interner.protocol.projected, read)
@@ -205,9 +201,8 @@ class ReadLog:
             return self._replicas[key]
         slot = self._interner.slots[key]
         local = self._control[self._interner.base + slot]
-        self._ask_local(CLASS, _class, slot, local)
-        self.used_proxies = True
-        source = self._local_source(slot, local)
+        source, self.used_proxies = self._local_source(slot, local), True
+        self._ask(source, CLASS, type)
         found = self._replicas[key] = PeerProxy(key, source.record, partial(self._read_field, source, ()))
         return found
 
@@ -269,9 +264,9 @@ class ReadLog:
         if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
             self._note((LOCAL_QUERY, WHOLE, role), self._interner.queries.answer(WHOLE, local))
             return record
-        self.used_proxies = True
-        self._ask_local(CLASS, _class, role, local)
-        return LocalProxy(record, partial(self._read_field, self._local_source(role, local), ()))
+        source, self.used_proxies = self._local_source(role, local), True
+        self._ask(source, CLASS, type)
+        return LocalProxy(record, partial(self._read_field, source, ()))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
         """Return the arguments of an action or a property as plain values, and record nothing."""
@@ -315,11 +310,6 @@ class ReadLog:
         number = source.queries.number(key, function)
         self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 
-    def _ask_local(self, key: Key, function: Callable[[Any], Value], role: int, local: int) -> None:
-        queries = self._interner.queries
-        query = queries.number(key, function)
-        self._note((LOCAL_QUERY, query, role), queries.answer(query, local))
-
 
 def _at(path: Names, record: Record) -> Any:
     """Return the value of a field, given its path; () if there is none."""
@@ -336,12 +326,8 @@ def _may_hold_record(kind: type[Record], field: str) -> bool:
     return False
 
 
-def _class_at(path: Names, record: Record) -> Value:
-    return _class(_at(path, record))
-
-
-def _class(record: Record) -> Value:
-    return f"{type(record).__module__}.{type(record).__qualname__}"
+def _class_at(path: Names, record: Record) -> type:
+    return type(_at(path, record))
 
 
 def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
