@@ -22,7 +22,7 @@ from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import summary
-from kraftcheck.lockstep.walks import FETCH_LIMIT, Candidates, Chosen, GivenWalk, RandomWalk, Sort, Step
+from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, Candidates, Chosen, GivenWalk, RandomWalk, Sort, Step
 from kraftcheck.spec.cfg.binding import bind, override
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
 from kraftcheck.spec.language.semantics import choose_transition, path_to
@@ -31,7 +31,7 @@ from kraftcheck.spec.values import cut
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""
 
-AS_IN_KAFKA = {"LatePreVotes": "TRUE", "FetchLimit": str(FETCH_LIMIT)}
+AS_IN_KAFKA = {"LatePreVotes": "TRUE", "FetchLimit": str(COVER_FETCH_LIMIT)}
 """Constants of every configuration here: late requests arrive."""
 
 SELDOM = ("MaxLostDisks",)

@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
-from kraftcheck.catalogue import Job, Model, blaming, find_model, model_of
+from kraftcheck.catalogue import Job, Model, blaming_protocol, find_model, model_of
 from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
@@ -112,9 +112,9 @@ class Loaded(NamedTuple):
     @_with_options
     def job(self, **options: Unpack[SearchOptions]) -> Job:
         """Return the search of `check`. Raise InputError for an option or a configuration that does not fit."""
-        asked = _asked(SearchOptions, options)
+        asked = _parsed_options(SearchOptions, options)
         settings = [f"{name}={value}" for name, value in self.constants.items()]
-        with blaming(self.model):
+        with blaming_protocol(self.model):
             name, content = configuration(self.model, self.config, settings)
             return job_for(self.model, name, bind(self.model.protocol, content), asked, asked.pop("engine", None))
 
@@ -131,7 +131,7 @@ class Loaded(NamedTuple):
             `symmetry=True`, `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
         """
         job = self.job(**options)
-        with blaming(self.model):
+        with blaming_protocol(self.model):
             return _check(job, strict)
 
     @_with_options
@@ -152,7 +152,7 @@ class Loaded(NamedTuple):
             The options of `check`.
         """
         job = self.job(**options)
-        with blaming(self.model):
+        with blaming_protocol(self.model):
             return _simulate(job, runs, depth, seed)
 
     @_with_options
@@ -363,7 +363,7 @@ def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) 
 # Shared by the functions and by `Loaded`
 
 
-def _asked(known: type[SearchOptions], options: SearchOptions) -> dict[str, Any]:
+def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[str, Any]:
     """Return the options that are not None, parsed as the command line parses them."""
     names = list(known.__annotations__)
     for name in options:
@@ -378,7 +378,7 @@ def _job(protocol: Protocol, options: CheckOptions) -> Job:
     if isinstance(protocol, type):
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
     require_assertions()
-    asked = _asked(CheckOptions, options)
+    asked = _parsed_options(CheckOptions, options)
     bound, engine = bound_by_names(protocol, asked), asked.pop("engine", None)
     return job_for(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
 

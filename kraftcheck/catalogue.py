@@ -40,10 +40,10 @@ import re
 import textwrap
 import tomllib
 
-ONE = ("specification", "init", "next", "symmetry", "view", "alias", "postcondition")
-MANY = ("constraints", "action_constraints", "invariants", "properties")
+SINGLE_KEYS = ("specification", "init", "next", "symmetry", "view", "alias", "postcondition")
+LIST_KEYS = ("constraints", "action_constraints", "invariants", "properties")
 DEADLOCK = "check_deadlock"
-KEYS = ("about", "inherits", "without", "constants", *ONE, *MANY, DEADLOCK)
+KEYS = ("about", "inherits", "without", "constants", *SINGLE_KEYS, *LIST_KEYS, DEADLOCK)
 _ASSIGNMENT = re.compile(r"(\w+)\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\}|\"[^\"]*\"|[^\s{}\"]+)\s*")
 _WIDTH = 118
 
@@ -94,9 +94,9 @@ def _resolve(place: str, table: dict[str, Any], tables: dict[str, dict[str, Any]
     for key, value in table.items():
         if key == "constants":
             base[key] = base[key] | _constants(place, value)
-        elif key in MANY:
+        elif key in LIST_KEYS:
             base[key] = _edited(base.get(key, ()), value.split())
-        elif key in (*ONE, DEADLOCK, "about"):
+        elif key in (*SINGLE_KEYS, DEADLOCK, "about"):
             base[key] = value
         elif key not in ("inherits", "without"):
             raise InputError(f"{place}: {unknown('key', key, KEYS)}")
@@ -125,7 +125,7 @@ def _as_cfg(table: dict[str, Any]) -> str:
     lines = [f"\\* {line}" for line in textwrap.wrap(table["about"], _WIDTH, break_on_hyphens=False)]
     if table["constants"]:
         lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in table["constants"].items())]
-    for key in (*ONE, *MANY):
+    for key in (*SINGLE_KEYS, *LIST_KEYS):
         value = table.get(key)
         if isinstance(value, str):
             lines.append(f"{key.upper()} {value}")
@@ -138,7 +138,7 @@ def _as_cfg(table: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
+MODEL_PACKAGES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
 """The packages of the shipped models (see `models_in`)."""
 
 CONFIGURATIONS = "configurations.toml"
@@ -227,7 +227,7 @@ class Job(NamedTuple):
 
 def shipped_models() -> dict[str, str]:
     """Return the module of each shipped model, by the model's name."""
-    return {name: module for home in HOMES for name, module in models_in(home).items()}
+    return {name: module for home in MODEL_PACKAGES for name, module in models_in(home).items()}
 
 
 @cache
@@ -281,7 +281,7 @@ def find_variant(model: Model, name: str) -> Model:
     if not (colon and path):
         raise InputError(unknown("variant", name, model.variants, model.protocol.name()) + _listed(model))
     protocol = load(path, class_name)
-    if not any(_is_same(base, model) for base in protocol.__mro__):
+    if not any(_is_class_of(base, model) for base in protocol.__mro__):
         raise InputError(f"{name}: expected a subclass of {model.protocol.__name__}, found another protocol")
     return model._replace(protocol=protocol, file=Path(path))
 
@@ -291,7 +291,7 @@ def _listed(model: Model) -> str:
     return f"; see kraftcheck models {model.shipped}" if model.shipped else ""
 
 
-def _is_same(base: type, model: Model) -> bool:
+def _is_class_of(base: type, model: Model) -> bool:
     """Whether a class is the model's class, or a second copy of it from a file that was loaded twice."""
     if base is model.protocol:
         return True
@@ -309,7 +309,7 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
     known = model.configurations
     own = model.own_configuration if choice is None else None
     if choice is None and own is None and not known:
-        return "none", everything(model.protocol)
+        return "none", all_properties_config(model.protocol)
     name = choice if choice is not None else own or "default"
     if name in known:
         return name, parse_config(known[name].text, known[name].file)
@@ -334,7 +334,7 @@ def _refuse_name(model: Model, name: str) -> None:
     raise InputError(unknown("configuration", name, model.configurations, model.name) + expected)
 
 
-def everything(protocol: type[Protocol]) -> ModelConfig:
+def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
     """Return a configuration without constants that checks every property of a protocol."""
     place = TextPosition("no configuration", 1, 1)
     names = {
@@ -365,12 +365,12 @@ def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
 def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
     """Yield the model of a command line; prefix errors in the block with the model's file and line."""
     model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with blaming_protocol(model):
         yield model
 
 
 @contextmanager
-def blaming(model: Model) -> Iterator[None]:
+def blaming_protocol(model: Model) -> Iterator[None]:
     """Prefix an error that a user's protocol causes with its file and line, as InputError."""
     try:
         yield

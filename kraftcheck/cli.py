@@ -37,14 +37,14 @@ kraftcheck, a model checker for KRaft and for message-passing protocols in Pytho
 For a start: kraftcheck check reconfig --config smoke
 All commands: kraftcheck --help; the options of one: kraftcheck check --help"""
 """The text that `kraftcheck` prints without a command."""
-ASSERTION = 14
+EXIT_ASSERTION = 14
 """The exit code of a failed `assert` to which no engine found a path."""
 END_BY_CODE = ""
 """Empty code for `exec`. After an interrupted `exec`, as in dataclasses, CPython ends by the signal unless it runs
 another `exec`."""
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a command as Ctrl-C does."""
-COLLECT = (50_000, 20, 10)
+GC_THRESHOLDS = (50_000, 20, 10)
 """Rare garbage collection, because imports create hundreds of thousands of permanent objects."""
 
 
@@ -143,7 +143,7 @@ def _shortage(error: Exception, given: argparse.Namespace) -> str:
 
 def _tune_process() -> None:
     """Make garbage collection rare, and limit OpenBLAS to one thread."""
-    gc.set_threshold(*COLLECT)
+    gc.set_threshold(*GC_THRESHOLDS)
     atexit.register(gc.freeze)  # else the last collection at exit traverses all memo tables
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else NumPy starts spinning threads
 
@@ -222,7 +222,7 @@ def _report_raised(error: RaisedError, json: Path | None) -> int:
         shown = sys.stderr if str(json) == "-" else sys.stdout
         print_lines([*behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}"), []], shown)
         found = {"states": states_as_json(error.protocol, error.trace)}
-    return _complain(str(error), json, ASSERTION if error.is_assertion else 2, **found)
+    return _complain(str(error), json, EXIT_ASSERTION if error.is_assertion else 2, **found)
 
 
 def _json_in(words: Sequence[str]) -> Path | None:

@@ -43,7 +43,7 @@ COMPILED_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
 LEAST_CALLS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
-DEAR = 12
+CALL_COST = 12
 """Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
 FEWEST_STATES = 1 << 6
 """Number of states from which calls are counted, at each doubling."""
@@ -115,7 +115,7 @@ def searches() -> list[str]:
     return sorted({name for engine in ENGINES.values() for name in engine.searches})
 
 
-def special(options: SearchRequest) -> list[str]:
+def engine_specific_options(options: SearchRequest) -> list[str]:
     """Return the options set in a request that only some engines support, as words of the command line."""
     asked = ((name, option) for name, option in OPTIONS.items() if option.engines)
     return [option.word for name, option in asked if getattr(options, name) != getattr(SearchRequest, name)]
@@ -250,7 +250,7 @@ class EngineChoice:
         states = progress.distinct_states - before.distinct_states
         steps = progress.generated_states - before.generated_states
         calls = sum(progress.handler_calls.values()) - sum(before.handler_calls.values())
-        return DEAR * calls > states * (2 + self._handlers) + steps
+        return CALL_COST * calls > states * (2 + self._handlers) + steps
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
@@ -353,7 +353,7 @@ def _by_reference(protocol: Protocol, options: SearchRequest, *notes: str, whole
 def _is_able(protocol: Protocol, options: SearchRequest, engine: str = "reference") -> bool:
     """Return whether an engine supports a request's search order, options and features; one worker is no option."""
     has, one = ENGINES[engine], replace(options, workers=None if options.workers == 1 else options.workers)
-    if options.search not in has.searches or not set(special(one)) <= set(has.options):
+    if options.search not in has.searches or not set(engine_specific_options(one)) <= set(has.options):
         return False
     return not any(lacking_features(engine, protocol, options))
 

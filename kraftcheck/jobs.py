@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Job, Model, find_config, find_model, shipped_models, with_settings
-from kraftcheck.engines import ENGINES, choose, searches, special
+from kraftcheck.engines import ENGINES, choose, engine_specific_options, searches
 from kraftcheck.explorer.request import OPTIONS, SearchRequest, seconds, setting, size
 from kraftcheck.explorer.request import count as count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
@@ -187,7 +187,7 @@ def job_for(
     order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}
     asked = {**order, **asked, "symmetry": _symmetry(bound, asked.get("symmetry"))}
     options = SearchRequest.of(bound, **asked)
-    name = choose(engine, options.search, [*others, *special(options)])
+    name = choose(engine, options.search, [*others, *engine_specific_options(options)])
     return Job(model, config_name, bound.protocol, name, engine is not None, options)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import blaming, find_model, model_of
+from kraftcheck.catalogue import blaming_protocol, find_model, model_of
 from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, carried, require_pyspark
 from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
@@ -99,7 +99,7 @@ def replay(
             f"model: {found.protocol.__name__} is defined in a notebook; put it into a file, model='FILE.py'"
         )
     settings = [f"{name}={value}" for name, value in (constants or {}).items()]
-    with blaming(found):
+    with blaming_protocol(found):
         job, notes = lenient_job(found, Namespace(config=config and fspath(config), set=settings))
     for note in notes:
         warnings.warn(note, stacklevel=2)

@@ -18,7 +18,7 @@ from typing import Any, Self
 from kraftcheck.spec.errors import InputError
 
 LEAST_JAVA = 17
-SHARE = 0.6  # of the machine's memory, for a search without `--memory`
+MEMORY_SHARE = 0.6  # of the machine's memory, for a search without `--memory`
 
 
 def default_workers() -> int:
@@ -209,4 +209,4 @@ def available_memory() -> int:
 
 def default_memory() -> int:
     """Return the default memory of a search in bytes."""
-    return int(SHARE * available_memory())
+    return int(MEMORY_SHARE * available_memory())

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kraftcheck import Protocol  # noqa: F401 - in a checkout without symbolic links it fails with the remedy
-from kraftcheck.cli import COLLECT
+from kraftcheck.cli import GC_THRESHOLDS
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine fails no test
@@ -88,7 +88,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_finish() -> None:
     """Hide the tests and their modules from the garbage collector, which is as rare as in the command."""
     gc.freeze()
-    gc.set_threshold(*COLLECT)
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
 

@@ -35,7 +35,7 @@ from kraftcheck.explorer.symbolic.variables import (
     Variables,
 )
 from kraftcheck.files import replacing
-from kraftcheck.persistence.stored_files import DIGEST_BYTES, mixed, reading, require, require_distinct
+from kraftcheck.persistence.stored_files import DIGEST_BYTES, mix_hashes, reading, require, require_distinct
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits
 from kraftcheck.spec.language.declarations import Property
@@ -236,8 +236,8 @@ def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values:
     require((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
     require((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
-        sums = np.add.reduceat(mixed(edges.astype(np.uint64)), nodes[:, 0])
-        require_distinct(sums + mixed(levels.astype(np.uint64)), "nodes")
+        sums = np.add.reduceat(mix_hashes(edges.astype(np.uint64)), nodes[:, 0])
+        require_distinct(sums + mix_hashes(levels.astype(np.uint64)), "nodes")
 
 
 class SetsValidator:

@@ -23,7 +23,14 @@ from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.persistence.folder import Noted
-from kraftcheck.persistence.stored_files import CorruptFileError, RowsInFile, mixed, reading, require, require_distinct
+from kraftcheck.persistence.stored_files import (
+    CorruptFileError,
+    RowsInFile,
+    mix_hashes,
+    reading,
+    require,
+    require_distinct,
+)
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import fits
@@ -305,7 +312,7 @@ def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDAr
     require(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):
-        sums = np.add.reduceat(mixed(keys.astype(np.uint64)), np.cumsum(counts) - counts)
+        sums = np.add.reduceat(mix_hashes(keys.astype(np.uint64)), np.cumsum(counts) - counts)
     require_distinct(sums, "inbox contents")
 
 
@@ -315,7 +322,7 @@ def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     slot_of = np.array([-1, *(interner.slots[record.id] for record in interner.locals[1:])])
     most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared.values)]
     before, sums = base, [np.zeros(0, np.uint64)]
-    weights = mixed(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
+    weights = mix_hashes(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:
         columns = block.shape[1]
         require(before <= columns <= width, f"expected control rows of {before} to {width} columns, found {columns}")

@@ -8,22 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Model, blaming, everything, find_model, scenario_job, with_settings
+from kraftcheck.catalogue import Model, all_properties_config, blaming_protocol, find_model, scenario_job, with_settings
 from kraftcheck.jobs import configuration, lenient_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.survey import Task, naming
-from kraftcheck.lockstep.walks import FETCH_LIMIT, WalkFile, read_walk, settings_of
+from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, WalkFile, read_walk, settings_of
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
-DEFAULT = "lockstep"
+DEFAULT_CONFIG = "lockstep"
 """The default configuration, which enables every action."""
 
-ROOM = 1000
+EXTRA_BOUND = 1000
 """The difference between the bounds of the driven model and those of the covered state graph."""
 
 
@@ -41,8 +41,8 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 
 def _drawn(arguments: argparse.Namespace) -> Task:
     model = quorum(arguments.model, arguments.variant)
-    settings = [*([f"FetchLimit={FETCH_LIMIT}"] if arguments.cover else []), *arguments.set]
-    _, config = configuration(model, arguments.config or ("smoke" if arguments.cover else DEFAULT), settings)
+    settings = [*([f"FetchLimit={COVER_FETCH_LIMIT}"] if arguments.cover else []), *arguments.set]
+    _, config = configuration(model, arguments.config or ("smoke" if arguments.cover else DEFAULT_CONFIG), settings)
     wider = _with_room(model, config) if arguments.cover else config
     bound = bind(model.protocol, wider)
     about = _about(arguments.model, arguments.variant, bound.protocol, arguments)
@@ -66,7 +66,7 @@ def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
     protocol = bind(model.protocol, config).protocol
     limits = {constant.name: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
     bounds = [constant.name for constant in protocol.constants.values() if constant.is_bound and limits[constant.name]]
-    settings = ["LatePreVotes=TRUE", *(f"{name}={limits[name] + ROOM}" for name in bounds)]
+    settings = ["LatePreVotes=TRUE", *(f"{name}={limits[name] + EXTRA_BOUND}" for name in bounds)]
     return with_settings(config, settings)
 
 
@@ -85,7 +85,7 @@ def _task(
 ) -> Task:
     assert issubclass(model.protocol, Quorum)
     kind = partial(_kind, model.protocol, arguments, file.without)
-    return Task(name, file, config, kind, partial(blaming, model), *choose, **more)
+    return Task(name, file, config, kind, partial(blaming_protocol, model), *choose, **more)
 
 
 def _kind(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
@@ -112,7 +112,7 @@ def _given(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     )
     with naming(path):
         model = quorum(file.model, file.variant or None)
-        config = with_settings(everything(model.protocol), file.settings)
+        config = with_settings(all_properties_config(model.protocol), file.settings)
         bind(model.protocol, config)  # reports mistakes before Java starts
     yield _task(arguments, str(path), file, config, model, path=path)
 

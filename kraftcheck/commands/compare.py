@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kraftcheck.catalogue import Job, Model, blaming, find_model, find_variant
+from kraftcheck.catalogue import Job, Model, blaming_protocol, find_model, find_variant
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
 from kraftcheck.jobs import CHECKED, SPARK_LOG, add, job_of
 from kraftcheck.processes import EXIT_INTERRUPTED
@@ -29,7 +29,7 @@ from kraftcheck.runner import exit_code, run_job
 from kraftcheck.spec.errors import InputError
 
 BASE = "base"
-WHOLE_BASE = 1_000_000
+MOST_BASE_STATES = 1_000_000
 """The limit on distinct states of the base if every variant has a counterexample."""
 
 TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
@@ -102,7 +102,7 @@ def _jobs(base: Model, variants: dict[str, Model], arguments: argparse.Namespace
 
 
 def _job(model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]) -> Job:
-    with blaming(model):
+    with blaming_protocol(model):
         return job_of(model, configuration, arguments, beside=[other.protocol for other in beside])
 
 
@@ -142,14 +142,14 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
     depth = max(map(len, lengths))
-    tried = _run(BASE, job._replace(options=replace(options, max_states=WHOLE_BASE)), arguments)
+    tried = _run(BASE, job._replace(options=replace(options, max_states=MOST_BASE_STATES)), arguments)
     if tried.result.limit != "max_states" or (tried.seen_to or 0) >= depth:
         return tried
     return _run(BASE, job._replace(options=replace(options, max_depth=depth)), arguments)
 
 
 def _run(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
-    with blaming(job.model):
+    with blaming_protocol(job.model):
         result = run_job(job, quiet=arguments.quiet)
     return ComparedRun(label, job, result, _seen_to(job, result))
 

@@ -23,7 +23,7 @@ from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import add, lenient_job
 from kraftcheck.reporting.lines import print_warnings
 
-WINDOWED = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+WINDOW_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 """Environment variables of a graphical browser. Without one of them a browser would run in the terminal."""
 
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with Server(Session(tree, warnings), arguments.port) as server:
             print(f"{model.name}, configuration {job.config_name}: {server.address}\nCtrl-C ends it", flush=True)
-            if not arguments.no_browser and (sys.platform == "darwin" or any(map(os.environ.get, WINDOWED))):
+            if not arguments.no_browser and (sys.platform == "darwin" or any(map(os.environ.get, WINDOW_VARIABLES))):
                 threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
             server.serve_forever()
     except KeyboardInterrupt:

@@ -28,7 +28,13 @@ from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.jobs import add, count, job_of, seed
 from kraftcheck.mutation.baseline import BaselineRun, record
-from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of, recomputed
+from kraftcheck.mutation.mutants import (
+    Mutant,
+    changeable_functions,
+    changeable_modules,
+    mutants_of,
+    recomputing_properties,
+)
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
 from kraftcheck.processes import EXIT_INTERRUPTED, default_workers
@@ -40,10 +46,10 @@ from kraftcheck.spec.errors import InputError
 MOST_STATES = 100_000
 """Default limit on distinct states of a configuration."""
 
-ONE_MUTANT = 600.0
+MUTANT_SECONDS = 600.0
 """Default time limit of a mutant, in seconds."""
 
-SHIPPED = ("smoke*", "default*")
+SHIPPED_PATTERNS = ("smoke*", "default*")
 """Default configurations for the mutants of a shipped model."""
 
 
@@ -64,8 +70,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     stop = parser.add_argument_group("limits")
     add(stop, "--max-states", help=f"distinct states per configuration (default: {MOST_STATES:,})")
     add(stop, "--max-depth")
-    limit = f"time limit per mutant (default: {ONE_MUTANT:.0f}); a mutant beyond it counts as killed by an error"
-    add(stop, "--time-limit", help=limit, dest="seconds", default=ONE_MUTANT)
+    limit = f"time limit per mutant (default: {MUTANT_SECONDS:.0f}); a mutant beyond it counts as killed by an error"
+    add(stop, "--time-limit", help=limit, dest="seconds", default=MUTANT_SECONDS)
     going = parser.add_argument_group("checkpoints")
     kept = "folder for the verdicts; the same command resumes from there"
     add(going, "--checkpoint", help=kept, dest="folder", default=None)
@@ -107,7 +113,7 @@ def _judged(
     """Return the baselines of the model, and the verdict on each mutant."""
     folder = arguments.folder
     in_folder = nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs))
-    with recomputed(modules), in_folder as kept:
+    with recomputing_properties(modules), in_folder as kept:
         baselines = _recorded(jobs, files, modules, arguments)
         processes = arguments.processes or default_workers()
         workers = Workers(MutantRunner(baselines, modules), processes, arguments.seconds)
@@ -118,7 +124,7 @@ def _judged(
 def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
     """Yield the chosen configurations without duplicates."""
     known = model.configurations
-    patterns = chosen or ([] if model.file is not None else list(SHIPPED))
+    patterns = chosen or ([] if model.file is not None else list(SHIPPED_PATTERNS))
     if not patterns:
         yield None
     names: list[str] = []

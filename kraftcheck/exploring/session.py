@@ -24,7 +24,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from kraftcheck.catalogue import blaming
+from kraftcheck.catalogue import blaming_protocol
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import Node, Tree
 from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool, value_as_json, violation_as_json
@@ -39,9 +39,9 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.values import text_of
 
-KINDS = {"-": "consumed", "+": "sent", "*": "kept"}
+MARKS = {"-": "consumed", "+": "sent", "*": "kept"}
 
-FORMS = {
+SAVED_FILES = {
     "walk.out": "trace, as TLC prints it",
     "walk.itf.json": "trace, ITF",
     "walk.json": "trace, TLC's JSON",
@@ -54,7 +54,7 @@ FORMS = {
 SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "explore.js")
 """The parts of the page's script; all but the last are those of a report."""
 
-ASKS = "connect-src 'self'; img-src 'self'; "
+CONNECT_POLICY = "connect-src 'self'; img-src 'self'; "
 """Allowed requests of the page: to this server, and for the icon."""
 
 
@@ -70,7 +70,7 @@ class StateInspector:
     def offers(self, number: int) -> dict[str, Any]:
         """Return the enabled steps, the disabled actions with reasons, and the properties of a node."""
         node = self._tree.node(number)
-        with blaming(self._job.model):
+        with blaming_protocol(self._job.model):
             offered = self._tree.offered(node)
             way = [one.step.state for one in node.way]
             enabled = [
@@ -118,7 +118,7 @@ class StateInspector:
             "by": "the network" if is_own else "the environment" if taken.actor is None else text_of(taken.actor),
             "on": None if taken.message is None else value_as_json(taken.message),
             "changes": [[one.path, one.text] for one in changes(protocol, before, after)],
-            "messages": [[KINDS[one.mark], value_as_json(one.message)] for one in under_way if one.mark in KINDS],
+            "messages": [[MARKS[one.mark], value_as_json(one.message)] for one in under_way if one.mark in MARKS],
             "breaks": self._false(node.step, next_one),
             "outside": list(self._outside(node, taken)),
             "back": next((number for number, state in enumerate(way, start=1) if state == after), None),
@@ -151,7 +151,7 @@ class StateInspector:
     def _verdict(self, prop: Property, before: TraceStep | None, node: Node) -> bool | str:
         """Return whether a property holds in a node, or over the step to it; the text of the error if it raises."""
         try:
-            with blaming(self._job.model):
+            with blaming_protocol(self._job.model):
                 if not prop.over_steps:
                     return self._semantics.holds(prop, node.step.state)
                 if before is None or node.transition is None:
@@ -187,8 +187,8 @@ def _place(reason: Reason) -> str:
 
 def saved(tree: Tree, node: Node, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]) -> bytes:
     """Return the content of a file with the walk to a node, in the format of its name."""
-    if name not in FORMS:
-        raise InputError(f"expected a file called {', '.join(FORMS)}, found {name}")
+    if name not in SAVED_FILES:
+        raise InputError(f"expected a file called {', '.join(SAVED_FILES)}, found {name}")
     if name == "walk.txt":
         return scenario(tree, node).encode()
     with TemporaryDirectory() as folder:
@@ -231,16 +231,16 @@ class Session:
                 **model_as_json(job),
                 "configuration": job.config_name.rpartition("/")[2],
                 "starts": [one._asdict() for one in self._tree.starts],
-                "forms": FORMS,
+                "forms": SAVED_FILES,
                 "warnings": self._warnings,
             },
             SCRIPTS,
-            ASKS,
+            CONNECT_POLICY,
         )
 
     def walk(self, number: int) -> dict[str, Any]:
         """Return the walk to a node as report data."""
-        with self._lock, blaming(self._tree.job.model):
+        with self._lock, blaming_protocol(self._tree.job.model):
             return packed([self._run(self._tree.node(number))])
 
     def offers(self, number: int) -> dict[str, Any]:
@@ -250,12 +250,12 @@ class Session:
 
     def take(self, number: int, choice: int) -> dict[str, Any]:
         """Take a step from a node and return the walk to the next node as report data."""
-        with self._lock, blaming(self._tree.job.model):
+        with self._lock, blaming_protocol(self._tree.job.model):
             return packed([self._run(self._tree.take(number, choice))])
 
     def save(self, number: int, name: str) -> bytes:
         """Return the content of a file with the walk to a node."""
-        with self._lock, blaming(self._tree.job.model):
+        with self._lock, blaming_protocol(self._tree.job.model):
             node = self._tree.node(number)
             return saved(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 

@@ -104,7 +104,7 @@ def known_to(fetch: FetchRequest) -> int:
     return high
 
 
-def adopted(was: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest]) -> dict[str, Any]:
+def server_fields(was: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest]) -> dict[str, Any]:
     """Return the parts of a Kafka server as fields of the model's replica."""
     known = field_names(type(was))
     parts = (), Nil.NIL, Nil.NIL  # records, a place to truncate to, a snapshot
@@ -282,7 +282,7 @@ class KafkaCluster:
             waits = tuple(self._requests[number] for number in state["waits"] if number in self._requests)
             host = self._hosts[int(node)]
             self.replicas[host] = self.replicas[host]._replace(pending=waits)
-        yield thrown(answer)
+        yield exception_of(answer)
         for number in silent:
             is_answer = number in self._answers
             self._answers.discard(number)
@@ -366,7 +366,7 @@ def leads_elsewhere(state: Json, node: int) -> bool:
     return state["leader"] not in (-1, node)
 
 
-def thrown(answer: Answer) -> KafkaThrew | None:
+def exception_of(answer: Answer) -> KafkaThrew | None:
     """Return the exception that Kafka threw, or None; its place is the innermost of Kafka's own methods."""
     if "error" not in answer:
         return None
@@ -386,8 +386,8 @@ def numbers(hosts: frozenset[ModelValue]) -> list[int]:
 
 
 ID = attrgetter("id")
-STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
-WAITS = (Mode.FOLLOWER, Mode.UNATTACHED)
+STANDING_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+WAITING_MODES = (Mode.FOLLOWER, Mode.UNATTACHED)
 VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show its vote, which matters no more
 
 
@@ -448,10 +448,10 @@ def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, A
         yield field, getattr(model, field), getattr(kafka, field)
     if model.mode not in VOTE_IS_HIDDEN:
         yield "voted", model.voted, kafka.voted
-    if model.mode in STANDS:
+    if model.mode in STANDING_MODES:
         yield "granted", frozenset(map(ID, model.granted)), kafka.granted
         yield "rejected", frozenset(map(ID, model.rejected)), kafka.rejected
-    if model.mode in WAITS:
+    if model.mode in WAITING_MODES:
         yield "pending", () if model.pending is Nil.NIL else (model.pending,), kafka.pending
     if model.mode is Mode.LEADER:
         yield from _compared_of_leader(model, kafka)
@@ -468,12 +468,12 @@ def _compared_of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[s
     is_known = model.high_watermark > epoch_start(model.log, model.epoch)
     yield "high_watermark", model.high_watermark if is_known else 0, kafka.high_watermark
     yield "offsets", model.offsets, Map({key: end for key, end in kafka.offsets.items() if not matches(key, model.key)})
-    yield "change", shown(model.change), kafka.change
+    yield "change", exposed_change(model.change), kafka.change
     if model.version == 0:
         yield "heard", model.heard, frozenset(voter for voter in kafka.heard if voter.key.id != model.id)
 
 
-def shown(change: Change | Nil) -> PendingChange | Nil:
+def exposed_change(change: Change | Nil) -> PendingChange | Nil:
     """Return the part of a model's voter change that Kafka exposes."""
     return Nil.NIL if isinstance(change, Nil) else PendingChange(change.operation, change.voter, change.offset)
 
@@ -481,7 +481,7 @@ def shown(change: Change | Nil) -> PendingChange | Nil:
 def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
     """Convert Kafka's voter change to the model's; its client comes from the model, since Kafka does not expose it."""
     found = kafka.change
-    if isinstance(found, Nil) or found == shown(was.change):
+    if isinstance(found, Nil) or found == exposed_change(was.change):
         return Nil.NIL if isinstance(found, Nil) else was.change
     client, asked = (ADMIN, Nil.NIL) if isinstance(was.change, Nil) else (was.change.client, was.change.asked)
     if isinstance(was.change, Nil):  # the model has refused the change
@@ -490,7 +490,7 @@ def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
     return Change(found.operation, found.voter, found.offset > 0, found.offset, client, asked)
 
 
-def without(state: State, message: Record) -> State:
+def without_message(state: State, message: Record) -> State:
     """Return a state without a message in flight."""
     inbox = state.inboxes.get(message.dest, Map())  # type: ignore[attr-defined]
     kept = Map((found, copies) for found, copies in inbox.items() if canonical(found) != message)
@@ -532,11 +532,11 @@ def _model_replica_of(was: Replica, kafka: KafkaReplica, delayed: frozenset[Fetc
     return was.but(
         **{field: getattr(kafka, field) for field in same},
         **_adopted_votes(was, kafka),
-        **adopted(was, kafka.server, delayed),
+        **server_fields(was, kafka.server, delayed),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
         offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),
-        pending=kafka.pending[0] if kafka.mode in WAITS and kafka.pending else Nil.NIL,
+        pending=kafka.pending[0] if kafka.mode in WAITING_MODES and kafka.pending else Nil.NIL,
         change=_change(was, kafka),
         heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
         updating=kafka.due,

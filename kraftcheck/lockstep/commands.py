@@ -26,19 +26,19 @@ from kraftcheck.spec.language.semantics import Transition
 
 Command = Callable[[KafkaCluster, State, Transition], None]
 
-TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
+TIMER_ACTIONS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
 """Steps in which the timer of a replica's mode expires."""
 
-STARTS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware", "ListVoters")
+START_ACTIONS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware", "ListVoters")
 
-ELECTS = ("FetchTimeout", "ElectionTimeout", "HandleVoteResponse")
+ELECTING_ACTIONS = ("FetchTimeout", "ElectionTimeout", "HandleVoteResponse")
 """Steps in which a replica may take office, and its process end at once."""
 
-AT_ONCE = {
+URGENT_STEPS = {
     "HandleEndQuorumEpochRequest": ("FetchTimeout",),
     "PreVoteTimeout": ("ElectionTimeout", "FetchTimeout"),
     "ResignedTimeout": ("ElectionTimeout",),
-    **dict.fromkeys((*STARTS, *ELECTS), ("ElectionTimeout",)),
+    **dict.fromkeys((*START_ACTIONS, *ELECTING_ACTIONS), ("ElectionTimeout",)),
 }
 """By action, timeouts that Kafka may take in the same poll: a timer has expired, or a sole voter stands at once."""
 
@@ -221,7 +221,7 @@ def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: 
 
 
 COMMANDS: dict[str, Command] = {
-    **dict.fromkeys(TIMEOUTS, _expire),
+    **dict.fromkeys(TIMER_ACTIONS, _expire),
     "ClientAppend": _append,
     "Resign": _plainly("resign"),
     "Restart": _plainly("restart"),

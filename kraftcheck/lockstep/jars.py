@@ -16,10 +16,10 @@ from kraftcheck.files import distrusted, replacing
 from kraftcheck.processes import LEAST_JAVA, java_program, java_version, run_to_end
 from kraftcheck.spec.errors import InputError
 
-NEEDS = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"
-FITS = "4.1 to 4.4"
-SOURCES = Path(__file__).with_name("driver")
-MAIN = "org.apache.kafka.raft.LockstepDriver"
+NO_JDK = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"
+KAFKA_RANGE = "4.1 to 4.4"
+DRIVER_SOURCES = Path(__file__).with_name("driver")
+MAIN_CLASS = "org.apache.kafka.raft.LockstepDriver"
 CLIENT = "org/apache/kafka/raft/KafkaRaftClient.class"
 KIT = "org/apache/kafka/raft/MockLog.class"
 FAMILIES = {
@@ -28,13 +28,13 @@ FAMILIES = {
 }
 """By a class that Kafka has from a version on: the source folder since that version, and the one until then."""
 
-QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+QUIET_OPTIONS = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 """Options of Java: an unsuitable class archive is ignored, without a message on standard output."""
 
 PATIENCE = 600.0  # seconds for Maven or the compiler
 MOST_KEPT = 24  # compiled drivers; the oldest go first
 
-REHEARSAL: tuple[dict[str, object], ...] = (
+REHEARSAL_COMMANDS: tuple[dict[str, object], ...] = (
     {"do": "cluster", "nodes": [1, 2], "voters": [1, 2], "version": 1},
     {"do": "expire", "node": 1},
     *({"do": "deliver", "message": number} for number in range(1, 13)),
@@ -69,7 +69,7 @@ def jdk(name: str) -> Path:
     """Return the path of a JDK program."""
     found, where = java_program(name)
     if found is None:
-        raise InputError(f"{NEEDS}: there is no {name} on {where}")
+        raise InputError(f"{NO_JDK}: there is no {name} on {where}")
     return found
 
 
@@ -77,7 +77,7 @@ def require_new_enough(program: Path) -> None:
     """Require a JDK program of a version that can run Kafka."""
     version = java_version(program)
     if version is None or version < LEAST_JAVA:
-        raise InputError(f"{NEEDS}; {program} is {'of unknown version' if version is None else f'version {version}'}")
+        raise InputError(f"{NO_JDK}; {program} is {'of unknown version' if version is None else f'version {version}'}")
 
 
 def _identity(file: Path) -> str:
@@ -85,10 +85,10 @@ def _identity(file: Path) -> str:
     return f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 
 
-def built(java: Path, jars: Sequence[Path], kafka: str) -> Path:
+def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
     """Return the folder of `driver.jar`, compiled against Kafka's jars, with its class archive if there is one."""
     digest = blake2b(_identity(java.resolve()).encode(), digest_size=8)
-    for path in sorted(SOURCES.rglob("*.java")):
+    for path in sorted(DRIVER_SOURCES.rglob("*.java")):
         digest.update(path.read_bytes())
     for jar in jars:
         digest.update(_identity(jar).encode())
@@ -126,17 +126,17 @@ def _require_kafka(jars: Sequence[Path], kafka: str) -> None:
 
 def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> None:
     """Compile the driver for these jars, into a jar: Java keeps no class archive for a folder."""
-    sources = sorted(SOURCES.glob("common/*.java"))
+    sources = sorted(DRIVER_SOURCES.glob("common/*.java"))
     for held, (since, until) in FAMILIES.items():
         family = since if any(holds(jar, held) for jar in jars) else until
-        sources += sorted(SOURCES.glob(f"{family}/*.java"))
+        sources += sorted(DRIVER_SOURCES.glob(f"{family}/*.java"))
     classes = new / "classes"
     command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
     done = run_to_end([*command, *map(str, sources)], PATIENCE)
     if done.returncode != 0:
         first = next((line for line in done.stderr.splitlines() if "error:" in line), "javac says nothing")
         problem = first.rpartition("/")[2]
-        raise InputError(f"--kafka {kafka}: the driver, for Kafka {FITS}, does not fit this version: {problem}")
+        raise InputError(f"--kafka {kafka}: the driver, for Kafka {KAFKA_RANGE}, does not fit this version: {problem}")
     with ZipFile(new / "driver.jar", "w") as jar:
         for path in sorted(classes.rglob("*.class")):
             jar.write(path, str(path.relative_to(classes)))
@@ -147,9 +147,9 @@ def _archive(java: Path, jars: Sequence[Path], target: Path) -> None:
     """Make an archive of the classes that walks need; without one, the driver only starts more slowly."""
     entries = os.pathsep.join(map(str, (target / "driver.jar", *jars)))
     with replacing(target / "classes.jsa") as new:
-        options = (*QUIET, f"-XX:ArchiveClassesAtExit={new}")
-        commands = "".join(f"{json.dumps(command)}\n" for command in REHEARSAL)
-        run_to_end([str(java), *options, "-cp", entries, MAIN], PATIENCE, commands)
+        options = (*QUIET_OPTIONS, f"-XX:ArchiveClassesAtExit={new}")
+        commands = "".join(f"{json.dumps(command)}\n" for command in REHEARSAL_COMMANDS)
+        run_to_end([str(java), *options, "-cp", entries, MAIN_CLASS], PATIENCE, commands)
         new.touch()  # an empty archive is not used
 
 
@@ -166,10 +166,10 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-LOG = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
+LOG_CLASS = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
 VERSION = re.compile(r"\d+\.\d+\.\d+(-\w+)?")
-CORE = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
-MISSING = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
+RAFT_JAR = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
+MISSING_ARTIFACT = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
 CLASSIFIERS = ("test", "test-fixtures")  # of the jar with Kafka's MockLog; renamed in 4.4
 
 POM = """\
@@ -215,10 +215,10 @@ def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     """Return the class path that drives a version of Kafka."""
     java = jdk("java")
     jars = _from_folder(Path(kafka)) if Path(kafka).is_dir() else _by_maven(kafka)
-    driver = built(java, jars, kafka) / "driver.jar"
-    if disk and not any(holds(jar, LOG) for jar in jars):
+    driver = build_driver(java, jars, kafka) / "driver.jar"
+    if disk and not any(holds(jar, LOG_CLASS) for jar in jars):
         raise InputError(f"--disk: Kafka's log on disk is in kafka-raft from 4.3 on; in {kafka} there is none")
-    named = (CORE.fullmatch(jar.name) for jar in jars)
+    named = (RAFT_JAR.fullmatch(jar.name) for jar in jars)
     version = next((match[1] for match in named if match and not match[1].endswith(CLASSIFIERS)), f"in {kafka}")
     return Classpath(java, (driver, *jars), version)
 
@@ -240,7 +240,7 @@ def _by_maven(version: str) -> list[Path]:
             Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
         )
         try:
-            return fetched(wanted, version)
+            return fetch_jars(wanted, version)
         except NotInMavenError as error:
             problem = str(error)
     raise InputError(f"--kafka {version}: Maven has no such version of kafka-raft with its test kit: {problem}")
@@ -250,7 +250,7 @@ class NotInMavenError(Exception):
     """Maven cannot find an artifact."""
 
 
-def fetched(wanted: Sequence[Artifact], name: str) -> list[Path]:
+def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
     """Return the jars of artifacts and of their dependencies; Maven fetches missing ones."""
     folder = cache() / name
     pom, noted = POM.format(dependencies="\n".join(map(_dependency, wanted))), folder / "jars"
@@ -283,7 +283,7 @@ def _dependency(one: Artifact) -> str:
 
 
 def _fail(name: str, said: str, code: int) -> NoReturn:
-    missing = MISSING.search(said)
+    missing = MISSING_ARTIFACT.search(said)
     if missing is not None:
         raise NotInMavenError(f"there is no {missing[1] or missing[2]}")
     problem = next((line.partition("ERROR]")[2].strip() for line in said.splitlines() if "ERROR]" in line), "")
@@ -291,17 +291,17 @@ def _fail(name: str, said: str, code: int) -> NoReturn:
 
 
 BYTE_BUDDY = Artifact("net.bytebuddy", "byte-buddy", "1.18.14")
-CODE = ("net/bytebuddy/", "META-INF/LICENSE", "META-INF/NOTICE")
+AGENT_ENTRIES = ("net/bytebuddy/", "META-INF/LICENSE", "META-INF/NOTICE")
 """The entries of Byte Buddy's jar that an agent needs; others are for newer versions of Java."""
 
 
 def agent_jar(source: Path, jars: Sequence[Path] = ()) -> Path:
     """Return the jar of a Java agent, with Byte Buddy in it: one file that fits every version of Kafka."""
     manifest = f"Manifest-Version: 1.0\nPremain-Class: {source.stem}\n"
-    return compiled([source], [*fetched([BYTE_BUDDY], "byte-buddy"), *jars], manifest)
+    return compile_jar([source], [*fetch_jars([BYTE_BUDDY], "byte-buddy"), *jars], manifest)
 
 
-def compiled(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "") -> Path:
+def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "") -> Path:
     """Return a jar of sources compiled against other jars; with a manifest the code of the first jar is in it."""
     digest = blake2b(manifest.encode(), digest_size=8)
     for text in [*(source.read_bytes() for source in sources), *(str(jar).encode() for jar in jars)]:
@@ -332,5 +332,5 @@ def _pack(jar: ZipFile, manifest: str, path: Path) -> None:
     jar.writestr("META-INF/MANIFEST.MF", manifest)
     with ZipFile(path) as other:
         for entry in other.infolist():
-            if entry.filename.startswith(CODE) and not entry.is_dir():
+            if entry.filename.startswith(AGENT_ENTRIES) and not entry.is_dir():
                 jar.writestr(entry, other.read(entry))

@@ -29,11 +29,11 @@ from kraftcheck.lockstep.cluster import (
     known_messages,
     messages_of,
     model_state_of,
-    without,
+    without_message,
 )
 from kraftcheck.lockstep.commands import (
-    AT_ONCE,
-    TIMEOUTS,
+    TIMER_ACTIONS,
+    URGENT_STEPS,
     command_of,
     is_driven,
     is_same_request,
@@ -218,7 +218,7 @@ class Lockstep:
         candidates = [step, *(other for other in others if is_same_request(self.cluster, state, step, other))]
         for candidate, action, final in self._reachable(state, candidates):
             target = self._without(final, lost)
-            if problem and not _ends(state, target):
+            if problem and not _process_ends(state, target):
                 continue
             if not any(self._differing(state, candidate._replace(target=final), target, lost)):
                 self.taken[f"{step.action}, {action} at once" if action else step.action] += 1
@@ -273,7 +273,7 @@ class Lockstep:
         Kafka matches answers by number. The model has no numbers, and may accept the answer to an equal request.
         """
         for message in lost:
-            rest = without(state, message)
+            rest = without_message(state, message)
             if rest == state or is_like_awaited(state, message):
                 continue
             offers = Candidates(self._menu, state)
@@ -288,7 +288,7 @@ class Lockstep:
 
         Kafka does not send the fetch that the model sends in between.
         """
-        urgent = AT_ONCE.get(step.action, ())
+        urgent = URGENT_STEPS.get(step.action, ())
         if not urgent:
             return
         between = messages_of(step.target) - messages_of(state)
@@ -302,13 +302,13 @@ class Lockstep:
         """Drop the memoized calls of the model, so that memory stays bounded."""
         self.semantics = Semantics(self.protocol)
         self._menu = CandidateCache(self.semantics, is_driven)
-        self._timeouts = CandidateCache(self.semantics, lambda action, _: action in TIMEOUTS)
+        self._timeouts = CandidateCache(self.semantics, lambda action, _: action in TIMER_ACTIONS)
         self._forgot = self.steps
 
     @staticmethod
     def _without(state: State, messages: list[Record]) -> State:
         for message in messages:
-            state = without(state, message)
+            state = without_message(state, message)
         return state
 
     def violated(self, before: State, after: State) -> Iterator[str]:
@@ -326,7 +326,7 @@ def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]
     return alike, which
 
 
-def _ends(before: State, after: State) -> bool:
+def _process_ends(before: State, after: State) -> bool:
     """Whether a process that runs in one state has ended in the next."""
     return any(
         isinstance(replica, Replica) and replica.mode in ENDED and before.replicas[host].mode not in ENDED

@@ -18,14 +18,14 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
-from kraftcheck.lockstep.jars import MAIN, QUIET, classpath
+from kraftcheck.lockstep.jars import MAIN_CLASS, QUIET_OPTIONS, classpath
 from kraftcheck.processes import end_all
 from kraftcheck.spec.errors import InputError
 
-OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET)
+JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET_OPTIONS)
 GRACE = 5.0  # seconds for the process to end by itself
 PATIENCE = 120.0  # seconds for one command
-TAIL = 16_384  # bytes read from the end of its error output
+TAIL_BYTES = 16_384  # bytes read from the end of its error output
 
 Answer = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Driver:
     def __init__(self, java: Path, classpath: str, options: Sequence[str] = (), *, disk: bool = False) -> None:
         self._folder = TemporaryDirectory(prefix="kraftcheck-lockstep-") if disk else None
         files = () if self._folder is None else (self._folder.name,)
-        command = [str(java), *OPTIONS, *options, "-cp", classpath, MAIN, *files]
+        command = [str(java), *JVM_OPTIONS, *options, "-cp", classpath, MAIN_CLASS, *files]
         pipe = subprocess.PIPE
         self.died: DriverDied | None = None
         self.meanwhile: Callable[[], None] | None = None
@@ -99,7 +99,7 @@ class Driver:
             return f"the Java process gave no answer, but said: {line[:200]}"
         self._end(GRACE)
         size = self._said.seek(0, 2)
-        self._said.seek(max(0, size - TAIL))
+        self._said.seek(max(0, size - TAIL_BYTES))
         said = [text.strip() for text in self._said.read().decode(errors="replace").splitlines() if text.strip()]
         errors = [text for text in said if "Error" in text or "Exception" in text]
         last = errors[0] if errors else said[-1] if said else "it said nothing"
@@ -139,13 +139,13 @@ class Driver:
         self.close()
 
 
-IDS = 1_000_000_000
+IDS_A_PROCESS = 1_000_000_000
 """Distance between the first message numbers of two processes."""
 
-OTHERS = -1
+OTHER_REPLICAS = -1
 """Stands for the replicas without a version of their own."""
 
-PLACED = re.compile(r"(\w+)=(.+)")
+REPLICA_VERSION = re.compile(r"(\w+)=(.+)")
 
 STARTS = ("restart", "power-loss", "lose-disk", "move-endpoint", "change-software", "list-voters")
 """Commands that start a replica's process: it has the next version of the replica."""
@@ -153,7 +153,7 @@ STARTS = ("restart", "power-loss", "lose-disk", "move-endpoint", "change-softwar
 
 def is_mixed(kafka: str) -> bool:
     """Whether a value of `--kafka`, or several of them with commas, gives replicas versions of their own."""
-    return any(map(PLACED.fullmatch, kafka.split(",")))
+    return any(map(REPLICA_VERSION.fullmatch, kafka.split(",")))
 
 
 def start_mixed(kafka: str, newest: str) -> MixedDriver:
@@ -167,7 +167,7 @@ def start_mixed(kafka: str, newest: str) -> MixedDriver:
         if node in place:
             raise InputError(f"--kafka {word}: expected one version for a replica, and one for the others; remove one")
         place[node] = version.split(":")
-    others = place.pop(OTHERS, [newest])
+    others = place.pop(OTHER_REPLICAS, [newest])
     if len(others) > 1 or not all(chain.from_iterable(place.values())):
         raise InputError(f"--kafka {kafka}: expected versions such as n1=4.1.2:4.3.1; name a replica and its versions")
     versions = list(dict.fromkeys(chain(others, *place.values())))
@@ -180,10 +180,10 @@ def start_mixed(kafka: str, newest: str) -> MixedDriver:
 
 
 def _placed(word: str) -> tuple[int, str]:
-    """Return the number of a replica, or `OTHERS`, and its version."""
-    placed = PLACED.fullmatch(word)
+    """Return the number of a replica, or `OTHER_REPLICAS`, and its version."""
+    placed = REPLICA_VERSION.fullmatch(word)
     if placed is None:
-        return OTHERS, word
+        return OTHER_REPLICAS, word
     digits = re.sub(r"[^0-9]", "", placed[1])
     if not digits:
         raise InputError(f"--kafka {word}: expected a replica with a number in its name, such as n1")
@@ -275,7 +275,7 @@ class MixedDriver(Driver):
         for at, driver in enumerate(self._drivers):
             others = (node for node in arguments["nodes"] if self._of(node) != at)
             elsewhere = {str(node): self._versions[self._of(node)] for node in others}
-            waiting.append((at, driver.ask("cluster", **arguments, first=at * IDS, elsewhere=elsewhere)))
+            waiting.append((at, driver.ask("cluster", **arguments, first=at * IDS_A_PROCESS, elsewhere=elsewhere)))
         for at, answer in waiting:
             _merge(together, self._settled(at, answer))
         return together

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from kraftcheck.lockstep.jars import CLIENT, Artifact, Classpath, NotInMavenError, fetched, holds
+from kraftcheck.lockstep.jars import CLIENT, Artifact, Classpath, NotInMavenError, fetch_jars, holds
 from kraftcheck.processes import run_to_end
 from kraftcheck.spec.errors import InputError
 
@@ -46,7 +46,7 @@ class Reach:
             Artifact("org.jacoco", "org.jacoco.cli", JACOCO, "nodeps"),
         )
         try:
-            jars = fetched(wanted, f"jacoco-{JACOCO}")
+            jars = fetch_jars(wanted, f"jacoco-{JACOCO}")
         except NotInMavenError as error:
             raise InputError(f"--reach: {error}") from None
         self._agent = next(jar for jar in jars if jar.name.endswith("-runtime.jar"))

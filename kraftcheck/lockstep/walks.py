@@ -178,20 +178,20 @@ def text_of_message(message: Record | None) -> str:
     return "" if message is None else text_of(message)
 
 
-DECIDING = ("pre_vote", "granted", "error")
-DECIDING_BY_PRESENCE = ("records", "diverging", "snapshot")
+DECIDING_FIELDS = ("pre_vote", "granted", "error")
+DECIDING_PARTS = ("records", "diverging", "snapshot")
 """Fields of a message that decide the branch of its handler: by their value, or by being present."""
 
 
 @lru_cache(maxsize=1 << 14)
 def message_kind(message: Record | None) -> tuple[object, ...]:
     """Return the kind of a message: its type, and the fields that decide the branch of its handler."""
-    values = tuple(getattr(message, name, None) for name in DECIDING)
-    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in DECIDING_BY_PRESENCE)
+    values = tuple(getattr(message, name, None) for name in DECIDING_FIELDS)
+    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in DECIDING_PARTS)
     return type(message).__name__, *values, *parts
 
 
-FETCH_LIMIT = 2
+COVER_FETCH_LIMIT = 2
 """Batches that one fetch returns from the log of Kafka's tests."""
 
 RUNS, DEPTH = 100, 100
@@ -287,7 +287,7 @@ class RandomWalk:
         return weight
 
 
-ADDED = re.compile(r", (?:address|endpoint)=\d+")
+ADDED_FIELDS = re.compile(r", (?:address|endpoint)=\d+")
 """Fields of messages that a walk file may omit."""
 
 EAGERNESS = (0.02, 0.2, 1.0)
@@ -316,7 +316,7 @@ class GivenWalk:
     def _find(offers: Candidates, step: Step) -> Chosen | None:
         fitting = [offer for offer in offers.all if (offer.action, str(offer.actor)) == (step.action, step.actor)]
         texts = [text_of_message(offer.message) for offer in fitting]
-        for told in (texts, [ADDED.sub("", text) for text in texts]):  # an exact text comes first
+        for told in (texts, [ADDED_FIELDS.sub("", text) for text in texts]):  # an exact text comes first
             if step.message in told:
                 found = offers.outcomes(fitting[told.index(step.message)])
                 return (found, step.outcome - 1) if step.outcome <= len(found) else None

@@ -21,7 +21,7 @@ from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
 from kraftcheck.explorer.calls import MissingRead, SharedProxy, with_function
 from kraftcheck.explorer.result import Progress, Result
-from kraftcheck.mutation.mutants import memories_of
+from kraftcheck.mutation.mutants import cache_clearers
 from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
@@ -91,14 +91,14 @@ def record(
     report: Callable[[Progress], None] | None = None,
 ) -> BaselineRun:
     """Search the unchanged protocol, and record the calls of its actions."""
-    tracing = _Tracing(frozenset(files), memories_of(modules))
+    tracing = _Tracing(frozenset(files), cache_clearers(modules))
     with tracing.noted() as lines:
         starts = initial_states(Semantics(job.protocol), job.options.init)
     baseline = BaselineRun(job, starts, at_start=lines)
     protocol = baseline.protocol()
     actions = job.protocol.actions
-    rewired(
-        protocol, {name: wrapped(name, one, partial(_noted, baseline, one, tracing)) for name, one in actions.items()}
+    replace_actions(
+        protocol, {name: wrapping(name, one, partial(_noted, baseline, one, tracing)) for name, one in actions.items()}
     )
     vars(protocol)["initial"] = lambda: baseline.starts
     options = replace(job.options, init="Init", report=report)
@@ -189,12 +189,12 @@ def _matters(step: Step, me: Value, bounds: dict[str, int]) -> bool:
     return bool((step.me not in ((), me)) or step.consumes or step.sends or step.puts or step.writes or step.spends)
 
 
-def rewired(protocol: Protocol, actions: Mapping[str, Action]) -> None:
+def replace_actions(protocol: Protocol, actions: Mapping[str, Action]) -> None:
     """Replace the actions of a protocol object; its class stays as it is."""
     vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # record every call
 
 
-def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
+def wrapping(name: str, action: Action, wrapper: Wrapper) -> Action:
     """Return an action that calls `wrapper`, with the parameters of `action`."""
 
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:

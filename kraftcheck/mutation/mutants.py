@@ -17,8 +17,8 @@ from kraftcheck.mutation.operators import Mutation, MutationFinder, Vocabulary
 from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.language.protocol import Protocol
 
-LANGUAGE = Path(__file__).resolve().parents[1]
-CHECKS = ("property_mark", "projection", "scenario")
+PACKAGE = Path(__file__).resolve().parents[1]
+CHECK_MARKS = ("property_mark", "projection", "scenario")
 """Marks of methods that are never mutated: properties are the checks, and the others are no part of actions."""
 
 
@@ -62,11 +62,11 @@ def changeable_modules(model: Model, protocol: type[Protocol]) -> list[ModuleTyp
     with_source = [(module, source_of(module)) for module in modules_of(protocol)]
     if model.file is None:
         return [module for module, path in with_source if path is not None]
-    ours = [(LANGUAGE / part).resolve() for part in ("spec", "kraft_model", "explorer", "traces")]
+    ours = [(PACKAGE / part).resolve() for part in ("spec", "kraft_model", "explorer", "traces")]
     return [
         module
         for module, path in with_source
-        if path is not None and not any(folder in path.parents for folder in (*ours, LANGUAGE))
+        if path is not None and not any(folder in path.parents for folder in (*ours, PACKAGE))
     ]
 
 
@@ -124,7 +124,7 @@ def _reached_from(
     return found
 
 
-def memories_of(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
+def cache_clearers(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
     """Return functions that clear the caches of memoized functions and methods in the given modules."""
     found = dict[int, Callable[[], object]]()
     for module in modules:
@@ -138,7 +138,7 @@ def memories_of(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
 
 
 @contextmanager
-def recomputed(modules: Iterable[ModuleType]) -> Iterator[None]:
+def recomputing_properties(modules: Iterable[ModuleType]) -> Iterator[None]:
     """Compute the cached properties of classes at each access within the block: a value may outlive the mutant."""
     named = [(module, value) for module in modules for value in vars(module).values() if isinstance(value, type)]
     classes = [cls for module, cls in named if cls.__module__ == module.__name__]
@@ -191,7 +191,7 @@ def _imported(user: FunctionType, modules: list[ModuleType]) -> list[ModuleType]
 def _may_change(function: FunctionType) -> bool:
     if function.__name__ == "initial" or function.__name__.startswith("__"):
         return False
-    return not any(hasattr(function, mark) for mark in CHECKS)
+    return not any(hasattr(function, mark) for mark in CHECK_MARKS)
 
 
 def _function_of(value: Any) -> FunctionType | None:
@@ -341,7 +341,7 @@ class Swap:
     def __init__(self, function: FunctionType, code: CodeType, modules: Iterable[ModuleType] = ()) -> None:
         self._function = function
         self._original, self._mutated = function.__code__, code
-        self._forget = memories_of(modules)
+        self._forget = cache_clearers(modules)
 
     @contextmanager
     def mutated(self) -> Iterator[None]:

@@ -27,7 +27,7 @@ WRONG_CONSTANT = "wrong constant"
 SWAPPED = "arguments swapped"
 OPERAND = "operand dropped"
 WRONG_RULE = "wrong rule"
-KINDS = (
+OPERATOR_NAMES = (
     *(GUARD, CONDITION, NEGATED, BOUNDARY, OFF_BY_ONE, NOT_SENT, SENT_TWICE, KEPT, NOT_UPDATED, SKIPPED, NO_STEP),
     *(WRONG_FIELD, WRONG_CONSTANT, SWAPPED, OPERAND, WRONG_RULE),
 )
@@ -36,8 +36,8 @@ KINDS = (
 _BOUNDARIES: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 _OPPOSITE_RULES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _COMPOUND = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda)
-_SENDS = ("send", "send_once", "reply", "forget", "write")
-_LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+_SENDING_METHODS = ("send", "send_once", "reply", "forget", "write")
+_LEAVING_NODES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 Fields = dict[str, Any]
 """The types of a record's fields, by name."""
@@ -108,7 +108,7 @@ def other_name(name: str, names: dict[str, Any]) -> str | None:
 class Mutation(NamedTuple):
     """A mutation: a mistake at one place."""
 
-    kind: str  # one of `KINDS`
+    kind: str  # one of `OPERATOR_NAMES`
     node: ast.AST  # the replaced node of the syntax tree
     text: str  # the new source
     statement: ast.stmt  # the statement that contains the node; of a compound one, its head matters
@@ -161,7 +161,7 @@ class MutationFinder:
             yield from self._statement(inner)
 
     def _branch(self, statement: ast.If | ast.While) -> Iterator[Mutation]:
-        leaves = len(statement.body) == 1 and isinstance(statement.body[0], _LEAVES) and not statement.orelse
+        leaves = len(statement.body) == 1 and isinstance(statement.body[0], _LEAVING_NODES) and not statement.orelse
         yield Mutation(GUARD if leaves else SKIPPED, statement.test, "False", statement)
         if isinstance(statement, ast.If):
             yield Mutation(NEGATED, statement.test, ast.unparse(negated(statement.test)), statement)
@@ -258,7 +258,7 @@ def _edges(node: ast.Slice) -> Iterator[Replacement]:
 
 
 def _of_method(node: ast.Call, name: str) -> Iterator[Replacement]:
-    if name in _SENDS:
+    if name in _SENDING_METHODS:
         yield from _sending(node, name)
     if name in ("but", "put"):
         yield from _not_updated(node)

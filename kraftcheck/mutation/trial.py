@@ -15,7 +15,15 @@ from kraftcheck.engines import search
 from kraftcheck.explorer.calls import MissingRead
 from kraftcheck.explorer.result import NoSuchPathError, Result, SearchRequest
 from kraftcheck.explorer.transition_system import PlainSystem
-from kraftcheck.mutation.baseline import Arguments, BaselineRun, limited_time, plain_steps, replaying, rewired, wrapped
+from kraftcheck.mutation.baseline import (
+    Arguments,
+    BaselineRun,
+    limited_time,
+    plain_steps,
+    replace_actions,
+    replaying,
+    wrapping,
+)
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.declarations import Action, Property
@@ -44,7 +52,7 @@ MOST_WALKED = 20_000
 BY_PROJECTION = "steps of actions that read a changed projection"
 """Description of the lost steps if only a projection has changed."""
 
-NEW = " (new)"
+NEW_SUFFIX = " (new)"
 """Suffix of the name of steps that the model lacks."""
 
 Names = Mapping[str, str]
@@ -256,7 +264,7 @@ class _Trial:
             if job.options.init == "Init":
                 return MutantVerdict(ERROR, _error_text(error), self._name)
             return MutantVerdict(LOST, config=self._name, lost=(f"the start {job.options.init}",))
-        options = with_new_names(job.options, {name: name + NEW for name in self._actions})
+        options = with_new_names(job.options, {name: name + NEW_SUFFIX for name in self._actions})
         options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
             result = search(job.engine, self._protocol(starts), options, is_named=job.is_named)
@@ -273,9 +281,9 @@ class _Trial:
         actions = dict(protocol.actions)
         for name in self._actions:
             action = protocol.actions[name]
-            actions[name] = wrapped(name, action, partial(self._steps, action, new=False))
-            actions[name + NEW] = wrapped(name + NEW, action, partial(self._steps, action, new=True))
-        rewired(protocol, actions)
+            actions[name] = wrapping(name, action, partial(self._steps, action, new=False))
+            actions[name + NEW_SUFFIX] = wrapping(name + NEW_SUFFIX, action, partial(self._steps, action, new=True))
+        replace_actions(protocol, actions)
         vars(protocol)["initial"] = lambda: starts
         return protocol
 
@@ -297,7 +305,7 @@ class _Trial:
 
     def _new_step(self, result: Result, starts: list[State]) -> str:
         """Return the first labelled step that the model lacks, as text; "" if there is none."""
-        took = any(times for name, times in result.actions.items() if name.endswith(NEW))
+        took = any(times for name, times in result.actions.items() if name.endswith(NEW_SUFFIX))
         if not took and not self._is_projected:
             return ""
         more = result.distinct_states > self._baseline.result.distinct_states

@@ -29,7 +29,7 @@ NOT_JUDGED = "was not judged within"
 """Text about a mutant that took too long; the seconds follow."""
 
 
-NOTE = {
+NOTE_SHAPE = {
     "mutant": str,
     "verdict": {
         "verdict": str,
@@ -55,7 +55,7 @@ class MutationFolder(BatchFolder):
         """Return the saved verdicts, by name of the mutant."""
         found = {}
         for file in self.note_files():
-            note = read_note(file, NOTE)
+            note = read_note(file, NOTE_SHAPE)
             if note["verdict"]["verdict"] not in VERDICTS:
                 raise InputError(f"{file}: expected {', '.join(VERDICTS)}, found {note['verdict']['verdict']!r}")
             found[note["mutant"]] = verdict_of(note["verdict"])

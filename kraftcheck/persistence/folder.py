@@ -35,7 +35,7 @@ from kraftcheck.spec.errors import InputError, RaisedError
 
 FORMAT = 2
 MANIFEST, LOCK, DONE, SUFFIX = "manifest.json", "lock", "done", ".bin"
-FORMER = ("pipeline.json", "corpus.json", "mutation.json")  # manifests of format 1, one name for each kind of folder
+OLD_MANIFESTS = ("pipeline.json", "corpus.json", "mutation.json")  # of format 1, one for each kind of folder
 CHECK_ACTIONS = "--check-actions"  # may be left out on --resume, but not added: earlier calls were not tested
 NO_CHECKPOINT = "holds no checkpoint; give the folder of an earlier --checkpoint that was written"
 NO_FOLDER = "there is no such folder; give the folder of an earlier --checkpoint"
@@ -81,7 +81,7 @@ class Folder:
 
     def _require_alone(self, own: str) -> None:
         """Raise InputError for a folder without a manifest that holds files other than `own`."""
-        if any((self.inner / name).exists() for name in FORMER):
+        if any((self.inner / name).exists() for name in OLD_MANIFESTS):
             raise self.error(f"the {self.NAME} has format 1, this version reads {FORMAT}; use a new one")
         strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED.fullmatch(entry.name)} - {own}
         if strangers:

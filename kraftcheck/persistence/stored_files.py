@@ -22,7 +22,7 @@ from kraftcheck.files import open_in_folder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 
-MOST = 1 << 62
+MOST_NUMBER = 1 << 62
 """The limit on numbers in a manifest, so that sums of a few stay within 64 bits."""
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -62,7 +62,7 @@ def require_shape(value: Any, shape: Any, place: str = "it") -> None:
     elif isinstance(shape, dict):
         _require_object(value, shape, place)
     elif shape in (int, float):
-        if type(value) not in {int, shape} or not 0 <= value < MOST:
+        if type(value) not in {int, shape} or not 0 <= value < MOST_NUMBER:
             raise CorruptFileError(f"{place}: expected a number of at least 0, found {_short(value)}")
     elif shape is not object and type(value) is not shape:
         raise CorruptFileError(f"{place}: expected {shape.__name__}, found {_short(value)}")
@@ -94,7 +94,7 @@ def require_distinct(hashes: NDArray[np.uint64], what: str) -> None:
     require(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
 
 
-def mixed(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_hashes(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return 64-bit hashes of numbers."""
     keys = (keys ^ (keys >> np.uint64(31))) * FACTOR + FACTOR  # maps 0 to another number
     keys = (keys ^ (keys >> np.uint64(29))) * FACTOR
@@ -102,7 +102,7 @@ def mixed(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 DIGEST_BYTES = 16
-PIECE = 1 << 20  # bytes hashed at a time
+HASHED_BYTES = 1 << 20  # bytes hashed at a time
 
 
 class GrowingFile:
@@ -165,8 +165,8 @@ class GrowingFile:
         if size < length:
             raise CorruptFileError(f"expected {length} bytes, found {size}")
         assert self._hash is not None
-        for offset in range(0, length, PIECE):
-            self._hash.update(self.read(offset, min(PIECE, length - offset)))
+        for offset in range(0, length, HASHED_BYTES):
+            self._hash.update(self.read(offset, min(HASHED_BYTES, length - offset)))
         if self.digest != digest:
             raise CorruptFileError("its content has changed: its checksum is not the one noted")
         os.ftruncate(self._file.fileno(), length)
@@ -252,7 +252,7 @@ class RowsInFile:
                 yield self._read(file, extent, first, most)
 
 
-AMPLE = 1 << 40
+UNLIMITED = 1 << 40
 """Bytes of memory with which no array spills."""
 FIRST = 1 << 12
 """Initial capacity of a growing array."""
@@ -261,7 +261,7 @@ FIRST = 1 << 12
 class SpillArena:
     """Allocator of large arrays: in memory up to a budget, then mapped from files that vanish with the process."""
 
-    def __init__(self, left: int = AMPLE, folder: Path | None = None) -> None:
+    def __init__(self, left: int = UNLIMITED, folder: Path | None = None) -> None:
         self.left = left
         self.on_disk = 0
         self._folder = folder

@@ -31,10 +31,10 @@ CONTEXT = 60
 SHOWN = 5
 """Maximum number of untaken steps to list for a reason."""
 
-LINE = re.compile(r"(?<=\.java):\d+")
+LINE_NUMBER = re.compile(r"(?<=\.java):\d+")
 """A line number of a Java file. It differs between versions, while the method name does not."""
 
-DISAGREES = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
+DISAGREEING = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
 """Verdicts by which Kafka does something else than the model."""
 
 MOST_METHODS = 40
@@ -174,7 +174,7 @@ def _note(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
     if verdict is LockstepVerdict.VIOLATES:
         return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     if verdict is LockstepVerdict.FAILS:
-        thrown, _, place = LINE.sub("", found[0].problem).rpartition(" (")
+        thrown, _, place = LINE_NUMBER.sub("", found[0].problem).rpartition(" (")
         return f"step {found[0].step}: {cut(thrown, LONGEST)} ({place}"
     if verdict is LockstepVerdict.DIFFERS:
         fields = sorted({difference.field for difference in found[0].differences})
@@ -211,14 +211,14 @@ def _marked(shown: Cell, notes: dict[str, int]) -> str:
 def agrees(made: Collection[TaskResult]) -> bool:
     """Whether Kafka did as the model does on all walks, to their end; both may have violated the same property."""
     found = [one.survey is not None and one.problem is None and not one.interrupted for one in made]
-    return all(found) and not any(kind.first.verdict in DISAGREES for one in made for kind in one.kinds)
+    return all(found) and not any(kind.first.verdict in DISAGREEING for one in made for kind in one.kinds)
 
 
 def counted(made: TaskResult) -> Counter[str]:
     """Return the number of walks of a task by finding: its verdict and summary, without line numbers."""
     found = Counter[str]()
     for kind in made.kinds:
-        found[f"{kind.first.verdict}: {LINE.sub('', summary(kind.first)[0])}"] += kind.times
+        found[f"{kind.first.verdict}: {LINE_NUMBER.sub('', summary(kind.first)[0])}"] += kind.times
     if made.problem is not None:
         found[f"ends early: {made.problem}"] += 1
     return found

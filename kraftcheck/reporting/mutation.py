@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.files import read_small
 from kraftcheck.mutation.mutants import Mutant
-from kraftcheck.mutation.operators import KINDS
+from kraftcheck.mutation.operators import OPERATOR_NAMES
 from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, MutantVerdict
 from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many
 from kraftcheck.spec.errors import InputError
@@ -121,7 +121,7 @@ def _killers(judged: list[Judged]) -> Iterator[Line]:
 
 def _table(judged: list[Judged]) -> Iterator[Line]:
     counts = Counter((mutant.kind, verdict.verdict) for mutant, verdict in judged)
-    kinds = [kind for kind in KINDS if any(counts[kind, verdict] for verdict in VERDICTS)]
+    kinds = [kind for kind in OPERATOR_NAMES if any(counts[kind, verdict] for verdict in VERDICTS)]
     rows = [(HEAD, ("slip", "mutants", *VERDICTS))]
     for kind in kinds:
         numbers = [counts[kind, verdict] for verdict in VERDICTS]

@@ -47,7 +47,7 @@ Flow = Mapping[str, Any]
 LONGEST = 40_000
 """Maximum length of one diagram's source. Mermaid accepts 50,000 characters; longer traces get several diagrams."""
 
-_PLAIN = re.compile(r"[^A-Za-z0-9 _.,=()+*/-]")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9 _.,=()+*/-]")
 _ENVIRONMENT = "environment"
 _ARROWS = {DELIVERED: "->>", KEPT: "->>", LOST: "--x", DROPPED: "--x"}
 _LEGEND = (
@@ -180,7 +180,7 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-PLAIN = ("number", "action", "actor", "by", "spent", "node", "breaks")
+PLAIN_KEYS = ("number", "action", "actor", "by", "spent", "node", "breaks")
 """The keys of a state whose values are not deduplicated; the last two are of `explore`."""
 
 
@@ -209,7 +209,7 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
     before: dict[str, int] = {}
     for state in trace["states"]:
         now = {name: values.number(value) for name, value in state["replicas"].items()}
-        step = {name: state[name] for name in PLAIN if name in state}
+        step = {name: state[name] for name in PLAIN_KEYS if name in state}
         step["on"] = None if state["on"] is None else values.number(state["on"])
         step["replicas"] = {name: number for name, number in now.items() if before.get(name) != number}
         step["gone"] = [name for name in before if name not in now]
@@ -384,4 +384,4 @@ def _code(text: str) -> str:
 
 def _text(text: str) -> str:
     """Escape text for Mermaid: all characters but letters, digits and some signs become numeric entities."""
-    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(cut(text, 120)))
+    return _NOT_PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(cut(text, 120)))

@@ -20,7 +20,7 @@ from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Li
 from kraftcheck.spec.values import cut, in_xml, text_of, visible
 from kraftcheck.validation.disks import Disk
 from kraftcheck.validation.events import Body, Event, Kind
-from kraftcheck.validation.findings import Finding, Report, describe, render, summary, when
+from kraftcheck.validation.findings import Finding, Report, describe, in_utc, render, summary
 from kraftcheck.validation.sources import count_kinds
 from kraftcheck.validation.state import Refusal
 from kraftcheck.validation.verdict import Gap, Result, Storm, Validation
@@ -80,7 +80,7 @@ def _checks(found: Validation, report: Report) -> str:
 
 def clock(milliseconds: int) -> str:
     """Return a time of a log, in the log's own time zone."""
-    return when(milliseconds).removesuffix("Z")
+    return in_utc(milliseconds).removesuffix("Z")
 
 
 def subject(event: Event) -> str:

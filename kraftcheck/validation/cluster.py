@@ -12,7 +12,7 @@ from typing import Protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_disk, is_segment, read_disks
 from kraftcheck.validation.effects import Formats
-from kraftcheck.validation.events import Event, Pairs, addresses, numbered, pair
+from kraftcheck.validation.events import Event, Pairs, addresses, number_events, pair
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import recorded_model, terms_of
 from kraftcheck.validation.monitors import check_disks, check_events
@@ -37,7 +37,7 @@ def replay_of(
     for number, head in heads.items():
         logs = {**logs, number: [*head, *logs.get(number, ())]}
     for events in logs.values():
-        numbered(events)
+        number_events(events)
     terms = terms_of(logs)
     nodes = {node: Node(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
     formats: Formats = {}

@@ -15,13 +15,13 @@ from kraftcheck.validation.findings import (
     Report,
     VoterSet,
     elections_in,
-    ids,
+    ids_of,
     in_force,
+    in_utc,
     node_of,
     place_of,
     record_at,
     voters_at,
-    when,
 )
 from kraftcheck.validation.records import NO_DIRECTORY, Control, LeaderChange, Voter, Voters
 
@@ -66,7 +66,7 @@ def compare_successive_voters(disk: Disk, report: Report) -> None:
     for (_, before, _), (offset, after, file) in pairwise(_records(disk)):
         report.checks["voter sets"] += 1
         if not is_one_step(before, after):
-            message = f"voters {ids(before)} become {ids(after)} in one step"
+            message = f"voters {ids_of(before)} become {ids_of(after)} in one step"
             report.add(Finding("voter sets", message, file, f"offset {offset}", (node_of(disk),)))
 
 
@@ -87,8 +87,8 @@ def _compare_claim(disk: Disk, records: list[VoterSet], claim: _Claim, report: R
         return
     report.checks["voter sets"] += 1
     if _keys(known[1]) != claim.voters:
-        message = f"voters {ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
-        message += f"{ids(known[1])} since offset {known[0]} in the log of {disk.name}"
+        message = f"voters {ids_of(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
+        message += f"{ids_of(known[1])} since offset {known[0]} in the log of {disk.name}"
         nodes = node_of(disk), node_of(claim.disk)
         report.add(Finding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
 
@@ -99,9 +99,9 @@ def _voters_of_elections(disk: Disk, records: list[VoterSet], report: Report) ->
         if known is None:
             continue
         report.checks["voter sets"] += 1
-        if ids(known[1]) != ids(body.voters):
-            message = f"the leader of epoch {control.epoch} names voters {ids(body.voters)}, "
-            message += f"the log has {ids(known[1])} since offset {known[0]}"
+        if ids_of(known[1]) != ids_of(body.voters):
+            message = f"the leader of epoch {control.epoch} names voters {ids_of(body.voters)}, "
+            message += f"the log has {ids_of(known[1])} since offset {known[0]}"
             report.add(Finding("voter sets", message, *record_at(disk, control), (node_of(disk),)))
 
 
@@ -143,7 +143,7 @@ def compare_elections(disks: list[Disk], report: Report) -> None:
 def _election(disks: list[Disk], disk: Disk, control: Control, change: LeaderChange, report: Report) -> None:
     epoch, offset = control.epoch, control.base
     file, where = record_at(disk, control)
-    voters, granting = set(ids(change.voters)), set(ids(change.granting))
+    voters, granting = set(ids_of(change.voters)), set(ids_of(change.granting))
     report.checks["elections"] += 1
     if not granting <= voters or 2 * len(granting) <= len(voters) or change.leader not in voters:
         message = f"node {change.leader} leads epoch {epoch} with the votes {sorted(granting)} of {sorted(voters)}"
@@ -168,7 +168,7 @@ def _granters(
     known = voters_at(log, offset)
     voters = (*(known[1] if known else ()), *change.granting)
     directories = {voter.id: voter.directory for voter in voters if voter.directory not in NO_DIRECTORY}
-    granting = ids(change.granting)
+    granting = ids_of(change.granting)
     for disk in disks:
         directory = directories.get(disk.node_id or 0)
         if disk.quorum_state and disk.node_id in granting and directory in (None, disk.directory_id):
@@ -223,7 +223,7 @@ def _fork(disks: list[Disk], offset: int, shared: list[int], report: Report) -> 
         rows = disk.log.batches[disk.log.batches["base"] == offset]
         row = rows[0] if len(rows) else None
         text = (
-            "no batch there" if row is None else f"epoch {row['epoch']}, CRC {row['crc']:08x}, of {when(row['time'])}"
+            "no batch there" if row is None else f"epoch {row['epoch']}, CRC {row['crc']:08x}, of {in_utc(row['time'])}"
         )
         sides[text].append((disk, row))
     parts = [f"{_named([disk for disk, _ in side])} {text}" for text, side in sides.items()]
@@ -270,11 +270,11 @@ def _between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
 def _about_voters(disk: Disk, offset: int) -> str:
     known = voters_at(disk, offset)
     if known:
-        return f"voters {ids(known[1])} since offset {known[0]}"
+        return f"voters {ids_of(known[1])} since offset {known[0]}"
     elections = [one for one in elections_in(disk) if one[0].base <= offset]
     if elections:
         control, body = elections[-1]
-        return f"voters {ids(body.voters)} by the LeaderChange of epoch {control.epoch}"
+        return f"voters {ids_of(body.voters)} by the LeaderChange of epoch {control.epoch}"
     return "voters unknown"
 
 
@@ -295,7 +295,7 @@ def compare_committed(disk: Disk, other: Disk, snapshot: Snapshot, report: Repor
     is_committed_too = any(one.offset >= snapshot.offset for one in disk.snapshots)
     is_breach = is_committed_too or snapshot.epoch in rest or int(rest.max()) > latest
     file, where = place_of(disk, row)
-    message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {when(row['time'])}; "
+    message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {in_utc(row['time'])}; "
     message += f"{other.name} holds that offset committed with epoch {snapshot.epoch}; "
     message += _about_voters(other, snapshot.offset - 1)
     nodes = node_of(disk), node_of(other)

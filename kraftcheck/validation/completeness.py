@@ -16,16 +16,16 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.validation.events import Event, Kind, request_key
-from kraftcheck.validation.state import BOOTS, NodeState, Refusal
+from kraftcheck.validation.state import BOOT_KINDS, NodeState, Refusal
 from kraftcheck.validation.terms import Difference, count_of, end_offset, offset_of
 
-DURABLE = ("Unattached", "Candidate", "Leader", "Follower")
+DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
 
-OTHER_THREADS = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
+KINDS_OF_OTHER_THREADS = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
 """Lines of delayed fetches, which another thread may write."""
 
-RANKS = {
+LINE_RANKS = {
     Kind.REPLACED: 0,
     Kind.TRUNCATED: 0,
     Kind.LOADED: 1,
@@ -38,13 +38,13 @@ RANKS = {
 }
 """The order of the lines of a follower that handles a response."""
 
-CONTROL = (Kind.VERSION, Kind.VOTERS)
+CONTROL_KINDS = (Kind.VERSION, Kind.VOTERS)
 
-AT_ONCE = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot", "DescribeQuorum")
+UNDELAYED_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot", "DescribeQuorum")
 """Requests whose responses are never delayed."""
 
 
-MANY = 1 << 62
+NO_CORRELATION = 1 << 62
 """A number that no correlation id reaches."""
 
 
@@ -59,7 +59,7 @@ class LineOrder:
         self.received: Event | None = None  # the last response
         self.first = -1  # the first request whose line is there; an earlier one may have a response, which is ignored
         if head:
-            self.first = next((event.correlation for event in head if event.kind is Kind.SEND), MANY)
+            self.first = next((event.correlation for event in head if event.kind is Kind.SEND), NO_CORRELATION)
         for event in head:
             if event.kind is Kind.TRANSITION:
                 self.state = (event.body[0]["mode"], event.body[0]["epoch"])
@@ -72,14 +72,14 @@ class LineOrder:
 
     def check(self, unit: Sequence[Event], *, is_last: bool) -> None:
         """Raise Refusal at the first line of a unit that comes out of order, twice, or without the line before it."""
-        if unit[0].kind in BOOTS:
+        if unit[0].kind in BOOT_KINDS:
             self.__init__()  # type: ignore[misc]
             _check_start(unit, is_last=is_last)
         self._check_received(unit[0])
-        _check_attempts(unit, is_last=is_last)
-        _check_ended(unit, is_last=is_last)
+        _check_transitions(unit, is_last=is_last)
+        _check_parked_fetches(unit, is_last=is_last)
         _check_ranks(unit)
-        _check_offsets(unit)
+        _check_offsets_rise(unit)
         for event in unit:
             if event.kind is Kind.TRANSITION:
                 self.state = (event.body[0]["mode"], event.body[0]["epoch"])
@@ -120,7 +120,7 @@ def _check_start(unit: Sequence[Event], *, is_last: bool) -> None:
     """A start has one line of each kind, and starts with the voters that it has read."""
     seen: dict[Kind, Event] = {}
     for event in unit:
-        if event.kind in (*BOOTS, Kind.STARTING_VOTERS) and seen.setdefault(event.kind, event) is not event:
+        if event.kind in (*BOOT_KINDS, Kind.STARTING_VOTERS) and seen.setdefault(event.kind, event) is not event:
             raise Refusal(event, "comes twice in one start of a process")
     boot, starting = seen.get(Kind.BOOT), seen.get(Kind.STARTING_VOTERS)
     if starting is None:
@@ -138,14 +138,14 @@ def _check_starting(starting: Event, unit: Sequence[Event]) -> None:
         raise Refusal(starting, "shows other voters than the log", [Difference("voters", starting.body, read[-1])])
 
 
-def _check_attempts(unit: Sequence[Event], *, is_last: bool) -> None:
+def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
     """A durable transition is attempted, then completed."""
     attempt: Event | None = None
     for event in unit:
         if event.kind is Kind.TRANSITION:
             _check_completed(attempt, event)
             attempt = None
-        elif event.kind not in OTHER_THREADS:
+        elif event.kind not in KINDS_OF_OTHER_THREADS:
             if attempt is not None:
                 raise Refusal(event, "comes in place of the transition that was attempted")
             attempt = event if event.kind is Kind.ATTEMPT else None
@@ -155,13 +155,13 @@ def _check_attempts(unit: Sequence[Event], *, is_last: bool) -> None:
 
 def _check_completed(attempt: Event | None, event: Event) -> None:
     if attempt is None:
-        if event.body[0]["mode"] in DURABLE:
+        if event.body[0]["mode"] in DURABLE_MODES:
             raise Refusal(event, "is a durable transition that was not attempted")
     elif event.body != attempt.body:
         raise Refusal(event, "is another transition than the one that was attempted")
 
 
-def _check_ended(unit: Sequence[Event], *, is_last: bool) -> None:
+def _check_parked_fetches(unit: Sequence[Event], *, is_last: bool) -> None:
     """The end of a parked fetch is followed by its response. Another thread writes those of fetches that time out."""
     ended: Event | None = None
     for event in unit:
@@ -182,15 +182,15 @@ def _check_ranks(unit: Sequence[Event]) -> None:
         if (before.kind is Kind.SEND or Kind.APPEND in kinds) and _is_direct(event, unit[0]):
             raise Refusal(event, "comes after a request that is sent later, or a later append")
         kinds.add(event.kind)
-        if event.kind in RANKS:
-            if RANKS[event.kind] < RANKS.get(before.kind, 0) and not (
-                event.kind in CONTROL and before.kind is Kind.SEND
+        if event.kind in LINE_RANKS:
+            if LINE_RANKS[event.kind] < LINE_RANKS.get(before.kind, 0) and not (
+                event.kind in CONTROL_KINDS and before.kind is Kind.SEND
             ):
                 raise Refusal(event, f"comes after the line {before.place} that is written later")
             before = event
 
 
-RISING: dict[Kind, Callable[[Event], int]] = {
+RISING_OFFSETS: dict[Kind, Callable[[Event], int]] = {
     Kind.VERSION: lambda event: int(event.body[1]),
     Kind.VOTERS: lambda event: int(event.body[1]),
     Kind.APPEND: lambda event: int(event.body[0]),
@@ -201,9 +201,9 @@ RISING: dict[Kind, Callable[[Event], int]] = {
 """The offset of a line that is behind that of the line before it of the same kind."""
 
 
-def _check_offsets(unit: Sequence[Event]) -> None:
+def _check_offsets_rise(unit: Sequence[Event]) -> None:
     """The offsets of voters, versions, appends and high watermarks rise."""
-    for kind, offset in RISING.items():
+    for kind, offset in RISING_OFFSETS.items():
         for before, event in pairwise([event for event in unit if event.kind is kind]):
             if offset(event) <= offset(before):
                 raise Refusal(event, "is not behind the one before it")
@@ -212,7 +212,7 @@ def _check_offsets(unit: Sequence[Event]) -> None:
 def _is_direct(event: Event, first: Event) -> bool:
     """Whether a line is the response to a unit's request that is never delayed."""
     is_own = event.kind is Kind.ANSWER and first.kind is Kind.REQUEST and request_key(event) == request_key(first)
-    return is_own and event.body.api in AT_ONCE
+    return is_own and event.body.api in UNDELAYED_APIS
 
 
 # Changes of the model that a line shows
@@ -228,7 +228,7 @@ def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
     if len(ends) > 1:
         raise Refusal(ends[1], "is a second change of the log by one response")
     if (len(new.log), offset_of(new.log, len(new.log))) != (len(old.log), offset_of(old.log, len(old.log))):
-        if not ends and Mode.LEADER not in (old.mode, new.mode) and not _led(unit):
+        if not ends and Mode.LEADER not in (old.mode, new.mode) and not _has_led(unit):
             raise Refusal(unit[-1], "is not followed by the line of the log's new end")
         _check_control(old.log, new.log, unit)
     _check_fetching(old, new, unit)
@@ -244,7 +244,7 @@ def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event])
         raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
 
 
-def _led(unit: Sequence[Event]) -> bool:
+def _has_led(unit: Sequence[Event]) -> bool:
     """Whether a replica leads within a unit, at whose end it may have resigned."""
     return any(event.kind is Kind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
 
@@ -254,11 +254,11 @@ def check_read(me: Replica, unit: Sequence[Event]) -> None:
 
     Voters come with a version. Those of a formatted disk are at offset -1, and not in the model's log.
     """
-    lines = [event for event in unit if event.kind in CONTROL]
+    lines = [event for event in unit if event.kind in CONTROL_KINDS]
     snapshot = max(me.snapshots, default=0) if isinstance(me, DiskReplica) else 0
     first = [event.kind for event in lines if event.body[1] < offset_of(me.log, snapshot)]
     kept = dict(_control(me.log[:snapshot], 0))
-    allowed = [[kind for kind in CONTROL if kind in kept]] if kept else [[], [Kind.VERSION], list(CONTROL)]
+    allowed = [[kind for kind in CONTROL_KINDS if kind in kept]] if kept else [[], [Kind.VERSION], list(CONTROL_KINDS)]
     shown: list[Any] = [(event.kind, count_of(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
     wanted: list[Any] = list(_control(me.log, snapshot))
     if first not in allowed or shown != wanted:
@@ -279,7 +279,7 @@ def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
 
 def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
-    lines = [event for event in unit if event.kind in CONTROL]
+    lines = [event for event in unit if event.kind in CONTROL_KINDS]
     shown: list[Any] = [(event.kind, count_of(new, event.body[1] + 1)) for event in lines]
     wanted: list[Any] = list(_control(new, len(old)))
     replaced = [event.body for event in unit if event.kind is Kind.REPLACED]
@@ -289,7 +289,7 @@ def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequenc
             found = Difference("snapshot", loaded, replaced)
             raise Refusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
-        wanted = [kind for kind in CONTROL if kind in dict(_control(new, 0))]
+        wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control(new, 0))]
     if shown != wanted:
         found = Difference("voters and versions", shown, wanted)
         raise Refusal(unit[-1], "is not followed by the lines of new voters or versions", [found])

@@ -38,20 +38,20 @@ DEFAULT_LIMIT = 64 << 30
 MOST_FILES = 100_000
 DEEPEST = 4
 """Tarballs in tarballs."""
-SMALL = 1 << 20
+MOST_SMALL_BYTES = 1 << 20
 """Maximum size of quorum-state and meta.properties."""
 
 PARTITION = "__cluster_metadata-0"
 META = "meta.properties"
-_INSIDE = "\0"
+_ARCHIVE_MARK = "\0"
 """Between the name of a tarball and a name in it."""
-_ALONE = _INSIDE * 2
+_SINGLE_FILE_MARK = _ARCHIVE_MARK * 2
 """Behind the name of a segment or a snapshot that is named alone."""
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _TARBALL = re.compile(r".+\.(tar|tgz|tar\.gz)")
-_READ = re.compile(rf"{_SEGMENT.pattern}|{_SNAPSHOT.pattern}|quorum-state|meta\.properties")
-_ABOVE = re.compile(rf"meta\.properties|{_TARBALL.pattern}")
+_PARTITION_FILE = re.compile(rf"{_SEGMENT.pattern}|{_SNAPSHOT.pattern}|quorum-state|meta\.properties")
+_OTHER_FILE = re.compile(rf"meta\.properties|{_TARBALL.pattern}")
 """The files to be read in a folder that is no partition."""
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff]")
 
@@ -294,8 +294,8 @@ class _Collector:
                 found = _is_tar(stream, name)
                 base = stream.read(8)
             if is_segment(path):
-                known = path.name if _READ.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
-                self.add(f"{real_path(path)}{_ALONE}/{PARTITION}", known, _File(name, _opener(path)))
+                known = path.name if _PARTITION_FILE.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
+                self.add(f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION}", known, _File(name, _opener(path)))
                 return
             if not found:
                 raise InputError(f"{name}: expected a data folder or a tarball of data folders; name one")
@@ -304,7 +304,7 @@ class _Collector:
     def _folder(self, path: Path) -> None:
         for where, _, names in os.walk(path, onerror=_unreadable):
             folder, is_partition = str(real_path(where)), _is_partition(where, names)
-            wanted = _READ if is_partition else _ABOVE
+            wanted = _PARTITION_FILE if is_partition else _OTHER_FILE
             for name in sorted(filter(wanted.fullmatch, names)):
                 file = Path(where, name)
                 if file.is_file() and not file.is_symlink():
@@ -339,10 +339,10 @@ class _Collector:
         inner = f"{label}:{printable(str(place)[1:])}"
         if ".." in place.parts:
             return
-        if _READ.fullmatch(place.name):
-            self.add(f"{key}{_INSIDE}{place.parent}", place.name, _File(inner, opened))
+        if _PARTITION_FILE.fullmatch(place.name):
+            self.add(f"{key}{_ARCHIVE_MARK}{place.parent}", place.name, _File(inner, opened))
         elif _TARBALL.fullmatch(place.name) and _is_tar(opened(), inner):
-            self._tarball(opened, inner, f"{key}{_INSIDE}{place}", depth + 1)
+            self._tarball(opened, inner, f"{key}{_ARCHIVE_MARK}{place}", depth + 1)
 
 
 def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
@@ -371,7 +371,7 @@ def _unreadable(error: OSError) -> None:
 
 def _is_partition(folder: str, names: Iterable[str]) -> bool:
     """Whether files are those of the metadata partition: other partitions have segments alone."""
-    if PurePosixPath(folder.rpartition(_INSIDE)[2]).name == PARTITION:
+    if PurePosixPath(folder.rpartition(_ARCHIVE_MARK)[2]).name == PARTITION:
         return any(name != META for name in names)
     return any(name == "quorum-state" or _SNAPSHOT.fullmatch(name) for name in names)
 
@@ -443,7 +443,7 @@ def _disk(
 ) -> Disk:
     """Build a disk from its files; meta.properties is in the folder above, or beside the segments."""
     name, file = next(iter(names.items()))
-    disk = Disk(file.label.removesuffix(name).rstrip("/:"), is_alone=_ALONE in folder)
+    disk = Disk(file.label.removesuffix(name).rstrip("/:"), is_alone=_SINGLE_FILE_MARK in folder)
     _fill_meta_properties(disk, folder, contents)
     if isinstance(raw := contents.get((folder, "quorum-state")), bytes):
         _read_quorum_state(disk, names["quorum-state"].label, raw)
@@ -466,14 +466,14 @@ def _disk(
 
 def _small(file: _File) -> bytes:
     with _reported(file.label), file.open() as stream:
-        raw = stream.read(SMALL + 1)
-    if len(raw) > SMALL:
-        raise InputError(f"{file.label}: expected at most {SMALL:,} bytes, found more; copy the file again")
+        raw = stream.read(MOST_SMALL_BYTES + 1)
+    if len(raw) > MOST_SMALL_BYTES:
+        raise InputError(f"{file.label}: expected at most {MOST_SMALL_BYTES:,} bytes, found more; copy the file again")
     return raw
 
 
 def _fill_meta_properties(disk: Disk, folder: str, contents: dict[tuple[str, str], bytes | Scan]) -> None:
-    container, separator, inner = folder.rpartition(_INSIDE)
+    container, separator, inner = folder.rpartition(_ARCHIVE_MARK)
     above = str(PurePosixPath(inner).parent)
     raw = contents.get((container + separator + above, META)) or contents.get((folder, META))
     if raw is None and not separator and Path(above, META).is_file():

@@ -41,19 +41,19 @@ from kraftcheck.validation.terms import (
     offset_of,
 )
 
-WATCHED = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
+PROPERTY_FIELDS = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
 
-EXCUSED = {"NewVotersHaveCaughtUp": "CaughtUpWithinTheHour", "UpdatesAreKept": "UpdateVoterWithoutError"}
+EXCUSED_PROPERTIES = {"NewVotersHaveCaughtUp": "CaughtUpWithinTheHour", "UpdatesAreKept": "UpdateVoterWithoutError"}
 """Properties that a known difference breaks, by its class; they are evaluated if the difference is left out.
 
 AddVoter accepts a replica that was at the log end within the last hour; UpdateVoter is answered before its commit.
 """
 
-OF_ONE_STEP = ("PreVoteRaisesNoEpoch",)
+ONE_STEP_PROPERTIES = ("PreVoteRaisesNoEpoch",)
 """Properties of single steps: a unit may take several. The replay takes the model's own steps, which keep them."""
 
-ROUTINE = 16
+MOST_ROUTINE_STEPS = 16
 """Appends and commits in a row after which the properties are evaluated; every other step is evaluated at once."""
 
 MOST_STATES = 2_000
@@ -94,9 +94,9 @@ class PropertyCheck:
 
     def is_due(self, before: Replica | None, after: Replica) -> bool:
         """Whether the properties are to be evaluated after a step of a replica."""
-        fields = changed(before, after)
+        fields = changed_fields(before, after)
         self._routine += is_routine(fields, before, after)
-        if fields and (not is_routine(fields, before, after) or self._routine >= ROUTINE):
+        if fields and (not is_routine(fields, before, after) or self._routine >= MOST_ROUTINE_STEPS):
             self._routine = 0
             return True
         return False
@@ -127,12 +127,12 @@ class PropertyCheck:
 def _excused(protocol: QuorumBase) -> set[str]:
     """Return the properties that are not evaluated, given the known differences of a protocol."""
     kinds = {kind.__name__ for kind in type(protocol).__mro__}
-    return {name for name, difference in EXCUSED.items() if difference in kinds} | set(OF_ONE_STEP)
+    return {name for name, difference in EXCUSED_PROPERTIES.items() if difference in kinds} | set(ONE_STEP_PROPERTIES)
 
 
-def changed(before: Replica | None, after: Replica) -> set[str]:
+def changed_fields(before: Replica | None, after: Replica) -> set[str]:
     """Return the fields that a step changes and that a property may depend on."""
-    return {name for name in WATCHED if before is None or getattr(before, name) != getattr(after, name)}
+    return {name for name in PROPERTY_FIELDS if before is None or getattr(before, name) != getattr(after, name)}
 
 
 def is_routine(fields: set[str], before: Replica | None, after: Replica) -> bool:
@@ -140,10 +140,10 @@ def is_routine(fields: set[str], before: Replica | None, after: Replica) -> bool
     return before is not None and fields <= {"log", "high_watermark"} and len(after.log) >= len(before.log)
 
 
-TIMERS = ("fetch_timeout", "election_timeout", "pre_vote_timeout", "resigned_timeout", "resign")
+TIMER_FIELDS = ("fetch_timeout", "election_timeout", "pre_vote_timeout", "resigned_timeout", "resign")
 """Internal actions that change the mode; their lines are transitions."""
 
-OPERATIONS = {"AddRaftVoter": Operation.ADD_VOTER, "RemoveRaftVoter": Operation.REMOVE_VOTER}
+OPERATION_OF_API = {"AddRaftVoter": Operation.ADD_VOTER, "RemoveRaftVoter": Operation.REMOVE_VOTER}
 
 
 Formats = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
@@ -222,7 +222,7 @@ class Effects:
         if expected is None or isinstance(message, VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest):
             return None
         if isinstance(message, AdminResponse):
-            api = next((name for name, operation in OPERATIONS.items() if operation is message.operation), None)
+            api = next((name for name, operation in OPERATION_OF_API.items() if operation is message.operation), None)
             return None if api is None else Due(api, None, expected, ())
         if isinstance(message, UpdateVoterResponse):
             return Due("UpdateRaftVoter", None, expected, ())
@@ -265,7 +265,7 @@ class Effects:
     def _moves(self, node: Node, state: NodeState, event: Event) -> Iterator[tuple[NodeState, str]]:
         """Yield the state itself, and the states after a timer of the model."""
         yield state, ""
-        for name in TIMERS:
+        for name in TIMER_FIELDS:
             action = getattr(self.protocol, name)
             context: tuple[Any, ...] = (self.shared, Map()) if name in ("fetch_timeout", "election_timeout") else ()
             for step in action(state.me, *context):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.events import Body, Event, Kind
-from kraftcheck.validation.log4j import DROPPED, STATE_FIELDS, read_lines, sender_of
+from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELDS, read_lines, sender_of
 
 
 class Unfit(Exception):  # noqa: N818 - becomes an InputError with file and line
@@ -191,7 +191,7 @@ def _flat(value: Any, depth: int = DEEPEST) -> Iterator[tuple[str, str]]:
         for name, inner in one.items():
             if isinstance(inner, list | dict):
                 yield from _flat(inner, depth - 1)
-            elif name not in DROPPED:
+            elif name not in DROPPED_FIELDS:
                 yield intern(name), intern(_shown(name, inner))
 
 
@@ -289,7 +289,7 @@ def _state_form() -> Form:
 
 
 STATE = _state_form().of("state", DEFINITIONS)
-WHOLE = {
+REPLICA_FIELDS = {
     "mode": choice(MODES),
     "epoch": NODE,
     "leader": NODE.or_else(None),
@@ -302,8 +302,8 @@ WHOLE = {
     "voters_offset": OFFSET.or_else(None),
     "voters": mapped(text().or_else(None)),
 }
-MESSAGES = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER)
-OFFSETS = (
+KINDS_WITH_MESSAGE = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER)
+KINDS_WITH_OFFSET = (
     Kind.FIRST_HIGH_WATERMARK,
     Kind.LEADER_HIGH_WATERMARK,
     Kind.FOLLOWER_HIGH_WATERMARK,
@@ -315,21 +315,21 @@ BODIES: dict[Kind, dict[str, Form]] = {
     Kind.BOOTSTRAP: {"servers": SERVERS},
     Kind.BOOT: {},
     Kind.STARTING_VOTERS: {"voters": VOTERS},
-    **{kind: {"api": text(), "fields": MESSAGE} for kind in MESSAGES},
+    **{kind: {"api": text(), "fields": MESSAGE} for kind in KINDS_WITH_MESSAGE},
     **{kind: {"state": STATE, "from": STATE.or_else(None)} for kind in (Kind.ATTEMPT, Kind.TRANSITION)},
     Kind.APPEND: {"base": OFFSET, "end": OFFSET, "epoch": NODE},
     Kind.STORED: {"end": OFFSET, "epoch": NODE},
-    **{kind: {"offset": OFFSET} for kind in OFFSETS},
+    **{kind: {"offset": OFFSET} for kind in KINDS_WITH_OFFSET},
     Kind.VOTERS: {"voters": VOTERS, "offset": OFFSET},
     Kind.VERSION: {"version": number(99), "offset": OFFSET},
     **{kind: {"offset": OFFSET, "epoch": NODE} for kind in (Kind.LOADED, Kind.FETCHING)},
     **{kind: {"offset": OFFSET, "directory": text()} for kind in (Kind.PARKED, Kind.REJECTED)},
-    Kind.STATE: WHOLE,
+    Kind.STATE: REPLICA_FIELDS,
 }
 """The fields of each kind of event that are its body: one value, or a tuple of them in order."""
 
-PEERS = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
-EVERY = {
+KINDS_WITH_PEER = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
+COMMON_FIELDS = {
     "time": TIME,
     "node": NODE.or_else(-1),
     "level": choice(LEVELS).or_else(""),
@@ -340,12 +340,12 @@ EVERY = {
 
 
 def _form(kind: Kind) -> Form:
-    known = {"event": choice([_name(kind)]), **EVERY, **BODIES[kind]}
-    if kind in MESSAGES:
+    known = {"event": choice([_name(kind)]), **COMMON_FIELDS, **BODIES[kind]}
+    if kind in KINDS_WITH_MESSAGE:
         known |= {"correlation": OFFSET, "created": OFFSET.or_else(-1)}
     if kind is Kind.SEND:
         known["address"] = text().or_else("")
-    if kind in PEERS:
+    if kind in KINDS_WITH_PEER:
         known["peer"] = NODE.or_else(None)
     return fields(known)
 
@@ -356,7 +356,7 @@ def _name(kind: Kind) -> str:
 
 LOG = "log"
 FORMS = {_name(kind): _form(kind) for kind in BODIES}
-FORMS[LOG] = fields({"event": choice([LOG]), **EVERY, "level": choice(LEVELS), "text": text()})
+FORMS[LOG] = fields({"event": choice([LOG]), **COMMON_FIELDS, "level": choice(LEVELS), "text": text()})
 KINDS = {_name(kind): kind for kind in BODIES}
 
 
@@ -427,12 +427,12 @@ def event_of(kind: Kind, found: dict[str, Any], file: str = "", line: int = 0) -
     """Return an event from the fields that its form has read."""
     event = Event(found.get("node", -1), found["time"], kind, file, line, level=found.get("level", ""))
     body = tuple(found.get(name) for name in BODIES[kind])
-    if kind in MESSAGES:
+    if kind in KINDS_WITH_MESSAGE:
         event.body = Body(intern(found["api"]), *found["fields"])
         event.correlation, event.created = found["correlation"], found.get("created", -1)
         event.address = found.get("address", "")
     elif kind is Kind.STATE:
-        event.body = {name: found[name] for name in WHOLE if name in found}
+        event.body = {name: found[name] for name in REPLICA_FIELDS if name in found}
     elif body:
         event.body = body[0] if len(body) == 1 else body
     event.peer = sender_of(event.body) if kind is Kind.REQUEST else found.get("peer")
@@ -483,10 +483,10 @@ def entry_of(event: Event) -> dict[str, Any]:
     if isinstance(body, Body):
         found |= _message_of(event, body)
     elif event.kind is Kind.STATE:
-        found |= {key: value for key, value in body.items() if key in WHOLE}
+        found |= {key: value for key, value in body.items() if key in REPLICA_FIELDS}
     else:
         names = list(BODIES[event.kind])
         found |= dict(zip(names, (body,) if len(names) == 1 else body or (), strict=True))
-    if event.kind in PEERS and event.peer is not None:
+    if event.kind in KINDS_WITH_PEER and event.peer is not None:
         found["peer"] = event.peer
     return FORMS[name].write(found)  # type: ignore[no-any-return]

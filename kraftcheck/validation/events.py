@@ -404,17 +404,17 @@ class _Alignment:
                 later[sent.address] = response
 
 
-TRANSPORT = frozenset({"7", "8", "13"})
+TRANSPORT_ERRORS = frozenset({"7", "8", "13"})
 """Errors that a raft client creates for a request without response: timed out, not available, disconnected."""
 
 
 def is_lost(response: Event) -> bool:
     """Whether a response stands for a request whose connection failed or timed out."""
     body = response.body
-    return body.get("errorCode") in TRANSPORT and not body.get("partitionIndex") and not body.get("index")
+    return body.get("errorCode") in TRANSPORT_ERRORS and not body.get("partitionIndex") and not body.get("index")
 
 
-def numbered(events: Sequence[Event]) -> None:
+def number_events(events: Sequence[Event]) -> None:
     """Number the events of a node in order, and its incarnations; note which responses it has ignored.
 
     A raft client logs a response as received, and then perhaps as ignored.

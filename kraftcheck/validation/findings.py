@@ -75,7 +75,7 @@ class Report:
             kept.append(finding)
 
 
-def when(milliseconds: int) -> str:
+def in_utc(milliseconds: int) -> str:
     """Return a time of Kafka in UTC."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
@@ -88,7 +88,7 @@ def node_of(disk: Disk) -> Node:
     return disk.path if disk.node_id is None else disk.node_id
 
 
-def ids(voters: Iterable[Voter]) -> list[int]:
+def ids_of(voters: Iterable[Voter]) -> list[int]:
     """Return the numbers of voters."""
     return sorted(voter.id for voter in voters)
 
@@ -165,9 +165,9 @@ def _epochs(disk: Disk) -> list[dict[str, Any]]:
                 "epoch": int(row["epoch"]),
                 "start": int(row["base"]),
                 "leader": body.leader if body else None,
-                "votes": ids(body.granting) if body else None,
-                "voters": ids(body.voters) if body else None,
-                "time": when(int(row["time"])),
+                "votes": ids_of(body.granting) if body else None,
+                "voters": ids_of(body.voters) if body else None,
+                "time": in_utc(int(row["time"])),
             }
         )
     return found
@@ -196,7 +196,7 @@ def _rendered(disk: Disk) -> Iterator[str]:
         yield f"  snapshots      {_listed([f'{one.offset}-{one.epoch}' for one in disk.snapshots])}"
     yield from _epoch_table(_epochs(disk))
     if disk.voters:
-        yield from _table([("from", "voters"), *((str(at), _shown(ids(voters))) for at, voters, _ in disk.voters)])
+        yield from _table([("from", "voters"), *((str(at), _shown(ids_of(voters))) for at, voters, _ in disk.voters)])
 
 
 def _epoch_table(epochs: list[dict[str, Any]]) -> Iterator[str]:
@@ -218,7 +218,7 @@ def _quorum_state(disk: Disk) -> str:
 
 
 def _last_time(disk: Disk) -> str | None:
-    return when(int(disk.log.batches["time"][-1])) if len(disk.log.batches) else None
+    return in_utc(int(disk.log.batches["time"][-1])) if len(disk.log.batches) else None
 
 
 def _listed(texts: list[str], most: int = 12) -> str:

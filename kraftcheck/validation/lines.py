@@ -15,19 +15,19 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import Error, FetchRequest, FetchSnapshotRequest, Mode, Nil, Replica
 from kraftcheck.kraft_model.quorum.rules import version_in
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.effects import OPERATIONS, Effects
+from kraftcheck.validation.effects import OPERATION_OF_API, Effects
 from kraftcheck.validation.events import Event, Kind, request_key
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, Waiting
-from kraftcheck.validation.terms import CODES, Difference, compare, count_of, end_offset, offset_of
+from kraftcheck.validation.terms import ERROR_CODES, Difference, compare, count_of, end_offset, offset_of
 
 PARKED, ITSELF, RETRIES = "parked-fetches", "fetches-from-itself", "retries-at-bootstrap-servers"
 ONE_REQUEST = "one-request-at-a-time"
 """Differences whose use the replay knows where it takes the step."""
 
-SEEN_THERE = ("servers", "retry")
+UNWATCHED_METHODS = ("servers", "retry")
 """Their methods, which are frequent."""
 
-LATE = {"refuses-while-it-stops": "stopped_by"}
+HELPERS_OF_DIFFERENCES = {"refuses-while-it-stops": "stopped_by"}
 """Differences that only add steps behind those of the model, by a helper that is called where none of these fits."""
 
 IN_FLIGHT_METHODS = ("responses_to_pending", "dropped_with_mode")
@@ -52,7 +52,7 @@ class KnownUses:
         self.noted: set[str] = set()
         self._make = make
         self._others: dict[str, QuorumBase] = {}
-        for name, helper in LATE.items():
+        for name, helper in HELPERS_OF_DIFFERENCES.items():
             if name in self.names:
                 setattr(protocol, helper, self._noting(name, getattr(protocol, helper)))
         for method, found in _overridden(known, plain).items():
@@ -100,12 +100,12 @@ class _Override(NamedTuple):
 
 def _overridden(known: Mapping[str, type[QuorumBase]], plain: type[QuorumBase]) -> dict[str, list[_Override]]:
     """Return the methods of the model that known differences override."""
-    unwatched = {*SEEN_THERE, *IN_FLIGHT_METHODS, "replica_type"}
+    unwatched = {*UNWATCHED_METHODS, *IN_FLIGHT_METHODS, "replica_type"}
     if ONE_REQUEST in known:
         unwatched.add("next_request")  # it sends all of a replica's own requests
     found: dict[str, list[_Override]] = defaultdict(list)
     for name, part in known.items():
-        parts = [] if name in LATE else [one for one in part.__mro__ if one not in plain.__mro__]
+        parts = [] if name in HELPERS_OF_DIFFERENCES else [one for one in part.__mro__ if one not in plain.__mro__]
         methods = {method for one in parts for method, value in vars(one).items() if callable(value)}
         for method in methods - unwatched:
             if callable(getattr(plain, method, None)):
@@ -119,7 +119,7 @@ class LineChecks(Effects):
     known: KnownUses
 
     def _sends(self, node: Node, state: NodeState, event: Event) -> NodeState:
-        send = SENDS.get(event.body.api)
+        send = SEND_CHECKS.get(event.body.api)
         if send is None:
             return state
         request, state = send(self, node, state, event)
@@ -257,7 +257,7 @@ class LineChecks(Effects):
         state = state.without(key)._replace(ended=None if is_ended else state.ended)
         if waiting.is_late:
             return state
-        if event.body.api not in (*OPERATIONS, *SENDS) and event.body.api != "DescribeQuorum":
+        if event.body.api not in (*OPERATION_OF_API, *SEND_CHECKS) and event.body.api != "DescribeQuorum":
             return state
         due = next((d for d in state.due if d.api == event.body.api and d.key in (key, None)), None)
         if due is not None:
@@ -306,7 +306,7 @@ class LineChecks(Effects):
         best = waiting.differences(event)
         if not is_ended:
             raise Refusal(event, "is the response to a parked fetch whose end has no line", best)
-        if event.body.number("errorCode", 1) == CODES[Error.NOT_LEADER_OR_FOLLOWER]:
+        if event.body.number("errorCode", 1) == ERROR_CODES[Error.NOT_LEADER_OR_FOLLOWER]:
             return state  # the end of this unit shows that the leader has lost its office
         me = self._before_resigning(state)
         request = self.terms.request(waiting.event.body, waiting.event.peer, node.number, me.log)
@@ -437,7 +437,7 @@ class LineChecks(Effects):
             model["version"] = version_in(me.log, self.protocol.initial_version if formatted else 0)
 
 
-SENDS: dict[str, Any] = {
+SEND_CHECKS: dict[str, Any] = {
     "Fetch": LineChecks._send_fetch,
     "FetchSnapshot": LineChecks._send_fetch_snapshot,
     "Vote": LineChecks._send_vote,
@@ -449,7 +449,7 @@ SENDS: dict[str, Any] = {
     "ApiVersions": LineChecks._send_versions,
 }
 
-CHECKS: dict[Kind, Any] = {
+LINE_CHECKS: dict[Kind, Any] = {
     Kind.SEND: LineChecks._sends,
     Kind.ANSWER: LineChecks._answers,
     Kind.PARKED: LineChecks._ends_parked,

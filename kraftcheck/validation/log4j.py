@@ -62,7 +62,7 @@ VOTER_KEY = re.compile(r"\b\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), direct
 LOCAL_KEY = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
 LEADER_VOTER = re.compile(r"\b(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
 
-DROPPED = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end", "createdTimeMs", "correlationId"})
+DROPPED_FIELDS = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end", "createdTimeMs", "correlationId"})
 """Fields that the sender and the receiver of a message show differently."""
 
 
@@ -74,7 +74,7 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 def body_of(api: str, text: str) -> Body:
     """Return the body of a request or a response from its text, without the contents of records."""
     text = RECORDS.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
-    pairs = [(name, value) for name, value in SCALAR.findall(text) if name not in DROPPED]
+    pairs = [(name, value) for name, value in SCALAR.findall(text) if name not in DROPPED_FIELDS]
     return Body(api, _names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs))
 
 
@@ -326,7 +326,7 @@ PARSERS: dict[str, Callable[[Event, str], None]] = {
 """Parser of a message by its first 20 characters; other lines are no events."""
 
 
-SENDERS = {
+SENDER_FIELDS = {
     "Fetch": ("replicaId", 1),
     "FetchSnapshot": ("replicaId", 0),
     "Vote": ("replicaId", 0),
@@ -341,7 +341,7 @@ def sender_of(body: Body) -> int | None:
     """Return the node that sent a request; None for an administrator."""
     if body.api in ("AddRaftVoter", "RemoveRaftVoter"):  # a joining controller does not wait for the commit
         return body.number("voterId") if body.get("ackWhenCommitted") == "false" else None
-    field = SENDERS.get(body.api)
+    field = SENDER_FIELDS.get(body.api)
     node = body.number(*field) if field else -1
     return node if node >= 0 else None
 

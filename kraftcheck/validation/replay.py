@@ -28,10 +28,10 @@ from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import LineOrder, check_read, check_shown
 from kraftcheck.validation.effects import Effects
 from kraftcheck.validation.events import Event, Kind, is_lost, request_key
-from kraftcheck.validation.lines import CHECKS, PARKED, KnownUses, LineChecks
+from kraftcheck.validation.lines import LINE_CHECKS, PARKED, KnownUses, LineChecks
 from kraftcheck.validation.starts import MidLife, control_records
-from kraftcheck.validation.state import BOOTS, Node, NodeState, Refusal, Waiting, transition_differences, unit_of
-from kraftcheck.validation.terms import Difference, built, count_of, data_batch, end_offset, offset_of
+from kraftcheck.validation.state import BOOT_KINDS, Node, NodeState, Refusal, Waiting, transition_differences, unit_of
+from kraftcheck.validation.terms import Difference, count_of, data_batch, end_offset, make_log, offset_of
 
 SEARCHED_EVENTS = 4_000
 """Events of a sender in which an equal message is sought that may take the place of a later one."""
@@ -252,7 +252,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
 
     def _note_behind(self, event: Event) -> None:
         """Note that a sender's replica is behind, from a message that its log lacks until it starts again."""
-        if event.kind in BOOTS:
+        if event.kind in BOOT_KINDS:
             self.check.behind.discard(event.node)
         elif id(event) in self.check.unwritten:
             self.check.behind.add(self.check.unwritten[id(event)])
@@ -263,7 +263,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
         """Yield the states after each outcome that the model has for the first event of a unit."""
         self.split_named(unit[0])
         event, state = unit[0], node.state
-        if event.kind in BOOTS:
+        if event.kind in BOOT_KINDS:
             yield from self._boots(node, unit)
         elif state is None:
             raise Refusal(event, "comes before the process starts")
@@ -412,7 +412,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
         found, in_snapshot = control_records(self.terms, unit)
         records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
-        return built(offset_of(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")])
+        return make_log(offset_of(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")])
 
     def _snapshot_content(
         self, end: int, epoch: int, unit: Sequence[Event], known: tuple[Batch, ...] | None
@@ -444,7 +444,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
                     position += 1
                 state = self._transitions(node, state, run)
             else:
-                check = CHECKS.get(event.kind)
+                check = LINE_CHECKS.get(event.kind)
                 if check is not None:
                     state = check(self, node, state, event)
         return state
@@ -469,7 +469,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
                 raise Refusal(unit[-1], "is not followed by the transition that the model takes", wrong)
         if left:
             raise Refusal(unit[-1], f"is not followed by the response to {left[0].api}")
-        if unit[0].kind in BOOTS:
+        if unit[0].kind in BOOT_KINDS:
             if node.state is not None and not node.is_old:
                 check_read(state.me, unit)
         elif node.state is not None:

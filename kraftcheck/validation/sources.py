@@ -197,15 +197,15 @@ LIMIT = 64 << 30
 BYTES_OF_EVENT = 2048
 """Memory of an event and of its part of the replay."""
 
-HEAD = 1 << 16
+HEAD_BYTES = 1 << 16
 """Bytes of a file that decide whether it is a log."""
 
-STEPS = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER})
+STEP_KINDS = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER})
 """Kinds of events that only DEBUG or TRACE shows; without them a log cannot be replayed."""
 
 _VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
 _DISK_FILE = re.compile(r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*")
-_RAFT = ("RaftManager", "org.apache.kafka.raft")
+_RAFT_LOGGERS = ("RaftManager", "org.apache.kafka.raft")
 
 
 Reader = Callable[[Iterable[str], str], Iterator[Event]]
@@ -223,7 +223,7 @@ class LogFile:
     @property
     def shows_steps(self) -> bool:
         """Whether the log has lines that INFO does not show."""
-        return any(event.kind in STEPS or event.level == "TRACE" for event in self.events)
+        return any(event.kind in STEP_KINDS or event.level == "TRACE" for event in self.events)
 
     @property
     def first(self) -> int:
@@ -309,7 +309,7 @@ class _Reader:
         stream = entry.stream
         if stream.peek(3) == BOM_UTF8:
             stream.read(3)
-        head = stream.peek(HEAD)
+        head = stream.peek(HEAD_BYTES)
         if not head:
             return f"{stream.name}: expected a log, found an empty file; leave the file out"
         if b"\0" in head:
@@ -426,7 +426,7 @@ def _foreign(name: str, head: bytes, pattern: str) -> str | None:
     lines = head.decode("utf-8", "replace").split("\n")
     if any(match(line.rstrip("\r")) for line in lines):
         return None
-    raft = (number for number, line in enumerate(lines) if any(word in line for word in _RAFT))
+    raft = (number for number, line in enumerate(lines) if any(word in line for word in _RAFT_LOGGERS))
     number = next(raft, 0)
     return (
         f"{name}:{number + 1}: expected a line of log4j in the pattern {pattern}, found"

@@ -34,16 +34,16 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import Effects
 from kraftcheck.validation.events import Body, Event, Kind, request_key
-from kraftcheck.validation.state import GROWS, Node, NodeState, Waiting
+from kraftcheck.validation.state import GROWING_KINDS, Node, NodeState, Waiting
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
     End,
     Log,
     Terms,
-    built,
     count_of,
     data_batch,
     end_offset,
+    make_log,
     offset_of,
 )
 
@@ -53,7 +53,7 @@ Controls = tuple[Record, ...]
 ByOffset = dict[int, Controls]
 
 
-def claim(records: ByOffset, offset: int, record: Record) -> None:
+def add_unless_in_force(records: ByOffset, offset: int, record: Record) -> None:
     """Add a record unless it is in force at an offset: there, or as the first one if none of its type comes before."""
     known = [at for at, found in records.items() if at <= offset and any(type(one) is type(record) for one in found)]
     if not known or record not in records[max(known)]:
@@ -82,14 +82,14 @@ def control_records(terms: Terms, events: Iterable[Event]) -> tuple[ByOffset, By
 
 # The epochs of a log
 
-ENDS = {"Fetch": ("fetchOffset", "lastFetchedEpoch"), "Vote": ("lastOffset", "lastOffsetEpoch")}
+END_FIELDS = {"Fetch": ("fetchOffset", "lastFetchedEpoch"), "Vote": ("lastOffset", "lastOffsetEpoch")}
 """The fields of a request that name the end of its sender's log."""
 
 
-def asked_ends(events: Sequence[Event]) -> Iterator[End]:
+def requested_ends(events: Sequence[Event]) -> Iterator[End]:
     """Yield the log ends that the next requests of a node name, until its log grows."""
     for event in events:
-        if event.kind in GROWS:
+        if event.kind in GROWING_KINDS:
             if event.kind is Kind.APPEND:
                 yield event.body[0], 0
             return
@@ -97,7 +97,7 @@ def asked_ends(events: Sequence[Event]) -> Iterator[End]:
 
 
 def _ends_in_request(event: Event) -> Iterator[End]:
-    names = ENDS.get(event.body.api) if event.kind is Kind.SEND else None
+    names = END_FIELDS.get(event.body.api) if event.kind is Kind.SEND else None
     if names is not None and event.body.number(names[0]) > 0:
         yield event.body.number(names[0]), event.body.number(names[1])
 
@@ -117,7 +117,7 @@ def shown_ends(events: Iterable[Event]) -> list[End]:
     return ends
 
 
-def lineage(shown: Sequence[End], asked: Sequence[End]) -> list[End]:
+def ends_of_parts(shown: Sequence[End], asked: Sequence[End]) -> list[End]:
     """Return the ends of a log's parts in order: of each epoch, and those that its next requests name."""
     most = asked[0][0] if asked else shown[-1][0] if shown else 0
     last = dict(shown)
@@ -138,29 +138,29 @@ def _ends_of_epochs(ends: Sequence[End], kept: set[int]) -> list[End]:
 
 Rewrite = Callable[[Log], Log]
 
-FIRST = 64
+FIRST_LENGTH = 64
 """Batches of a log at which it is rebased first."""
 
 
 class Rebasing(Effects):
     """Shortens the logs of a replay."""
 
-    longest = FIRST
+    longest = FIRST_LENGTH
 
     def rebase(self) -> None:
         """Merge committed data batches in every log."""
         kept = set(self._kept())
         committed = offset_of(self.shared.committed, len(self.shared.committed))
-        self._rewrite(lambda log: merged(log, kept, committed))
+        self._rewrite(lambda log: merge_batches(log, kept, committed))
         longest = max((len(replica.log) for replica in self._replicas()), default=0)
-        self.longest = max(FIRST, 2 * longest)
+        self.longest = max(FIRST_LENGTH, 2 * longest)
 
     def split(self, offset: int) -> None:
         """Split the merged batches that cover an offset; a follower may store a part of them only."""
-        self._rewrite(lambda log: split(log, offset))
+        self._rewrite(lambda log: split_batch(log, offset))
         for number, batches in self.records.items():
             if batches and end_offset(batches[0]) < offset:
-                self.records[number] = split(batches, offset)
+                self.records[number] = split_batch(batches, offset)
 
     def _replicas(self) -> Iterator[Replica]:
         for node in self.nodes.values():
@@ -175,7 +175,7 @@ class Rebasing(Effects):
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
-            yield from (offset_of(me.log, min(count, len(me.log))) for count in counts(me))
+            yield from (offset_of(me.log, min(count, len(me.log))) for count in batch_counts(me))
         for log in logs:
             yield offset_of(log, len(log))
             for batch, after in pairwise(log):
@@ -185,14 +185,14 @@ class Rebasing(Effects):
     def _rewrite(self, change: Rewrite) -> None:
         for node in self.nodes.values():
             if node.state is not None:
-                node.state = node.state._replace(me=renumbered(node.state.me, change))
-            node.alternatives = [one._replace(me=renumbered(one.me, change)) for one in node.alternatives]
+                node.state = node.state._replace(me=divide_log(node.state.me, change))
+            node.alternatives = [one._replace(me=divide_log(one.me, change)) for one in node.alternatives]
         lost = Map((key, change(log)) for key, log in self.shared.lost.items())
         self.shared = self.shared.but(committed=change(self.shared.committed), lost=lost)
         self.check.divided(self.replicas(), self.shared)
 
 
-def counts(me: Replica) -> Iterable[int]:
+def batch_counts(me: Replica) -> Iterable[int]:
     """Return the numbers of batches that a replica's fields hold."""
     found = [me.start, me.flushed, me.high_watermark, *me.offsets.values()]
     if isinstance(me, DiskReplica):
@@ -207,7 +207,7 @@ def is_data(batch: Batch) -> bool:
     return all(isinstance(record, Data) for record in batch.records)
 
 
-def merged(log: Log, kept: set[int], committed: int) -> Log:
+def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
     """Return a log without the ends of data batches up to the committed offset, except those that are kept."""
     found = []
     for position, batch in enumerate(log):
@@ -225,7 +225,7 @@ def merged(log: Log, kept: set[int], committed: int) -> Log:
     return tuple(found)
 
 
-def split(log: Log, offset: int) -> Log:
+def split_batch(log: Log, offset: int) -> Log:
     """Return a log in which a batch ends at an offset."""
     position = bisect_left(log, offset, key=end_offset) if offset > 0 else len(log)
     if position >= len(log) or end_offset(log[position]) == offset or not is_data(log[position]):
@@ -233,7 +233,7 @@ def split(log: Log, offset: int) -> Log:
     return (*log[:position], data_batch(log[position].epoch, offset), *log[position:])
 
 
-def renumbered(me: Replica, change: Rewrite) -> Replica:
+def divide_log(me: Replica, change: Rewrite) -> Replica:
     """Return a replica with another division of its log into batches, and with the numbers of batches that follow."""
     old, log = me.log, change(me.log)
     if len(log) == len(old):
@@ -338,7 +338,7 @@ class Starts(Rebasing):
         read = [event.body for event in unit if event.kind is Kind.LOADED]
         named = [*chain.from_iterable(found), *read]
         for end, _ in named:
-            me = renumbered(me, partial(split, offset=end))
+            me = divide_log(me, partial(split_batch, offset=end))
             self.split(end)
         ends = {count_of(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
@@ -358,7 +358,7 @@ class Starts(Rebasing):
             self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
         elif any(event.kind is Kind.VOTERS and event.body[1] >= 0 for event in _read(unit)):  # a bootstrap snapshot
             controls = chain.from_iterable(control_records(self.terms, _read(unit))[0].values())
-            me = self.protocol.with_log(me, built(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
+            me = self.protocol.with_log(me, make_log(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
         if shown["epoch"] == 0 and end <= 0:
             return me
         voted = shown.get("voted")
@@ -395,8 +395,8 @@ class Starts(Rebasing):
         claims = sorted((offset, found) for offset, found in snapshots.items() if offset < end)
         for offset, controls in [*claims, (end, otherwise)]:
             for one in controls:
-                claim(records, offset, one)
-        return built(start, ends, records, ())
+                add_unless_in_force(records, offset, one)
+        return make_log(start, ends, records, ())
 
     def log_start(self, node: Node, incarnation: int) -> int:
         """Return the start of a process's log, as its next or else its last response to a fetch shows it."""
@@ -407,7 +407,7 @@ class Starts(Rebasing):
 
     def begun_at(self, me: Replica, start: int) -> Replica:
         """Return a replica whose log starts at an offset, with the snapshot that ends there."""
-        me = renumbered(me, partial(split, offset=start))
+        me = divide_log(me, partial(split_batch, offset=start))
         count = sum(end_offset(batch) <= start for batch in me.log)
         if not count or not isinstance(me, DiskReplica):
             return me
@@ -469,7 +469,7 @@ def _read(unit: Sequence[Event]) -> list[Event]:
 
 # Starts in the life of a process
 
-OFFSETS = ("fetchOffset", "highWatermark", "endOffset", "lastOffset", "logStartOffset")
+OFFSET_FIELDS = ("fetchOffset", "highWatermark", "endOffset", "lastOffset", "logStartOffset")
 
 
 class MidLife(Starts):
@@ -488,7 +488,7 @@ class MidLife(Starts):
     def split_named(self, event: Event) -> None:
         """Split the merged batches at the offsets that a message names; of a late log, the batches are not known."""
         if self.is_late and isinstance(event.body, Body):
-            for text in chain.from_iterable(map(event.body.all, OFFSETS)):
+            for text in chain.from_iterable(map(event.body.all, OFFSET_FIELDS)):
                 self.split(int(text))
 
     def _late(self, node: Node, head: Sequence[Event]) -> NodeState:
@@ -504,7 +504,7 @@ class MidLife(Starts):
             voted=self.terms.key(*voted) if voted else Nil.NIL,
         )
         me, _ = self.protocol.next_request(me)
-        return NodeState(me, shown, waiting=_waiting(head), origin=me, high=shown["high"])
+        return NodeState(me, shown, waiting=_unanswered(head), origin=me, high=shown["high"])
 
     def _fresh(self, node: Node, head: Sequence[Event]) -> Replica:
         """Return a replica with its key, its endpoint and its voters, as formatted."""
@@ -520,7 +520,7 @@ class MidLife(Starts):
         """Return a replica with its log, the log start, and the high watermark."""
         voters, version = me.voters, me.version
         controls = (KRaftVersion(version), Voters(voters)) if version else ()
-        ends = lineage(shown_ends(head), list(asked_ends(node.events[node.position :])))
+        ends = ends_of_parts(shown_ends(head), list(requested_ends(node.events[node.position :])))
         me = self.protocol.with_log(me, self.old_log(self.lines_of_all(node), ends, controls), flushes=True)
         if controls and ends and {one.key.id for one in me.voters} != {one.key.id for one in voters}:
             last = me.log[-1]  # a record that was truncated since
@@ -528,7 +528,7 @@ class MidLife(Starts):
         start = self.log_start(node, head[-1].incarnation)
         marks = (e.body for e in head if e.kind in (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK))
         high = max(head[-1].body[0]["high"], start, *marks, 0)
-        me = renumbered(self.begun_at(me, start), lambda log: split(log, high))
+        me = divide_log(self.begun_at(me, start), lambda log: split_batch(log, high))
         return me.but(high_watermark=sum(end_offset(batch) <= high for batch in me.log))
 
     def _late_voters(self, node: Node, shown: dict[str, Any], directory: int) -> frozenset[Voter]:
@@ -554,7 +554,7 @@ class MidLife(Starts):
 def _named(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
     """Yield the voters that events name: id, directory id, and the address or an empty text."""
     for event in events:
-        name = NAMED.get(event.kind)
+        name = NAMED_VOTERS.get(event.kind)
         if name is not None:
             yield from name(event)
 
@@ -574,7 +574,7 @@ def _in_request(event: Event) -> Iterator[tuple[int, str, str]]:
         yield event.body.number("voterId"), event.body.get("voterDirectoryId") or NO_DIRECTORY[0], ""
 
 
-NAMED = {
+NAMED_VOTERS = {
     Kind.VOTERS: _in_set,
     Kind.STARTING_VOTERS: _in_set,
     Kind.TRANSITION: _in_states,
@@ -584,7 +584,7 @@ NAMED = {
 """The voters that an event names, by its kind."""
 
 
-def _waiting(head: Sequence[Event]) -> dict[Any, Waiting]:
+def _unanswered(head: Sequence[Event]) -> dict[Any, Waiting]:
     """Return the requests of a head without a response; their responses are taken as they come."""
     found: dict[Any, Waiting] = {}
     for event in head:

@@ -136,16 +136,16 @@ def unit_of(node: Node) -> Sequence[Event]:
     """Return the events of a node's next unit."""
     events, start = node.events, node.position
     first, end = events[start], start + 1
-    boots = first.kind in BOOTS
+    boots = first.kind in BOOT_KINDS
     while end < len(events):
         event = events[end]
-        if event.incarnation != first.incarnation or event.kind in MESSAGES or (event.kind in BOOTS and not boots):
+        if event.incarnation != first.incarnation or event.kind in MESSAGES or (event.kind in BOOT_KINDS and not boots):
             break
         end += 1
     return events[start:end]
 
 
-BOOTS = (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT)
+BOOT_KINDS = (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT)
 MESSAGES = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED)
 
 
@@ -193,19 +193,19 @@ def transition_differences(me: Replica, shown: dict[str, Any], terms: Terms, hig
 
 # The first event that can be replayed
 
-GROWS = (Kind.STORED, Kind.REPLACED, Kind.APPEND)
+GROWING_KINDS = (Kind.STORED, Kind.REPLACED, Kind.APPEND)
 """Lines of a log that grows."""
 
-RESETS = ("Follower", "Unattached")
+RESET_MODES = ("Follower", "Unattached")
 """Modes that a replica enters without volatile state."""
 
-CHANGES = (*GROWS, Kind.TRUNCATED, Kind.LOADED, Kind.FOLLOWER_HIGH_WATERMARK, Kind.TRANSITION)
+CHANGE_KINDS = (*GROWING_KINDS, Kind.TRUNCATED, Kind.LOADED, Kind.FOLLOWER_HIGH_WATERMARK, Kind.TRANSITION)
 """Lines of further changes in the unit of a transition."""
 
 
 def events_before_replay(events: Sequence[Event]) -> int:
     """Return the number of a node's events before those that can be replayed."""
-    start = next((place for place, event in enumerate(events) if event.kind in BOOTS), len(events))
+    start = next((place for place, event in enumerate(events) if event.kind in BOOT_KINDS), len(events))
     whole = next((place for place, event in enumerate(events) if event.kind in MESSAGES), start)  # the first whole unit
     found = None
     for place, event in enumerate(events[whole:start], whole):
@@ -213,7 +213,7 @@ def events_before_replay(events: Sequence[Event]) -> int:
             break
         if event.kind is Kind.TRANSITION and _resets(event, again=found is not None):
             found = place + 1
-        elif event.kind in CHANGES:
+        elif event.kind in CHANGE_KINDS:
             found = None
     return start if found is None else found
 
@@ -222,4 +222,4 @@ def _resets(event: Event, *, again: bool) -> bool:
     """Whether a transition drops the volatile state of its replica, or keeps it dropped."""
     after, before = event.body
     changes = before is not None and (before["mode"], before["epoch"]) != (after["mode"], after["epoch"])
-    return (changes or again) and after["mode"] in RESETS
+    return (changes or again) and after["mode"] in RESET_MODES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.event_stream import events_in
-from kraftcheck.validation.events import Body, Event, Kind, Pairs, is_lost, numbered
+from kraftcheck.validation.events import Body, Event, Kind, Pairs, is_lost, number_events
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
     from kraftcheck.validation.replay import ClusterReplay
@@ -81,7 +81,7 @@ class ValidationState:
         (number,) = {event.node for event in events}
         log = self._logs.setdefault(number, [])
         log += events
-        numbered(log)
+        number_events(log)
         step = _Taken(number, len(log), is_last)
         facts = {fact for event in events for fact in _facts(event)}
         refusal: Refusal | None = None
@@ -184,12 +184,12 @@ class _Steps:
 
 def _facts(event: Event) -> Iterator[Any]:
     """Yield what an event shows of the cluster as a whole: nodes, addresses, voters, and what starts with a process."""
-    from kraftcheck.validation.state import BOOTS
+    from kraftcheck.validation.state import BOOT_KINDS
 
     yield event.node
     if event.peer is not None:
         yield event.peer
-    if event.kind in (*BOOTS, Kind.STARTING_VOTERS):
+    if event.kind in (*BOOT_KINDS, Kind.STARTING_VOTERS):
         yield event.node, event.incarnation, event.kind, event.body
     elif event.kind in (Kind.VOTERS, Kind.VERSION):
         yield event.kind, event.body

@@ -39,7 +39,7 @@ from kraftcheck.lockstep.messages import ERRORS
 from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Body
 
-CODES = {error: code for code, error in ERRORS.items()}
+ERROR_CODES = {error: code for code, error in ERRORS.items()}
 """Kafka's code of each error of the model."""
 
 NO_DIRECTORY = ("AAAAAAAAAAAAAAAAAAAAAA", "<undefined>")
@@ -62,7 +62,7 @@ End = tuple[int, int]
 """End offset of a part of a log, and its epoch."""
 
 
-def built(start: int, ends: Sequence[End], records: Mapping[int, Sequence[Record]], marks: Iterable[int]) -> Log:
+def make_log(start: int, ends: Sequence[End], records: Mapping[int, Sequence[Record]], marks: Iterable[int]) -> Log:
     """Return batches of unknown contents from an offset on: with these ends and epochs, records, and further ends.
 
     Control records are given by their offsets; each is at the end of a batch.
@@ -212,7 +212,7 @@ class Terms:
 
     def expected(self, message: Record, log: Log, start: int) -> dict[tuple[str, int], str] | None:
         """Return the expected fields of a message that a replica with this log sends; None if none is known."""
-        show = SHOWN.get(type(message))
+        show = FIELDS_OF_BODIES.get(type(message))
         return None if show is None else show(self, message, log, start)
 
     def key_fields(self, key: Key, node: str, directory: str, occurrence: int = 0) -> dict[tuple[str, int], str]:
@@ -427,7 +427,7 @@ def _show_removed(terms: Terms, r: RemoveVoterRequest, log: Log, start: int) -> 
 def _refused(error: Error) -> Fields | None:
     """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
-        return {("errorCode", 0): str(CODES[error])}
+        return {("errorCode", 0): str(ERROR_CODES[error])}
     return None
 
 
@@ -438,7 +438,7 @@ def _show_fetch_response(terms: Terms, r: FetchResponse, log: Log, start: int) -
     parting, snapshot = r.diverging, r.snapshot
     return {
         ("errorCode", 0): "0",
-        ("errorCode", 1): str(CODES[r.error]),
+        ("errorCode", 1): str(ERROR_CODES[r.error]),
         ("highWatermark", 0): str(offset_of(log, r.high_watermark) or -1),
         ("logStartOffset", 0): str(offset_of(log, start)),
         ("epoch", 0): "-1" if isinstance(parting, Nil) else str(parting.epoch),
@@ -454,7 +454,7 @@ def _show_fetch_snapshot_response(terms: Terms, r: FetchSnapshotResponse, log: L
     refused = _refused(r.error)
     if refused is not None:
         return refused
-    shown = {("errorCode", 0): "0", ("errorCode", 1): str(CODES[r.error]), **terms.leader_fields(r)}
+    shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
     if r.error is Error.NONE:
         wanted = r.request.snapshot
         shown |= {("endOffset", 0): str(offset_of(log, wanted.offset)), ("epoch", 0): str(wanted.epoch)}
@@ -466,7 +466,7 @@ def _show_vote_response(terms: Terms, r: VoteResponse, log: Log, start: int) -> 
     if refused is not None:
         return refused
     granted = {("voteGranted", 0): str(r.granted).lower()}
-    return {("errorCode", 0): "0", ("errorCode", 1): str(CODES[r.error])} | granted | terms.leader_fields(r)
+    return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error])} | granted | terms.leader_fields(r)
 
 
 def _show_acknowledgement(
@@ -475,20 +475,20 @@ def _show_acknowledgement(
     refused = _refused(r.error)
     if refused is not None:
         return refused
-    return {("errorCode", 0): "0", ("errorCode", 1): str(CODES[r.error]), **terms.leader_fields(r)}
+    return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
 def _show_update_response(terms: Terms, r: UpdateVoterResponse, log: Log, start: int) -> Fields:
-    return {("errorCode", 0): str(CODES[r.error]), **terms.leader_fields(r)}
+    return {("errorCode", 0): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
 def _show_admin_response(terms: Terms, r: AdminResponse, log: Log, start: int) -> Fields:
-    return {("errorCode", 0): str(CODES[r.error])}
+    return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
 def _show_description(terms: Terms, r: DescribeQuorumResponse, log: Log, start: int) -> Fields:
     if r.error is not Error.NONE:
-        return {("errorCode", 1): str(CODES[r.error])}
+        return {("errorCode", 1): str(ERROR_CODES[r.error])}
     return {
         ("errorCode", 0): "0",
         ("errorCode", 1): "0",
@@ -498,7 +498,7 @@ def _show_description(terms: Terms, r: DescribeQuorumResponse, log: Log, start: 
     }
 
 
-SHOWN: dict[type[Record], Callable[..., Fields]] = {
+FIELDS_OF_BODIES: dict[type[Record], Callable[..., Fields]] = {
     FetchRequest: _show_fetch,
     FetchSnapshotRequest: _show_fetch_snapshot,
     VoteRequest: _show_vote,

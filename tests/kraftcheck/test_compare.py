@@ -219,11 +219,11 @@ def test_what_only_a_variant_declares_does_not_concern_its_base(run, changed, tm
 
 @pytest.mark.slow
 def test_a_large_base_is_searched_as_deep_as_the_counterexample(run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(compare_command, "WHOLE_BASE", 100)
+    monkeypatch.setattr(compare_command, "MOST_BASE_STATES", 100)
     found, out = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)
     assert (found[0]["result"], found[0]["limit"], found[0]["depth"]) == ("incomplete", "max_depth", 6)
     assert any(line.startswith("base             holds to depth 6") for line in out.splitlines())
-    monkeypatch.setattr(compare_command, "WHOLE_BASE", 1_000)
+    monkeypatch.setattr(compare_command, "MOST_BASE_STATES", 1_000)
     found, _ = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)
     assert (found[0]["limit"], found[0]["distinct_states"]) == ("max_states", 1_000)
 

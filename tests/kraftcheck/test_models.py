@@ -9,7 +9,15 @@ import sys
 
 import pytest
 
-from kraftcheck.catalogue import CONFIGURATIONS, HOMES, TIERS, find_config, find_model, models_in, shipped_models
+from kraftcheck.catalogue import (
+    CONFIGURATIONS,
+    MODEL_PACKAGES,
+    TIERS,
+    find_config,
+    find_model,
+    models_in,
+    shipped_models,
+)
 from kraftcheck.engines import ENGINES, Engine, choose
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.spec import InputError
@@ -101,7 +109,7 @@ def home(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("kraftcheck.catalogue.HOMES", (*HOMES, folder.name))
+    monkeypatch.setattr("kraftcheck.catalogue.MODEL_PACKAGES", (*MODEL_PACKAGES, folder.name))
     models_in.cache_clear()
     yield add
     models_in.cache_clear()

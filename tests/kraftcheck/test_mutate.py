@@ -15,7 +15,7 @@ import pytest
 from kraftcheck.catalogue import Model, find_model
 from kraftcheck.mutation import baseline
 from kraftcheck.mutation.mutants import Mutant, Swap, changeable_functions, changeable_modules, mutants_of
-from kraftcheck.mutation.operators import KINDS
+from kraftcheck.mutation.operators import OPERATOR_NAMES
 from kraftcheck.mutation.workers import Workers
 from tests.support.command_line import Run, start
 
@@ -149,7 +149,7 @@ def judged(run, game: str, tmp_path: Path, *arguments: object, code: int = 0) ->
 # Slips
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OPERATOR_NAMES)
 def test_each_kind_of_slip_is_made(kind: str, game: str) -> None:
     _, found = mutants(game)
     assert found[MADE[kind]].kind == kind

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self
 
 from kraftcheck.files import replacing
-from kraftcheck.lockstep.jars import cache, compiled, jdk
+from kraftcheck.lockstep.jars import cache, compile_jar, jdk
 from kraftcheck.processes import end_all
 from tests.support.kafka_jars import SOURCES, server_jars
 
@@ -89,7 +89,7 @@ class Admin:
     """Long-lived Java process with Kafka's storage tool and administration client."""
 
     def __init__(self, jars: Sequence[Path]) -> None:
-        jar = compiled([SOURCES / "ClusterAdmin.java"], jars)
+        jar = compile_jar([SOURCES / "ClusterAdmin.java"], jars)
         quiet = f"-Dlog4j2.configurationFile={SOURCES / 'quiet.xml'}"
         path = os.pathsep.join(map(str, [jar, *jars]))
         command = [str(jdk("java")), *HEAP, quiet, "-cp", path, "ClusterAdmin"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kraftcheck.lockstep.jars import Artifact, fetched
+from kraftcheck.lockstep.jars import Artifact, fetch_jars
 
 SOURCES = Path(__file__).with_name("kafka")
 VERSIONS = ("4.1.0", "4.1.1", "4.1.2", "4.2.0", "4.2.1", "4.2.2", "4.3.0", "4.3.1", "4.4.0")
@@ -20,4 +20,4 @@ def server_jars(version: str) -> list[Path]:
         Artifact(LOGGING, "log4j-core", LOG4J),
         Artifact(LOGGING, "log4j-slf4j-impl", LOG4J),
     )
-    return fetched(wanted, f"{version}-server")
+    return fetch_jars(wanted, f"{version}-server")

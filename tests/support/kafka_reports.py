@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kraftcheck.cli import main
-from kraftcheck.lockstep.jars import Artifact, agent_jar, fetched, jdk
+from kraftcheck.lockstep.jars import Artifact, agent_jar, fetch_jars, jdk
 from kraftcheck.lockstep.junit import FILES, RAFT, java_name
 from tests.support.kafka_jars import KAFKA, SOURCES
 
@@ -56,7 +56,7 @@ def kit(version: str) -> list[Path]:
         Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
         CONSOLE,
     )
-    return fetched(wanted, f"{version}-junit")
+    return fetch_jars(wanted, f"{version}-junit")
 
 
 def outcomes(version: str, names: Iterable[str], fixes: Mapping[str, str] | None = None) -> dict[str, str]:

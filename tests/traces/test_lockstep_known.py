@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import everything, find_model
+from kraftcheck.catalogue import all_properties_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences, named
 from kraftcheck.kraft_model.quorum.variants.surroundings import Server
@@ -35,7 +35,7 @@ def driver() -> Iterator[Driver]:
 def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> list[Finding]:
     model = find_model("quorum", walk.variant or None).protocol
     assert issubclass(model, Quorum)
-    config = everything(model)
+    config = all_properties_config(model)
     config = override(config, [parse_setting(text, config) for text in walk.settings])
     protocol = bind(as_kafka(model, without=without), config).protocol
     assert isinstance(protocol, Quorum)

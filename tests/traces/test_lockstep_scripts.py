@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.catalogue import find_config, find_model, scenario_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
-from kraftcheck.lockstep.commands import TIMEOUTS, is_driven
+from kraftcheck.lockstep.commands import TIMER_ACTIONS, is_driven
 from kraftcheck.lockstep.cover import Cover, Reason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
 from kraftcheck.lockstep.scripts import (
@@ -239,7 +239,7 @@ def test_an_urgent_step_is_told_from_what_is_missing() -> None:
     def at_once(taken: Taken, state: State) -> State:
         if taken.action != "HandleBeginQuorumEpochRequest":
             return state
-        found = [t for t in beside.semantics.transitions(state) if t.action in TIMEOUTS and t.actor == taken.actor]
+        found = [t for t in beside.semantics.transitions(state) if t.action in TIMER_ACTIONS and t.actor == taken.actor]
         beside.also = (found[0].action, found[0].actor) if found else None
         return found[0].target if found else state
 

@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.validation.events import Kind
 from kraftcheck.validation.log4j import read_lines
-from kraftcheck.validation.starts import lineage
+from kraftcheck.validation.starts import ends_of_parts
 from kraftcheck.validation.state import events_before_replay
 from tests.support.command_line import Outcome, Run
 
@@ -88,7 +88,7 @@ def test_where_a_log_begins() -> None:
 
 
 def test_lineage() -> None:
-    assert lineage([(5, 1), (9, 2), (12, 2)], []) == [(5, 1), (12, 2)]
-    assert lineage([(5, 1), (12, 2)], [(7, 1)]) == [(7, 1)]
-    assert lineage([(5, 1), (12, 2)], [(12, 2), (5, 1)]) == [(5, 1), (12, 2)]
-    assert lineage([], []) == []
+    assert ends_of_parts([(5, 1), (9, 2), (12, 2)], []) == [(5, 1), (12, 2)]
+    assert ends_of_parts([(5, 1), (12, 2)], [(7, 1)]) == [(7, 1)]
+    assert ends_of_parts([(5, 1), (12, 2)], [(12, 2), (5, 1)]) == [(5, 1), (12, 2)]
+    assert ends_of_parts([], []) == []
