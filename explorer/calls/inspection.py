@@ -90,12 +90,13 @@ def _split(prop: Property) -> list[Property]:
 
 
 def _definition(prop: Property) -> ast.FunctionDef | None:
-    """Return the definition of a property that is a single expression and quantifies by Python's `all` and `any`."""
+    """Return the definition of a property that is one expression without `:=`, and uses Python's `all` and `any`."""
     function: Any = prop.function
     definition = definition_of(function.__code__) if hasattr(function, "__code__") else None
     if definition is None or not {"all", "any"}.isdisjoint(function.__globals__):
         return None
-    return definition if len(_without_docstring(definition.body)) == 1 else None
+    names = any(isinstance(node, ast.NamedExpr) for node in ast.walk(definition))  # which other conjuncts may read
+    return definition if len(_without_docstring(definition.body)) == 1 and not names else None
 
 
 def _conjoined(prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:

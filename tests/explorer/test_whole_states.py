@@ -107,6 +107,13 @@ def violated(found: Any) -> list[tuple[str, int]]:
     return [(one.property, len(one.trace)) for one in found.violations]
 
 
+def test_a_conjunct_may_name_what_another_reads(tmp_path: Path) -> None:
+    file = tmp_path / "workers.py"
+    named = "(top := state.shared.time) < 2 and all(r.done <= top for r in state.replicas.values())"
+    file.write_text("top = 9\n" + MODEL.replace("{constraint}", named).replace("{invariant}", "True"))
+    assert told(file, "tables") == told(file, "reference")
+
+
 @pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "MOST_STATE_INPUTS", 1 << 20)
