@@ -80,7 +80,7 @@ class SearchCheckpoint(Checkpoint):
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
             "violations": [(violation.property, encode(value_of(violation.trace)).hex()) for violation in violations],
-            "watched": lint.noted(self.protocol),
+            "watched": lint.probe_data(self.protocol),
         }
         self.write({**noted, **common}, finished=finished)
 
@@ -88,7 +88,7 @@ class SearchCheckpoint(Checkpoint):
         """Return the engine's entries, validated against `shape`, and the recorded violations, each one verified."""
         require_shape(self.noted, {**SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
-        lint.restore(self.protocol, self.noted["watched"])
+        lint.restore_probes(self.protocol, self.noted["watched"])
         for module, name in self.noted["classes"]:
             cls = self._classes.get((module, name))
             if cls is None:

@@ -27,7 +27,7 @@ from kraftcheck.explorer.executor_boot import PACKAGE, USER_FOLDER, digest_of, s
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.processes import LEAST_JAVA, ending_children, java_program, java_version
-from kraftcheck.spec.discovery import PREFIX, modules_of, source_of
+from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_of
 from kraftcheck.spec.errors import InputError, PlatformError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -399,7 +399,7 @@ def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
         name = module.__name__
         if path is None or name.split(".")[0] == PACKAGE:
             continue
-        yield f"{USER_FOLDER}/{name.removeprefix(PREFIX).replace('.', '/')}.py", path
+        yield f"{USER_FOLDER}/{name.removeprefix(USER_MODULE_PREFIX).replace('.', '/')}.py", path
         for depth in range(1, len(name.split("."))):
             outer = path.parents[depth - 1] / "__init__.py"
             if outer.is_file():

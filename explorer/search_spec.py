@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec.discovery import PREFIX, load
+from kraftcheck.spec.discovery import USER_MODULE_PREFIX, load
 from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue
@@ -58,9 +58,9 @@ def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, SearchReque
 def _class(module: str, name: str, user_files: Path) -> Any:
     """Return a class by its module and qualified name; a user's file is loaded as a module of its own."""
     outer, *inner = name.split(".")
-    if module.startswith(PREFIX):
+    if module.startswith(USER_MODULE_PREFIX):
         if module not in sys.modules:
-            load(user_files / f"{module.removeprefix(PREFIX)}.py", outer)
+            load(user_files / f"{module.removeprefix(USER_MODULE_PREFIX)}.py", outer)
         found: Any = getattr(sys.modules[module], outer)
     else:
         found = getattr(import_module(module), outer)

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.cfg.binding import override
 from kraftcheck.spec.cfg.config import ModelConfig, Named, TextPosition, parse_config, parse_setting, read_config
-from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant, variants_of
+from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant_of, variants_of
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REFINES
+from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REFINES
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def find_variant(model: Model, name: str) -> Model:
     """Return a model's variant by its name or as `file.py:ClassName`."""
     path, colon, class_name = name.rpartition(":")
     if name in model.variants:
-        return model._replace(protocol=variant(model.protocol, name))
+        return model._replace(protocol=variant_of(model.protocol, name))
     if not (colon and path):
         raise InputError(unknown("variant", name, model.variants, model.protocol.name()) + _listed(model))
     protocol = load(path, class_name)
@@ -339,7 +339,7 @@ def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
     place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
-        for kind in ("invariant", "step_invariant", REFINES, *OF_BEHAVIOURS)
+        for kind in ("invariant", "step_invariant", REFINES, *BEHAVIOUR_KINDS)
     }
     invariants = names.pop("invariant")
     return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))

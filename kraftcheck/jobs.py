@@ -21,7 +21,7 @@ from kraftcheck.explorer.request import count as count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, OF_STEPS, PREDICATE, REACHABLE, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, PREDICATE, REACHABLE, STEP_KINDS, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.values import cut
@@ -225,9 +225,9 @@ def _symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
 def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
     """Remove the names of properties, view and start from options; return them as a bound configuration."""
     everything = protocol.properties
-    local = {name: p for name, p in everything.items() if p.kind not in OF_BEHAVIOURS}
+    local = {name: p for name, p in everything.items() if p.kind not in BEHAVIOUR_KINDS}
     of_states = {name: p for name, p in local.items() if not p.over_steps}
-    of_steps = {name: p for name, p in local.items() if p.kind in OF_STEPS}
+    of_steps = {name: p for name, p in local.items() if p.kind in STEP_KINDS}
     default = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
 
     def chosen(field: str, what: str, known: Mapping[str, Any], default: Iterable[str] = ()) -> list[str]:

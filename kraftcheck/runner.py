@@ -39,7 +39,7 @@ from kraftcheck.reporting.output import (
     write_counterexamples,
     write_junit,
 )
-from kraftcheck.spec.diagnosis.lint import Watch, lint, unmet, vacuous, watch
+from kraftcheck.spec.diagnosis.lint import Watch, install_probes, lint, unevaluated_parts, vacuous_properties
 from kraftcheck.spec.language.protocol import Protocol
 
 EXIT_CODES = {
@@ -97,7 +97,7 @@ def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = Fals
 def _diagnosed(job: Job, search: Callable[[], Result]) -> Result:
     protocol, options = job.protocol, job.options
     is_local = job.engine != "spark"  # on Spark other processes evaluate the properties
-    watched = watch(protocol, (*options.properties, *options.reachable)) if is_local else []
+    watched = install_probes(protocol, (*options.properties, *options.reachable)) if is_local else []
     try:
         result = search()
         known = is_local and all(protocol.probes.get(one.prop.name) is one for one in watched)
@@ -117,11 +117,11 @@ def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, wa
     violated = {violation.property for violation in result.violations}
     followed = set() if result.complete else {prop.name for prop in options.reachable}
     watched = [one for one in watched if one.prop.name not in violated | followed]
-    result.vacuous = vacuous(protocol, watched)
+    result.vacuous = vacuous_properties(protocol, watched)
     result.notes += [f"{one.property} holds vacuously: {one.reason}" for one in result.vacuous]
     result.never_evaluated = {one.prop.name: parts for one in watched if (parts := one.never())}
     if result.complete:
-        result.notes += unmet(watched, {one.property for one in result.vacuous})
+        result.notes += unevaluated_parts(watched, {one.property for one in result.vacuous})
 
 
 def report_result(job: Job, result: Result, arguments: argparse.Namespace, files: OutputFiles, **more: Any) -> int:

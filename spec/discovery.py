@@ -25,12 +25,12 @@ from kraftcheck.spec.values import Record, Symbol, field_types, is_enum, type_hi
 OLD_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
 """Packages of kraftcheck that user files once imported as top-level packages."""
 
-KRAFTCHECK = Path(__file__).parents[1]
+PACKAGE_FOLDER = Path(__file__).parents[1]
 
 ClassName = tuple[str, str]
 """The module of a class and its qualified name."""
 
-PREFIX = "kraftcheck_user_"
+USER_MODULE_PREFIX = "kraftcheck_user_"
 """Prefix of the module names of user files, so that a file named `json.py` shadows no module."""
 
 
@@ -80,7 +80,7 @@ def _import_file(path: Path) -> ModuleType:
         raise InputError(f"{path}: expected a Python file with a protocol, found a folder")
     if path.is_char_device():  # /dev/zero has no end
         raise InputError(f"{path}: expected a Python file with a protocol, found a device")
-    name = PREFIX + path.stem
+    name = USER_MODULE_PREFIX + path.stem
     loader = SourceFileLoader(name, str(path))
     found = spec_from_loader(name, loader)
     assert found is not None
@@ -124,7 +124,7 @@ def old_import(error: ImportError) -> str | None:
     package = (error.name or "").partition(".")[0]
     if package not in OLD_PACKAGES or getattr(sys.modules.get(package), "__file__", None) is not None:
         return None
-    refusing = (KRAFTCHECK / package / "__init__.py").resolve()
+    refusing = (PACKAGE_FOLDER / package / "__init__.py").resolve()
     *_, call = (
         call
         for call in traceback.extract_tb(error.__traceback__)
@@ -132,7 +132,7 @@ def old_import(error: ImportError) -> str | None:
     )
     named = re.search(rf"\b{package}(?:\.\w+)*", call.line or "")
     module = name = named[0] if named else package
-    while name != package and not _is_module(KRAFTCHECK.joinpath(*name.split("."))):
+    while name != package and not _is_module(PACKAGE_FOLDER.joinpath(*name.split("."))):
         name = name.rpartition(".")[0]
     return f"{call.filename}:{call.lineno}: cannot be imported: {module} is an old name; expected kraftcheck.{name}"
 
@@ -160,15 +160,15 @@ def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
     package = sys.modules.get(owner.__module__)
     if hasattr(package, "__path__") and find_spec(f"{owner.__module__}.variants") is not None:
         import_module(f"{owner.__module__}.variants")
-    is_users = protocol.__module__.startswith(PREFIX)
+    is_users = protocol.__module__.startswith(USER_MODULE_PREFIX)
     return {
         name: changed
         for name, changed in protocol.variants.items()
-        if is_users or not changed.__module__.startswith(PREFIX)
+        if is_users or not changed.__module__.startswith(USER_MODULE_PREFIX)
     }
 
 
-def variant(protocol: type[Protocol], name: str) -> type[Protocol]:
+def variant_of(protocol: type[Protocol], name: str) -> type[Protocol]:
     """Return a protocol's variant by name; raise InputError if it is unknown."""
     known = variants_of(protocol)
     if name not in known:
@@ -250,7 +250,7 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
 def _used_by(module: ModuleType, path: Path | None) -> set[str]:
     """Return the names of the modules that a module uses."""
     owners = {_home(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
-    return owners | _submodules(module, path)
+    return owners | _imported_submodules(module, path)
 
 
 def _is_part(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:
@@ -258,19 +258,19 @@ def _is_part(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:
     if path.parent in folders:
         return True
     above = [folder for folder in folders if folder in path.parents]
-    if not above or module.__name__.partition(".")[0] == KRAFTCHECK.name:
+    if not above or module.__name__.partition(".")[0] == PACKAGE_FOLDER.name:
         return False
-    roots = [root for root in installed() if root in path.parents]
+    roots = [root for root in installed_folders() if root in path.parents]
     return any(not any(folder in root.parents for root in roots) for folder in above)
 
 
 @cache
-def installed() -> set[Path]:
+def installed_folders() -> set[Path]:
     """Return the folders of the standard library and of installed packages."""
     return {Path(path).resolve() for name, path in get_paths().items() if name.endswith("lib")}
 
 
-def _submodules(module: ModuleType, path: Path | None) -> set[str]:
+def _imported_submodules(module: ModuleType, path: Path | None) -> set[str]:
     """Return the modules that statements such as `import package.part` name: the module has the package alone."""
     packages = [one for one in vars(module).values() if isinstance(one, ModuleType) and hasattr(one, "__path__")]
     if path is None or not packages:

@@ -12,10 +12,20 @@ from operator import attrgetter
 from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, cut, field_types, is_enum, refuse_enum
+from kraftcheck.spec.values import (
+    IMMUTABLE_TYPES,
+    Map,
+    ModelValue,
+    Record,
+    Value,
+    cut,
+    field_types,
+    is_enum,
+    refuse_enum,
+)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-FIXES = {float: "; write an int"}
+HINTS = {float: "; write an int"}
 _WAS_CHECKED = attrgetter("_well_typed")
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
@@ -63,8 +73,8 @@ def describe_value(value: Value) -> str:
         return f"{SCALARS[kind]}, {shown}"
     if value is None:
         return "None"
-    if kind in INSTEAD:
-        return f"{shown}, a {kind.__name__}, which can change; write a {INSTEAD[kind]}"
+    if kind in IMMUTABLE_TYPES:
+        return f"{shown}, a {kind.__name__}, which can change; write a {IMMUTABLE_TYPES[kind]}"
     if kind is frozenset:
         return f"the set {{{', '.join(sorted(map(repr, value)))}}}"
     return f"{shown} of type {kind.__name__}"
@@ -97,7 +107,7 @@ def _mismatch_of_whole(value: Value, kind: Any) -> str:
         return f"expected {len(wanted)} elements, found {len(value)}"
     if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
         kind = type(value)
-        return f"{value!r} of type {kind.__name__} is not a value that a state may hold{FIXES.get(kind, '')}"
+        return f"{value!r} of type {kind.__name__} is not a value that a state may hold{HINTS.get(kind, '')}"
     if kind is str and type(value) is str:
         return f"expected text, found {describe_value(value)}, with a lone surrogate"
     return f"expected {describe_type(kind)}, found {describe_value(value)}"
@@ -151,8 +161,8 @@ def _checker(kind: Any) -> Check:
         return _map_checker(*map(_checker, arguments))
     if origin is Literal:
         return lambda value: any(type(value) is type(choice) and value == choice for choice in arguments)
-    if origin in INSTEAD:
-        raise ProtocolError(f"a field of type {kind} can change; annotate it as a {INSTEAD[origin]}")
+    if origin in IMMUTABLE_TYPES:
+        raise ProtocolError(f"a field of type {kind} can change; annotate it as a {IMMUTABLE_TYPES[origin]}")
     return lambda value: type(value) is origin
 
 
@@ -220,8 +230,8 @@ def _tuple_checker(arguments: tuple[Any, ...]) -> Check:
 def _plain_checker(kind: Any) -> Check:
     if not isinstance(kind, type):
         return lambda value: True
-    if kind in INSTEAD:
-        raise ProtocolError(f"a field of type {kind.__name__} can change; annotate it as a {INSTEAD[kind]}")
+    if kind in IMMUTABLE_TYPES:
+        raise ProtocolError(f"a field of type {kind.__name__} can change; annotate it as a {IMMUTABLE_TYPES[kind]}")
     if kind is str:
         return _is_text
     if kind in SCALARS:

@@ -151,8 +151,8 @@ class Record:
         cls._quiet = (*cls._quiet, *quiet)
         for name, annotation in vars(cls).get("__annotations__", {}).items():
             kind = type(vars(cls).get(name))
-            if kind in INSTEAD and "ClassVar" not in str(annotation):
-                raise TypeError(f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {INSTEAD[kind]}")
+            if kind in IMMUTABLE_TYPES and "ClassVar" not in str(annotation):
+                raise TypeError(f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {IMMUTABLE_TYPES[kind]}")
             if is_enum(kind):
                 refuse_enum(kind)
         refuse_methods(cls)
@@ -486,13 +486,13 @@ def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
 
 # Forbidden features of classes
 
-INSTEAD: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
+IMMUTABLE_TYPES: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
 """The immutable replacement for each mutable collection."""
 
 _EQUALITY = ("__eq__", "__ne__", "__hash__")
 _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
 _ACCESS = ("__getattribute__", "__setattr__", "__delattr__", "__slots__")
-_OURS = ("abc", "builtins", "enum", "typing", "kraftcheck.spec.values")
+_OWN_MODULES = ("abc", "builtins", "enum", "typing", "kraftcheck.spec.values")
 _BY_FIELDS = "records are compared by all their fields, or states would be merged"
 _BY_IDENTITY = "members of an enum are compared by identity, or states would be merged"
 
@@ -511,8 +511,8 @@ def refuse_fields(record_type: type) -> None:
     """Raise ProtocolError if a field has a mutable default, or changes `compare`, `hash`, `init` or `kw_only`."""
     for field in dataclasses.fields(record_type):
         factory, problem = field.default_factory, None
-        if factory is not dataclasses.MISSING and (kind := type(factory())) in INSTEAD:
-            problem = f"a {kind.__name__} can change; write a {INSTEAD[kind]}"
+        if factory is not dataclasses.MISSING and (kind := type(factory())) in IMMUTABLE_TYPES:
+            problem = f"a {kind.__name__} can change; write a {IMMUTABLE_TYPES[kind]}"
         for option, usual in (("compare", True), ("hash", None), ("init", True), ("kw_only", False)):
             if (found := getattr(field, option)) is not usual:
                 problem = f"field({option}={found}): {_BY_FIELDS}, which are given in order; remove the option"
@@ -529,7 +529,7 @@ def refuse_made_equality(record_type: type, base: type) -> None:
 
 def _refuse(cls: type, names: Iterable[str], reason: str) -> None:
     for base in cls.__mro__:
-        if base is not cls and (dataclasses.is_dataclass(base) or base.__module__ in _OURS):
+        if base is not cls and (dataclasses.is_dataclass(base) or base.__module__ in _OWN_MODULES):
             continue
         for name in names:
             if name in vars(base):

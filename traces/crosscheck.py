@@ -48,7 +48,7 @@ LARGEST_MODULE = 16 * 2**20
 """Limit on the unpacked size of a module or a `.cfg`, in bytes."""
 
 _KEYWORD_CLASSES = ("tlc2/tool/impl/ModelConfig.class", "tlc2/tool/ModelConfig.class")
-_NEWER = ("CHECK_DEADLOCK", "ALIAS", "POSTCONDITION")
+_NEWER_KEYWORDS = ("CHECK_DEADLOCK", "ALIAS", "POSTCONDITION")
 _VERSION = re.compile(r"TLC2? Version .*")
 _PROGRESS = re.compile(
     r"Progress\((\d+)\) at .*?: ([\d,]+) states generated.*?, ([\d,]+) distinct states found.*?, ([\d,]+) states left"
@@ -132,7 +132,7 @@ def unknown_keywords(class_path: str) -> set[str]:
                 for name in _KEYWORD_CLASSES:
                     if name in jar.namelist():
                         code = jar.read(name)
-                        return {word for word in _NEWER if word.encode() not in code}
+                        return {word for word in _NEWER_KEYWORDS if word.encode() not in code}
         except (OSError, zipfile.BadZipFile):
             continue
     return set()
@@ -159,20 +159,20 @@ def config_for_tlc(text: str, file: str, unknown: set[str]) -> tuple[str, list[s
     return text, options, left_out
 
 
-def copied(spec: Path, folder: Path) -> Path:
+def copy_modules(spec: Path, folder: Path) -> Path:
     """Copy a specification and the other modules of its folder, unpacked, to a folder."""
     name = spec.name.removesuffix(".gz")
     if not name.endswith(".tla"):
         raise InputError(f"{spec}: expected a TLA+ module, a file that ends in .tla")
-    (folder / name).write_bytes(unpacked(spec))
+    (folder / name).write_bytes(unpacked_bytes(spec))
     for beside in sorted(spec.parent.iterdir()):
         other = folder / beside.name.removesuffix(".gz")
         if other.name.endswith(".tla") and not other.exists() and beside.is_file():
-            other.write_bytes(unpacked(beside))
+            other.write_bytes(unpacked_bytes(beside))
     return folder / name
 
 
-def unpacked(path: Path) -> bytes:
+def unpacked_bytes(path: Path) -> bytes:
     """Return the content of a file, unpacked if it is gzipped."""
     try:
         with open_unpacked(path) as stream:
@@ -186,7 +186,7 @@ def unpacked(path: Path) -> bytes:
     return data
 
 
-def parse(tool: TlcTool, spec: Path) -> None:
+def require_parsed(tool: TlcTool, spec: Path) -> None:
     """Check within a second that TLC can parse a specification; raise InputError with TLC's message if not."""
     with _java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
         output, _ = process.communicate()
@@ -299,7 +299,7 @@ def _essence(lines: list[str]) -> str:
 EXAMPLES = 5
 """Number of examples for each kind of difference."""
 
-LOOKED_AT = 500
+MOST_COMPARED = 500
 """Number of the search's states to compare with a state of the dump, for the most similar one."""
 
 Edge = tuple[int, str | None, int]
@@ -429,11 +429,11 @@ class Comparison:
         """Compare the dump's states, counted by their number in the search, with the states of the search."""
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
-        return StateComparison(len(self._known), len(counts), len(missing), only_theirs, same, missing[:LOOKED_AT])
+        return StateComparison(len(self._known), len(counts), len(missing), only_theirs, same, missing[:MOST_COMPARED])
 
     def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
         """Add to each dumped state without a divergence its differences from the most similar searched state."""
-        near = result.ours_examples or self._known[:LOOKED_AT]
+        near = result.ours_examples or self._known[:MOST_COMPARED]
         result.ours_examples = result.ours_examples[:EXAMPLES]
         if all(stranger.divergence for stranger in strangers):
             return strangers

@@ -64,7 +64,7 @@ def write_blocks(blocks: list[Block], after: list[str]) -> str:
     return "\n".join([*lines, *after]).rstrip() + "\n"
 
 
-def split(command: str) -> list[str]:
+def split_words(command: str) -> list[str]:
     """Split a command into words. A set or a sequence is one word, even with blanks."""
     found: list[str] = []
     for word in _words(command):
@@ -180,7 +180,7 @@ def read_stories(path: Path) -> list[Story]:
 
 def _command(path: Path, line: int, text: str) -> Command:
     try:
-        verb, *rest = split(text)
+        verb, *rest = split_words(text)
         if verb == "start":
             read_start(rest)
     except ScenarioError as error:
@@ -188,11 +188,11 @@ def _command(path: Path, line: int, text: str) -> Command:
     return Command(line, text, verb, rest)
 
 
-MANY = 200
+MOST_ROUNDS = 200
 """Limit on the messages of one `deliver`; beyond it they cause each other without end."""
 
-TAKES = ("briefly", "deliver", "settle")
-LOOKS = ("cannot", "hide", "show", "property")
+STEP_VERBS = ("briefly", "deliver", "settle")
+LOOK_VERBS = ("cannot", "hide", "show", "property")
 """Commands that take steps, and commands that take none. The name of an action is a command too."""
 
 Tell = Callable[[Transition], Iterable[str]]
@@ -230,8 +230,8 @@ class Stage:
             yield from self.settle(rest)
         elif verb[:1].isupper():
             yield self.chosen(read_ask([verb, *rest]))
-        elif verb not in LOOKS:
-            raise ScenarioError(f"{unknown('command', verb, [*TAKES, *LOOKS], 'a scenario')}, or an action")
+        elif verb not in LOOK_VERBS:
+            raise ScenarioError(f"{unknown('command', verb, [*STEP_VERBS, *LOOK_VERBS], 'a scenario')}, or an action")
 
     # Choosing a step
 
@@ -298,7 +298,7 @@ class Stage:
                 named[word] = next(remaining, None)
             else:
                 kinds.append(word)
-        for _ in range(MANY):
+        for _ in range(MOST_ROUNDS):
             fitting = [
                 t
                 for t in self._deliveries([])
@@ -309,13 +309,13 @@ class Stage:
             if not fitting:
                 return
             yield self._only([step for step in fitting if _delivery(step) == _delivery(fitting[0])])
-        raise ScenarioError(f"deliver: more than {MANY} messages; name the type or the receiver")
+        raise ScenarioError(f"deliver: more than {MOST_ROUNDS} messages; name the type or the receiver")
 
     def settle(self, given: list[str]) -> Iterator[Transition]:
         """Yield the deliveries of `settle [among ID ...] [until MESSAGE]`."""
         among, until = self._settling(given)
         seen = set[State]()
-        for _ in range(MANY):
+        for _ in range(MOST_ROUNDS):
             if self.state in seen or self._is_under_way(until):
                 break
             seen.add(self.state)
@@ -324,7 +324,7 @@ class Stage:
                 if steps and not self._is_under_way(until):
                     yield self._only(steps)
         else:
-            raise ScenarioError(f"settle: messages are still delivered after {MANY} rounds; use among or until")
+            raise ScenarioError(f"settle: messages are still delivered after {MOST_ROUNDS} rounds; use among or until")
         if until and not self._is_under_way(until):
             raise ScenarioError(f"settle: no {until} was in flight at any time")
 
@@ -493,7 +493,7 @@ def quoted(word: str) -> str:
 def _written(word: str) -> str | None:
     for written in (word, f'"{word}"'):
         with suppress(ScenarioError):
-            if split(f"x {written} y") == ["x", word, "y"]:
+            if split_words(f"x {written} y") == ["x", word, "y"]:
                 return written
     return None
 

@@ -11,7 +11,7 @@ from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from kraftcheck.spec.diagnosis.lint import SEEN
+from kraftcheck.spec.diagnosis.lint import PROBE_NAME
 from kraftcheck.spec.errors import UntranslatableError
 
 MUTATORS = {"add", "append", "discard", "remove", "update", "extend"}
@@ -47,7 +47,7 @@ def _codes(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
 
 def probe_of(node: ast.expr) -> int | None:
     """Return the number of the probe that an expression is, or None."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == SEEN:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == PROBE_NAME:
         (number,) = node.args
         return number.value if isinstance(number, ast.Constant) and isinstance(number.value, int) else None
     return None

@@ -30,7 +30,7 @@ from kraftcheck.explorer.symbolic.variables import (
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT, Property
 from kraftcheck.spec.language.refinement import Refinement
-from kraftcheck.spec.language.semantics import Semantics, act_of
+from kraftcheck.spec.language.semantics import Semantics, step_arguments
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, field_names, keyed
 
@@ -449,7 +449,7 @@ class StepChecks:
             me_after = step.me if step.me == () else self._space.variables.core(step.me, changed)
             parts = {name: getattr(step, name) for name in field_names(Step) if name != "me"}
             core = self._cores[id(step)] = Step(me_after, **parts)
-        return act_of(prop, me, message, core)
+        return step_arguments(prop, me, message, core)
 
     def _require_change(self, known: dict[str, Any]) -> None:
         """Raise OpaqueSetRequired if a step may change its replica only in exploded sets."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERING,
     SYMBOLS,
-    UNTOLD,
+    UNKNOWN_PARTITION,
     AlterPartitionRequest,
     Api,
     Broker,
@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.recovery.records import (
     Controller,
     Entry,
     Error,
-    Leader,
+    LeaderOrNil,
     MetadataLog,
     Mode,
     Nil,
@@ -33,7 +33,7 @@ from kraftcheck.spec import Bag, ConstantError, ModelValue, Protocol, State, Ste
 def change(
     before: Partition,
     *,
-    leader: Leader = Nil.UNCHANGED,
+    leader: LeaderOrNil = Nil.UNCHANGED,
     isr: frozenset[ModelValue] | None = None,
     recovery: RecoveryState | None = None,
 ) -> PartitionChangeRecord:
@@ -63,13 +63,13 @@ def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord | 
 
 def image(metadata: MetadataLog) -> Partition:
     """Return the partition after all records of a metadata log."""
-    partition = UNTOLD
+    partition = UNKNOWN_PARTITION
     for record in metadata:
         partition = merged(partition, record)
     return partition
 
 
-def from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> Leader:
+def from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> LeaderOrNil:
     """Return the leader chosen by a clean election: the first unfenced member of the ISR."""
     eligible = ordered(isr - fenced)
     return eligible[0] if eligible else Nil.NO_LEADER
@@ -137,7 +137,7 @@ class RecoveryBase(Protocol):
         """Yield the initial state: the first member of the ISR leads, and every broker knows it."""
         leader = ordered(self.initial_isr)[0]
         created = PartitionRecord(leader, self.initial_isr, 0, 0)
-        partition = merged(UNTOLD, created)
+        partition = merged(UNKNOWN_PARTITION, created)
         kraft = self.mode is Mode.KRAFT
         brokers = [
             Broker(broker, cursor=int(kraft), partition=partition, truncated=broker != leader)

@@ -6,7 +6,7 @@ from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, i
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
-    UNTOLD,
+    UNKNOWN_PARTITION,
     AlterPartitionRequest,
     AlterPartitionResponse,
     Api,
@@ -264,7 +264,7 @@ class RecoveryBrokers(RecoveryBase):
         """
         if me.running or me.id not in fenced[Name.CONTROLLER]:
             return
-        known = image(shared.metadata) if self.mode is Mode.KRAFT else UNTOLD
+        known = image(shared.metadata) if self.mode is Mode.KRAFT else UNKNOWN_PARTITION
         partition = self._as_understood(me, known)
         yield become(me.but(running=True, cursor=len(shared.metadata), partition=partition))
 

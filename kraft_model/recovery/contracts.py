@@ -12,7 +12,7 @@ from kraftcheck.kraft_model.recovery.base import RecoveryBase
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
-    UNTOLD,
+    UNKNOWN_PARTITION,
     AlterPartitionRequest,
     AlterPartitionResponse,
     Api,
@@ -60,7 +60,7 @@ def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
 def state_after(metadata: MetadataLog) -> Partition:
     """Return the partition after metadata records: the last change of each field counts."""
     if not metadata:
-        return UNTOLD
+        return UNKNOWN_PARTITION
     created, changes = metadata[0], [one for one in metadata[1:] if isinstance(one, PartitionChangeRecord)]
     assert isinstance(created, PartitionRecord)
     leaders = [created.leader, *[one.leader for one in changes if one.leader is not Nil.UNCHANGED]]

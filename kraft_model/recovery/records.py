@@ -63,7 +63,7 @@ class Name(Symbol):
 
 
 SYMBOLS = (Mode, RecoveryState, Nil, Api, Error, Name)
-Leader = ModelValue | Nil
+LeaderOrNil = ModelValue | Nil
 RECOVERED, RECOVERING = RecoveryState.RECOVERED, RecoveryState.RECOVERING
 
 
@@ -73,21 +73,21 @@ RECOVERED, RECOVERING = RecoveryState.RECOVERED, RecoveryState.RECOVERING
 class Partition(Record):
     """A partition's state: the ZooKeeper node `state`, or the state after the metadata records."""
 
-    leader: Leader
+    leader: LeaderOrNil
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[ModelValue]
     recovery: RecoveryState = RECOVERED
 
 
-UNTOLD = Partition(Nil.NO_LEADER, -1, -1, frozenset())
+UNKNOWN_PARTITION = Partition(Nil.NO_LEADER, -1, -1, frozenset())
 """The initial partition state of a broker."""
 
 
 class PartitionRecord(Record):
     """PartitionRecord: creates the partition."""
 
-    leader: Leader
+    leader: LeaderOrNil
     isr: frozenset[ModelValue]
     leader_epoch: int
     partition_epoch: int
@@ -97,7 +97,7 @@ class PartitionRecord(Record):
 class PartitionChangeRecord(Record):
     """PartitionChangeRecord; Unchanged stands for null (ISR), -2 (leader) and -1 (recovery state)."""
 
-    leader: Leader = Nil.UNCHANGED
+    leader: LeaderOrNil = Nil.UNCHANGED
     isr: frozenset[ModelValue] | Nil = Nil.UNCHANGED
     recovery: RecoveryState | Nil = Nil.UNCHANGED
 
@@ -119,7 +119,7 @@ class LeaderAndIsrRequest(Record):
 
     version: int
     controller_epoch: int
-    leader: Leader
+    leader: LeaderOrNil
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[ModelValue]
@@ -231,7 +231,7 @@ class ClientResponse(Record):
 class Controller(Record):
     id: Name = Name.CONTROLLER
     epoch: int = 0  # the controller epoch, incremented by each new ZooKeeper controller
-    partition: Partition = UNTOLD  # the persistent partition state
+    partition: Partition = UNKNOWN_PARTITION  # the persistent partition state
     fenced: frozenset[ModelValue] = frozenset()  # the brokers with an expired session
 
 
@@ -242,7 +242,7 @@ class Broker(Record):
     running: bool = True  # whether the process is up
     controller_epoch: int = 0  # the newest known controller epoch (ZooKeeper)
     cursor: int = 0  # the number of applied metadata records (KRaft)
-    partition: Partition = UNTOLD  # the known partition state
+    partition: Partition = UNKNOWN_PARTITION  # the known partition state
     recovered: bool = False  # whether it has recovered as leader of this epoch, reported or not
     # as leader of this epoch: the log end at its election, the fetch offset of each follower, and the offsets of values
     # without an acknowledgement
@@ -283,7 +283,7 @@ class Shared(Record):
     values: int = 0  # the number of values that clients have sent
     # history: acknowledged values, each with the leader epoch of the acknowledgement
     acknowledged: frozenset[tuple[int, int]] = frozenset()
-    last_leader: Leader = Nil.NO_LEADER  # history: the last leader
+    last_leader: LeaderOrNil = Nil.NO_LEADER  # history: the last leader
     unclean_epoch: int = 0  # history: the leader epoch of the last unclean election, or 0
     # history: leader epochs since an unclean election without a reported recovery
     unrecovered: frozenset[int] = frozenset()

@@ -100,12 +100,12 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
     tool = tlc.find_tool()
     with closing(TemporaryFolder()) as temporary:
         folder = temporary.path
-        copy = tlc.copied(arguments.spec, folder)
+        copy = tlc.copy_modules(arguments.spec, folder)
         file, text = config
         text, options, left_out = tlc.config_for_tlc(text, file, tlc.unknown_keywords(tool.class_path))
         config_copy = folder / "model.cfg"
         config_copy.write_text(text, encoding="utf-8")
-        tlc.parse(tool, copy)
+        tlc.require_parsed(tool, copy)
         with Meter(quiet=arguments.quiet) as meter:
             shown = replace(job.options, report=meter.show)
             counted = search(job.engine, job.protocol, shown, is_named=job.is_named)

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dump is None:
             from kraftcheck.traces import crosscheck as tlc
 
-            text = tlc.unpacked(Path(file)).decode() if shipped is None else shipped.text
+            text = tlc.unpacked_bytes(Path(file)).decode() if shipped is None else shipped.text
             outcome = with_spec(job, (file, text), arguments)
         else:
             outcome = with_dump(job, arguments)

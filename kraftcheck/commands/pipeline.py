@@ -39,7 +39,7 @@ from kraftcheck.traces.pipeline.driver import (
     PipelineFolder,
     Runner,
     Summary,
-    arriving,
+    arriving_files,
     identity_of,
     inputs_of,
     task_arguments,
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--table-format: expected a URI in --out, found {arguments.out}; paths get Parquet files")
     with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         names, out, follow = arguments.inputs, Path(arguments.out), arguments.follow
-        rounds = arriving(names, out) if follow else iter([inputs_of(names, out)])
+        rounds = arriving_files(names, out) if follow else iter([inputs_of(names, out)])
         first = next(rounds)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
-from kraftcheck.spec.diagnosis.source import called, negated
+from kraftcheck.spec.diagnosis.source import called_name, negation
 from kraftcheck.spec.values import Record, field_types, is_enum
 
 GUARD = "guard dropped"
@@ -135,7 +135,7 @@ class MutationFinder:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Yield | ast.YieldFrom):
             yield Mutation(NO_STEP, statement, "pass", statement)
         if isinstance(statement, ast.Return) and statement.value is not None and _is_test(statement.value):
-            yield Mutation(NEGATED, statement.value, ast.unparse(negated(statement.value)), statement)
+            yield Mutation(NEGATED, statement.value, ast.unparse(negation(statement.value)), statement)
         yield from self._parts(statement, statement)
 
     def _parts(self, node: ast.AST, statement: ast.stmt) -> Iterator[Mutation]:
@@ -155,7 +155,7 @@ class MutationFinder:
     def _case(self, case: ast.match_case, statement: ast.stmt) -> Iterator[Mutation]:
         if case.guard is not None:
             yield Mutation(CONDITION, case.guard, "True", statement)
-            yield Mutation(NEGATED, case.guard, ast.unparse(negated(case.guard)), statement)
+            yield Mutation(NEGATED, case.guard, ast.unparse(negation(case.guard)), statement)
             yield from self._expression(case.guard, case, statement)
         for inner in case.body:
             yield from self._statement(inner)
@@ -164,7 +164,7 @@ class MutationFinder:
         leaves = len(statement.body) == 1 and isinstance(statement.body[0], _LEAVING_NODES) and not statement.orelse
         yield Mutation(GUARD if leaves else SKIPPED, statement.test, "False", statement)
         if isinstance(statement, ast.If):
-            yield Mutation(NEGATED, statement.test, ast.unparse(negated(statement.test)), statement)
+            yield Mutation(NEGATED, statement.test, ast.unparse(negation(statement.test)), statement)
             if statement.orelse:
                 yield Mutation(SKIPPED, statement.test, "True", statement)
 
@@ -183,7 +183,7 @@ class MutationFinder:
         yield from self._expression(node.iter, node, statement)
         for test in node.ifs:
             yield Mutation(CONDITION, test, "True", statement)
-            yield Mutation(NEGATED, test, _within(ast.unparse(negated(test)), negated(test), node), statement)
+            yield Mutation(NEGATED, test, _within(ast.unparse(negation(test)), negation(test), node), statement)
             yield from self._expression(test, node, statement)
 
     def _mutations_at(self, node: ast.expr, parent: ast.AST) -> Iterator[Replacement]:
@@ -195,7 +195,7 @@ class MutationFinder:
                 left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
                 yield BOUNDARY, node, _within(f"{left} {_BOUNDARIES[type(op)]} {right}", node, parent)
             case ast.Compare(ops=[_]) if isinstance(parent, ast.Lambda | ast.GeneratorExp):
-                yield NEGATED, node, ast.unparse(negated(node))
+                yield NEGATED, node, ast.unparse(negation(node))
             case ast.Constant():
                 yield from _constant(node, parent)
             case ast.Slice():
@@ -206,7 +206,7 @@ class MutationFinder:
                 if (other := other_name(node.id, self._names)) is not None:
                     yield WRONG_CONSTANT, node, other
             case ast.Call():
-                yield from self._call(node, str(called(node)))
+                yield from self._call(node, str(called_name(node)))
 
     def _attribute(self, node: ast.Attribute) -> Iterator[Replacement]:
         owner = node.value

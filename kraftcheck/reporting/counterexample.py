@@ -18,7 +18,7 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import QUANTIFIED, REFINES, STEP, Property
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics, Transition, act_of
+from kraftcheck.spec.language.semantics import Semantics, Transition, step_arguments
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_names, text_of
 
@@ -333,7 +333,7 @@ def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str
 def _known_of_step(semantics: Semantics, prop: Property, before: State, taken: Transition) -> dict[str, Value]:
     """Return the arguments that violate a step property: the actor's, or those of the first violating replica."""
     if prop.of_actor:
-        act = act_of(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
+        act = step_arguments(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
         return {**act, "shared": before.shared}
     for key, after in taken.target.replicas.items():
         old = before.replicas.get(key)

@@ -21,7 +21,7 @@ from kraftcheck.files import real_path, replacing
 from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, why
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
+from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import in_xml, text_of
 
@@ -427,6 +427,6 @@ def _problem(protocol: Protocol, violation: Violation) -> str | None:
     prop = protocol.properties.get(name)
     if prop is not None and prop.over_steps:
         return f"Action property {name} is violated."
-    if prop is not None and prop.kind in OF_BEHAVIOURS:
+    if prop is not None and prop.kind in BEHAVIOUR_KINDS:
         return f"Temporal properties {name} were violated."
     return f"Invariant {name} is violated."

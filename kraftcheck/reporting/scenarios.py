@@ -74,7 +74,7 @@ from kraftcheck.traces.scenarios import (
     quoted,
     read_ask,
     read_start,
-    split,
+    split_words,
     write_blocks,
 )
 
@@ -111,7 +111,7 @@ class ScenarioRun:
 
     def run(self, command: str) -> list[str]:
         """Execute a command and return its output."""
-        verb, *rest = split(command)
+        verb, *rest = split_words(command)
         verbs: dict[str, Callable[[list[str]], Iterator[str]]] = {
             "start": self._start,
             "briefly": self._briefly,

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, get_args
 from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, Named
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, REFINES, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import FAIR_SPEC, MISSING, Constant, Protocol
 from kraftcheck.spec.language.semantics import start_names
@@ -43,14 +43,14 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     instance = bind_constants(protocol, config)
     _refuse_unsupported(config)
     found = protocol.properties.values()
-    goals = [p for p in found if p.kind in (*OF_BEHAVIOURS, REFINES)]
+    goals = [p for p in found if p.kind in (*BEHAVIOUR_KINDS, REFINES)]
     steps = [p for p in found if p not in goals and p.over_steps]
     states = [p for p in found if p not in goals and not p.over_steps]
     invariants = _properties("invariant", config.invariants, states, [*steps, *goals], protocol)
     behaviours = [_over_behaviours(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
-        invariants + tuple(p for p in behaviours if p.kind not in OF_BEHAVIOURS),
+        invariants + tuple(p for p in behaviours if p.kind not in BEHAVIOUR_KINDS),
         _properties("constraint", config.constraints, states, [*steps, *goals], protocol),
         _properties("action constraint", config.action_constraints, steps, [*states, *goals], protocol),
         config.check_deadlock is not False,
@@ -209,7 +209,7 @@ def _properties(
 
 def _misplaced(name: str, kind: str, what: str) -> str:
     """Return the error message for a property under the wrong `.cfg` keyword; it names the right keyword."""
-    if kind in (*OF_BEHAVIOURS, REFINES):
+    if kind in (*BEHAVIOUR_KINDS, REFINES):
         known = {REACHABLE: "is a reachability goal", REFINES: "is a refinement"}
         says = known.get(kind, "is a temporal property")
         return f"{name} {says}, so it is no {what}; name it under PROPERTY"
@@ -225,7 +225,7 @@ def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Proto
             return prop
     if named.name in protocol.properties:
         _refuse(f"{named.name} is about states, so it is no temporal property; name it under INVARIANT", named)
-    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REFINES, *OF_BEHAVIOURS)]
+    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REFINES, *BEHAVIOUR_KINDS)]
     _refuse(unknown("property", named.name, known, protocol.name()), named)
 
 

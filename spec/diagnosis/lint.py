@@ -22,7 +22,7 @@ from pickle import dumps, loads
 from types import CodeType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from kraftcheck.spec.diagnosis.source import definition_of, nodes_of, parsed, recompiled
+from kraftcheck.spec.diagnosis.source import definition_of, nodes_of, recompiled, syntax_tree
 from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.errors import ProtocolError, near_misses, unknown
 from kraftcheck.spec.kinds import describe_type
@@ -33,13 +33,13 @@ from kraftcheck.spec.language.semantics import take
 from kraftcheck.spec.language.state import State, Step, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, text_of
 
-SHOWN = 80
+MOST_CHARACTERS = 80
 """Maximum length of a part's text."""
-NAMED = 2
+MOST_NAMED = 2
 """Maximum number of parts in a note."""
-ALWAYS = ("return False", "return True")
+CONSTANT_RETURNS = ("return False", "return True")
 """Parts that add nothing to their conditions."""
-SEEN = "__seen__"
+PROBE_NAME = "__seen__"
 """The name of the function that a probe calls with its number."""
 
 
@@ -143,7 +143,7 @@ class Watch:
         definition, marker = loads(self._definition), _Marker(wanted)
         marker.mark(definition)
         if marker.parts:
-            self._function = recompiled(self.prop.function, definition, {SEEN: self._met.add})
+            self._function = recompiled(self.prop.function, definition, {PROBE_NAME: self._met.add})
         return marker.parts
 
 
@@ -163,10 +163,10 @@ class _Marker:
 
     def _call(self, node: ast.AST, text: str, *, is_claim: bool, is_element: bool = False) -> ast.Call | None:
         number = len(self.parts)
-        self.parts[number] = Part(getattr(node, "lineno", 0), cut(text, SHOWN), is_claim, is_element)
+        self.parts[number] = Part(getattr(node, "lineno", 0), cut(text, MOST_CHARACTERS), is_claim, is_element)
         if self._wanted and number not in self._wanted:
             return None
-        return ast.copy_location(ast.Call(ast.Name(SEEN, ast.Load()), [ast.Constant(number)], []), node)
+        return ast.copy_location(ast.Call(ast.Name(PROBE_NAME, ast.Load()), [ast.Constant(number)], []), node)
 
     def _block(self, statements: list[ast.stmt], *, inner: bool) -> list[ast.stmt]:
         """Return a block with probes after its conditions."""
@@ -250,7 +250,7 @@ def _is_negation(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
-def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
+def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
     """Install coverage probes on a protocol's properties, except refinements, and return them."""
     found = [Watch(prop) for prop in properties if prop.kind != REFINES]
     for one in found:
@@ -262,12 +262,12 @@ def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
     return found
 
 
-def noted(protocol: Protocol) -> dict[str, Any]:
+def probe_data(protocol: Protocol) -> dict[str, Any]:
     """Return the checkpoint data of a protocol's coverage probes."""
     return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, Watch)}
 
 
-def restore(protocol: Protocol, kept: object) -> None:
+def restore_probes(protocol: Protocol, kept: object) -> None:
     """Restore the checkpoint data of coverage probes; remove probes without data, whose coverage is unknown."""
     known = kept if isinstance(kept, dict) else {}
     for name, probe in list(protocol.probes.items()):
@@ -275,23 +275,23 @@ def restore(protocol: Protocol, kept: object) -> None:
             del protocol.probes[name]
 
 
-def vacuous(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
+def vacuous_properties(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
     """Return the vacuous properties after a search."""
     reasons = [(one.prop.name, _reason(protocol, one)) for one in watched]
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
 
 
-def unmet(watched: Iterable[Watch], told: Collection[str]) -> Iterator[str]:
+def unevaluated_parts(watched: Iterable[Watch], told: Collection[str]) -> Iterator[str]:
     """Yield a note on parts of properties that a complete search never evaluated; skip properties in `told`."""
     found = [
         f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"
         for one in watched
         for part in one.never()
-        if one.prop.name not in told and part.text not in ALWAYS
+        if one.prop.name not in told and part.text not in CONSTANT_RETURNS
     ]
     if found:
-        more = f"; {len(found) - NAMED} more, which --json lists" if len(found) > NAMED else ""
-        yield f"never evaluated: {', '.join(found[:NAMED])}{more}"
+        more = f"; {len(found) - MOST_NAMED} more, which --json lists" if len(found) > MOST_NAMED else ""
+        yield f"never evaluated: {', '.join(found[:MOST_NAMED])}{more}"
 
 
 def _reason(protocol: Protocol, watched: Watch) -> str | None:
@@ -316,7 +316,7 @@ Kinds = tuple[Any, ...] | None
 """The possible types of a value; None if unknown."""
 
 _LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.SetComp: frozenset, ast.ListComp: list}
-_PLAIN = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
+_PLAIN_TYPES = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
 def never_equal(function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> Iterator[tuple[int, str]]:
@@ -348,7 +348,7 @@ class _Types:
     def of(self, node: ast.expr) -> Kinds:
         """Return the possible types of an expression."""
         if isinstance(node, ast.Constant):
-            return (type(node.value),) if type(node.value) in _PLAIN else None
+            return (type(node.value),) if type(node.value) in _PLAIN_TYPES else None
         if isinstance(node, ast.Name):
             return self._names.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -401,7 +401,7 @@ def _choices(kind: Any) -> Kinds:
     if origin is Literal:
         return tuple(dict.fromkeys(map(type, get_args(kind))))
     plain = origin or kind
-    is_known = isinstance(plain, type) and (plain in _PLAIN or is_enum(plain) or issubclass(plain, Record))
+    is_known = isinstance(plain, type) and (plain in _PLAIN_TYPES or is_enum(plain) or issubclass(plain, Record))
     return (kind,) if is_known and plain is not Record else None
 
 
@@ -421,25 +421,25 @@ def _united(parts: Iterable[Kinds]) -> Kinds:
 def _may_equal(one: Any, other: Any) -> bool:
     """Return whether values of two types may be equal, as 1 and True are."""
     first, second = get_origin(one) or one, get_origin(other) or other
-    return issubclass(first, second) or issubclass(second, first) or _is_one_kind(first, second)
+    return issubclass(first, second) or issubclass(second, first) or _are_comparable(first, second)
 
 
-def _is_one_kind(first: type, second: type) -> bool:
+def _are_comparable(first: type, second: type) -> bool:
     numbers = issubclass(first, int) and issubclass(second, int)
     texts = issubclass(first, str) and issubclass(second, str)
     return (numbers or texts) and not (issubclass(first, enum.Enum) and issubclass(second, enum.Enum))
 
 
-MAKING = (become, consume, Step, take)
+STEP_MAKERS = (become, consume, Step, take)
 """Functions that make a step, which a method must yield."""
-LOSING = {"but", *(name for name, value in vars(Step).items() if name[0] != "_" and isinstance(value, FunctionType))}
+COPIERS = {"but", *(name for name, value in vars(Step).items() if name[0] != "_" and isinstance(value, FunctionType))}
 """Methods that return a copy."""
-CHANGING = {
+MUTATING_METHODS = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
     "update",
 }  # fmt: skip
 """Methods that mutate a list, a set or a dict."""
-LANGUAGE = [name for name in vars(Protocol) if name[0] != "_"]
+ATTRIBUTES = [name for name in vars(Protocol) if name[0] != "_"]
 
 
 def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
@@ -467,9 +467,9 @@ def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator
             continue
         method, root = node.value.func, _root(node.value)
         shown = ast.unparse(node.value).partition("(")[0]
-        if function.__globals__.get(root) in MAKING:
+        if function.__globals__.get(root) in STEP_MAKERS:
             yield node.lineno, f"`{shown}(...)` makes a step that is discarded; forgot `yield`?"
-        elif isinstance(method, ast.Attribute) and method.attr in LOSING and root in _parameters(definition):
+        elif isinstance(method, ast.Attribute) and method.attr in COPIERS and root in _parameters(definition):
             yield node.lineno, f"`{shown}(...)` returns a copy that is discarded; the original is unchanged"
 
 
@@ -500,7 +500,7 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
         return None
 
     found: list[ast.expr] = [node for node in stored if node.id in declared]
-    found += [node for node in _changed(definition) if isinstance(outside(node), list | set | dict)]
+    found += [node for node in _mutated(definition) if isinstance(outside(node), list | set | dict)]
     for node in found:
         yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
 
@@ -513,14 +513,14 @@ def _unlike_in_other_runs(definition: ast.FunctionDef, function: FunctionType) -
             yield node.lineno, f"`{ast.unparse(node)}` may differ from run to run"
 
 
-def _changed(definition: ast.FunctionDef) -> Iterator[ast.expr]:
+def _mutated(definition: ast.FunctionDef) -> Iterator[ast.expr]:
     """Yield the collections that a method mutates."""
     calls = [node.func for node in nodes_of(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
-    yield from (method.value for method in calls if method.attr in CHANGING)
+    yield from (method.value for method in calls if method.attr in MUTATING_METHODS)
     yield from (node.value for node in nodes_of(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load))
 
 
-def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
+def unused_attributes(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, warning) for each unused attribute or method that a protocol class adds to its bases."""
     inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
     annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
@@ -532,7 +532,7 @@ def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
             if not (vars(value) or name in names):
                 yield name, f"nothing calls {owner.__name__}.{name}{_hint(name, inherited)}"
         elif isinstance(value, Network) or not (name in names or hasattr(value, "__get__")):
-            hint = _hint(name, LANGUAGE) or ("; constant(...) or bound(...) makes a constant" * (name in annotated))
+            hint = _hint(name, ATTRIBUTES) or ("; constant(...) or bound(...) makes a constant" * (name in annotated))
             yield name, f"nothing reads {owner.__name__}.{name}{hint}"
 
 
@@ -543,7 +543,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 MARKS = {"on", "internal", "environment", "invariant", "step_invariant", "constraint", "action_constraint", "reachable"}
 """Decorators of actions and properties."""
-BY_EVERYONE = ("id", "dest", "source")
+ALWAYS_READ_FIELDS = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
 
 
@@ -554,7 +554,7 @@ def unused_declarations(protocol: Protocol, states: Iterable[State]) -> list[str
     """
     modules = modules_of(type(protocol))
     files = [path for path in map(source_of, modules) if path is not None and path.is_file()]
-    trees = {path: tree for path in files if (tree := parsed(path)) is not None}
+    trees = {path: tree for path in files if (tree := syntax_tree(path)) is not None}
     read = {name for tree in trees.values() for name in _names_read(tree)}
     return [
         *_unread_constants(protocol, trees, read),
@@ -570,7 +570,7 @@ def _unused_names(protocol: type[Protocol], trees: dict[Path, ast.Module], read:
     declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
     loaded += [one.when for one in chain.from_iterable(declared)]
     for base in protocol.__mro__[: protocol.__mro__.index(Protocol)]:
-        for name, text in unused(base, read.union(loaded)):
+        for name, text in unused_attributes(base, read.union(loaded)):
             yield f"{_place(base, name, trees) or base.__qualname__}: {text}"
 
 
@@ -619,7 +619,7 @@ def _unread_fields(
     kinds = [type(one) for state in states for one in (state.shared, *state.replicas.values())]
     kinds += [kind for action in protocol.actions.values() for kind in (*action.actors, *action.messages)]
     kinds += [kind for kind, _ in protocol.sent]
-    known = {*read, *BY_EVERYONE, *protocol.written_only}
+    known = {*read, *ALWAYS_READ_FIELDS, *protocol.written_only}
     for kind in dict.fromkeys(kinds):
         for field in field_names(kind) if issubclass(kind, Record) and kind is not Record else ():
             place = None if field in known else _place(kind, field, trees)

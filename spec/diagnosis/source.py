@@ -103,12 +103,12 @@ def _was_returned(code: CodeType, outer: TracedCall) -> bool:
     return bool(outer.ends) and not outer.is_generator and code.co_name in outer.code.co_names
 
 
-SHOWN = 80
+MOST_CHARACTERS = 80
 """Maximum length of a value's text."""
 
-VALUES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
+VALUE_TYPES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
 
-_MAKE = "__make__"
+_MAKER_NAME = "__make__"
 Node = TypeVar("Node", bound=ast.AST)
 
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -151,7 +151,7 @@ def source_of_function(code: CodeType) -> FunctionSource | None:
 
 def definition_of(code: CodeType) -> ast.FunctionDef | None:
     """Return the shared syntax tree of a function's definition, or None."""
-    module = parsed(code.co_filename)
+    module = syntax_tree(code.co_filename)
     for node in nodes_of(module, ast.FunctionDef) if module is not None else ():
         if node.name == code.co_name:
             first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
@@ -165,7 +165,7 @@ def recompiled(function: Callable[..., Any], definition: ast.FunctionDef, more: 
     code: CodeType = function.__code__
     free = [ast.arg(name) for name in (*more, *code.co_freevars)]
     no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
-    outer = ast.FunctionDef(_MAKE, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
+    outer = ast.FunctionDef(_MAKER_NAME, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
     module = ast.fix_missing_locations(ast.Module([outer], []))
     maker = next(c for c in compile(module, code.co_filename, "exec", dont_inherit=True).co_consts if _is_code(c))
     inner = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
@@ -186,7 +186,7 @@ def _is_code(value: object) -> bool:
     return isinstance(value, CodeType)
 
 
-def parsed(file: str | Path) -> ast.Module | None:
+def syntax_tree(file: str | Path) -> ast.Module | None:
     """Return the shared syntax tree of a file, or None if it is not Python."""
     linecache.checkcache(str(file))
     return _module("".join(linecache.getlines(str(file))))
@@ -220,13 +220,13 @@ def _nodes_by_kind(root: ast.AST) -> dict[type, list[ast.AST]]:
     return kinds
 
 
-def called(call: ast.Call) -> str | None:
+def called_name(call: ast.Call) -> str | None:
     """Return the name of the called function or method."""
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
 
 
-def negated(test: ast.expr) -> ast.expr:
+def negation(test: ast.expr) -> ast.expr:
     """Return the negation of a test, simplified."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
@@ -235,10 +235,10 @@ def negated(test: ast.expr) -> ast.expr:
     return ast.UnaryOp(ast.Not(), test)
 
 
-def equation(node: ast.expr, value: object) -> Iterator[str]:
+def value_equation(node: ast.expr, value: object) -> Iterator[str]:
     """Yield `source = value` if the value has one of the value types of protocols."""
-    if isinstance(value, VALUES):
-        yield f"{ast.unparse(node)} = {cut(text_of(value), SHOWN)}"
+    if isinstance(value, VALUE_TYPES):
+        yield f"{ast.unparse(node)} = {cut(text_of(value), MOST_CHARACTERS)}"
 
 
 def equations_in(test: ast.AST, names: Names) -> Iterator[str]:
@@ -250,7 +250,7 @@ def equations_in(test: ast.AST, names: Names) -> Iterator[str]:
             pass
         else:
             if not (isinstance(test, ast.Name) and isinstance(value, Record)):
-                yield from equation(test, value)
+                yield from value_equation(test, value)
             if isinstance(test, ast.Subscript):
                 yield from equations_in(test.slice, names)
             return
@@ -262,7 +262,7 @@ def equations_in(test: ast.AST, names: Names) -> Iterator[str]:
 
 
 def _values_in_call(call: ast.Call, names: Names) -> Iterator[str]:
-    if called(call) == "isinstance" and isinstance(call.args[0], ast.Name):
+    if called_name(call) == "isinstance" and isinstance(call.args[0], ast.Name):
         yield f"{call.args[0].id} is a {type(names.get(call.args[0].id)).__name__}"
     if isinstance(call.func, ast.Attribute):
         yield from equations_in(call.func.value, names)  # the receiver of the method call
@@ -290,7 +290,7 @@ def _value(node: ast.AST, names: Names) -> Any:
     raise LookupError(ast.dump(node))
 
 
-ITERATIONS = 4
+MOST_ITERATIONS = 4
 """Maximum number of loop iterations to explain."""
 
 
@@ -349,7 +349,7 @@ class _GuardFinder:
             source = statement.iter
         if not isinstance(source, ast.Call):
             return None
-        name = called(source)
+        name = called_name(source)
         inner = [call for _, call in self._call.inner if call.is_generator and call.code.co_name == name]
         return inner[-1] if inner and len(inner[-1].ends) == 1 else None
 
@@ -363,7 +363,7 @@ class _GuardFinder:
             condition = _Condition(f"{ast.unparse(loop.iter)} is empty", moments[heads[0]])
             return self._guard([condition, *self._around(loop, moments[heads[0]])], line)
         texts = list(dict.fromkeys(self._guard(*decision).text for decision in found))
-        told = [*texts[:ITERATIONS], *(["..."] if len(texts) > ITERATIONS else [])]
+        told = [*texts[:MOST_ITERATIONS], *(["..."] if len(texts) > MOST_ITERATIONS else [])]
         return Guard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
 
     def _last_decision(self, first: int, after: int) -> tuple[list[_Condition], int] | None:
@@ -377,7 +377,7 @@ class _GuardFinder:
             if isinstance(statement, ast.If):
                 following = moments[number + 1].line if number + 1 < len(moments) else None
                 if not _is_within(following, statement.body) and not _is_within(following, statement.orelse):
-                    test = _Condition(negated(statement.test), moment)
+                    test = _Condition(negation(statement.test), moment)
                     return [test, *self._before(statement, moment)], moment.line
         return None
 
@@ -402,7 +402,7 @@ class _GuardFinder:
                 tested = self._moment(parent.lineno, len(self._call.moments))
                 if node in parent.body:
                     return [_Condition(parent.test, tested), *self._before(parent, tested)]
-                return [*self._before(parent, tested), _Condition(negated(parent.test), tested)]
+                return [*self._before(parent, tested), _Condition(negation(parent.test), tested)]
             node = parent
         return []
 
@@ -429,11 +429,11 @@ class _GuardFinder:
             if not isinstance(node, ast.Call):
                 continue
             inner = [call for line, call in self._call.inner if self._source.at(line) is statement]
-            call = next((call for call in reversed(inner) if call.code.co_name == called(node)), None)
+            call = next((call for call in reversed(inner) if call.code.co_name == called_name(node)), None)
             if call is None:
                 continue
             if type(call.result) is not bool:
-                yield from equation(node, call.result)
+                yield from value_equation(node, call.result)
             if not list(equations_in(node, moment.names)):  # the arguments do not explain the result
                 source = source_of_function(call.code)
                 yield from _GuardFinder(call, source).returned() if source is not None else ()
@@ -457,9 +457,9 @@ def _is_within(line: int | None, statements: list[ast.stmt]) -> bool:
     return statements[0].lineno <= line <= (statements[-1].end_lineno or 0)
 
 
-MOST = 4
+MOST_PARTS = 4
 """Maximum number of parts to show."""
-SHOWN_TEST = 200
+MOST_TEST_CHARACTERS = 200
 """Maximum length of a part."""
 
 
@@ -479,7 +479,7 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
 
 def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
     """Return the false parts of the test of a failed `assert`, with their values."""
-    module, traceback = parsed(place[0]), error.__traceback__
+    module, traceback = syntax_tree(place[0]), error.__traceback__
     for node in nodes_of(module, ast.Assert) if module is not None else ():
         if node.lineno <= place[1] <= (node.end_lineno or node.lineno):
             while traceback is not None:
@@ -492,7 +492,7 @@ def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ..
 
 def _parts(test: ast.expr, outer: Names, names: Names) -> tuple[str, ...]:
     found = [f"false: {part}" for part in dict.fromkeys(false_parts(test, names, outer))]
-    return (*found[:MOST], *(["..."] if len(found) > MOST else []))
+    return (*found[:MOST_PARTS], *(["..."] if len(found) > MOST_PARTS else []))
 
 
 def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
@@ -506,7 +506,7 @@ def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
             yield from false_parts(part, names | more, outer)
         return
     values = ", ".join(dict.fromkeys(equations_in(test, names)))
-    yield cut(ast.unparse(test), SHOWN_TEST) + (f"  ({cut(values, SHOWN_TEST)})" if values else "")
+    yield cut(ast.unparse(test), MOST_TEST_CHARACTERS) + (f"  ({cut(values, MOST_TEST_CHARACTERS)})" if values else "")
 
 
 class _Scope:
@@ -527,9 +527,9 @@ def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
             false = [(part, Names()) for part in parts if not scope.value(part)]
             yield from false[:1] if isinstance(op, ast.And) else false
         case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=ast.Or(), values=parts)):
-            yield negated(next(part for part in parts if scope.value(part))), {}
+            yield negation(next(part for part in parts if scope.value(part))), {}
         case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call):
-            yield from ((negated(part), more) for part, more in _element(call, "any", scope, wanted=True))
+            yield from ((negation(part), more) for part, more in _element(call, "any", scope, wanted=True))
         case ast.IfExp():
             yield (test.body if scope.value(test.test) else test.orelse), {}
         case ast.Compare(ops=[_, _, *_]):

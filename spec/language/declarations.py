@@ -40,22 +40,22 @@ P = ParamSpec("P")
 
 QUANTIFIED = ("me", "peer", "message")
 STEP = ("before", "after")
-ACT = ("message", "step")
+ACT_PARAMETERS = ("message", "step")
 SPENT = "spent"
 REACHABLE = "reachable"
 TEMPORAL = "temporal"
 REFINES = "refines"
 PREDICATE = "predicate"
-OF_STEPS = ("step_invariant", "action_constraint")
+STEP_KINDS = ("step_invariant", "action_constraint")
 """Kinds of property over the replicas that a step changes."""
 
-OF_BEHAVIOURS = (REACHABLE, TEMPORAL)
+BEHAVIOUR_KINDS = (REACHABLE, TEMPORAL)
 """Kinds of property that a search evaluates after it has visited every state."""
 
-MAY_ASK = {
+ALLOWED_PARAMETERS = {
     **dict.fromkeys(("invariant", "constraint"), (*QUANTIFIED, "shared", "state")),
     **dict.fromkeys((REACHABLE, PREDICATE), (*QUANTIFIED, "shared", "state", SPENT)),
-    "step_invariant": (*STEP, "shared", *ACT),
+    "step_invariant": (*STEP, "shared", *ACT_PARAMETERS),
     "action_constraint": (*STEP, "shared"),
     TEMPORAL: (),
     REFINES: ("state", "other"),
@@ -590,21 +590,21 @@ class Property:
     @property
     def over_steps(self) -> bool:
         """Whether the property is over steps rather than states."""
-        return self.kind in (*OF_STEPS, REFINES)
+        return self.kind in (*STEP_KINDS, REFINES)
 
     @cached_property
     def of_actor(self) -> bool:
         """Whether the property is over the acting replica's step: it reads the step or the delivered message."""
-        return self.over_steps and any(name in self.asks for name in ACT)
+        return self.over_steps and any(name in self.asks for name in ACT_PARAMETERS)
 
     @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of the property's parameters, without self."""
-        names = parameters(self.function, (*MAY_ASK[self.kind], *self.given), self.reads)
+        names = parameters(self.function, (*ALLOWED_PARAMETERS[self.kind], *self.given), self.reads)
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:
             raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me; add me")
-        needed = {"before"} if any(name in names for name in ACT) else set(STEP)
+        needed = {"before"} if any(name in names for name in ACT_PARAMETERS) else set(STEP)
         if self.over_steps and self.kind != REFINES and not needed <= set(names):
             what = f"property {self.name} is about steps: it takes (self, before, after)"
             raise ProtocolError(f"{place_of(self.function)}: {what}")

@@ -17,19 +17,19 @@ from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
-from kraftcheck.spec.language.state import NOTHING, State, note_types
+from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
 from kraftcheck.spec.language.views import Hidden, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered, type_hints
 
 MISSING: Any = object()
-MOST = 2**31 - 1
+LIMIT = 2**31 - 1
 """The largest bound: engines count the use of each bound in 32 bits."""
 DEADLOCK = "Deadlock"
 """The verdict name of a state without successors."""
 FAIR_SPEC = "FairSpec"
 """The specification with the fairness that the actions declare."""
 
-MARKS = ("action_mark", "property_mark")
+DECORATOR_MARKS = ("action_mark", "property_mark")
 
 _SEARCH_FRAMES = {
     ("kraftcheck.spec.language.semantics", "call_action"),
@@ -168,7 +168,7 @@ class Protocol:
             cls.variants[variant] = cls
         declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
         cls.constants = MappingProxyType({c.name: c for c in declared})
-        cls.actions, cls.properties = (_made(cls, mark) for mark in MARKS)
+        cls.actions, cls.properties = (_made(cls, mark) for mark in DECORATOR_MARKS)
         _same_projections((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
@@ -182,8 +182,8 @@ class Protocol:
                 raise ConstantError(declared.name, problem.removeprefix(f"{declared.name}: "))
             if declared.at_least is not None and value < declared.at_least:
                 raise ConstantError(declared.name, f"expected a number of at least {declared.at_least}, found {value}")
-            if declared.is_bound and value > MOST:
-                raise ConstantError(declared.name, f"expected a number of at most {MOST}, found {cut(str(value), 60)}")
+            if declared.is_bound and value > LIMIT:
+                raise ConstantError(declared.name, f"expected a number of at most {LIMIT}, found {cut(str(value), 60)}")
             setattr(self, declared.attribute, value)
         if values:
             known = ", ".join(c.attribute for c in self.constants.values())
@@ -420,7 +420,7 @@ class Protocol:
         for state in found:
             self.shared_record = type(state.shared)
             self._check_views(field_types(self.shared_record))
-            note_types(state.replicas.values(), self.ids)
+            note_replica_types(state.replicas.values(), self.ids)
             for destination in state.inboxes:
                 if destination not in state.replicas:
                     what = f"a message is sent to {destination!r}, which is no replica"
@@ -471,7 +471,7 @@ def _as_overridden(cls: type, read: Projection) -> Projection:
             found: Projection | None = getattr(function, "projection", None)
             if found is not None and found is read:
                 current: Any = getattr(cls, method)
-                if not inspect.isfunction(current) or any(hasattr(current, mark) for mark in MARKS):
+                if not inspect.isfunction(current) or any(hasattr(current, mark) for mark in DECORATOR_MARKS):
                     return read  # another attribute has the name
                 _, _, *rest = getattr(current, "projection", read)
                 return Projection(read.name, current, *rest)

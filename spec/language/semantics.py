@@ -28,7 +28,7 @@ from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import MISSING, Protocol
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.state import (
-    NO_SENDING,
+    NOT_SENDING,
     FieldValues,
     Memo,
     ProjectedValues,
@@ -36,8 +36,8 @@ from kraftcheck.spec.language.state import (
     Step,
     distinct,
     is_within,
+    note_replica_types,
     note_spent,
-    note_types,
     state_of,
 )
 from kraftcheck.spec.values import (
@@ -52,7 +52,7 @@ from kraftcheck.spec.values import (
     with_fields,
 )
 
-TOLD = ("me", "peer", "message", "before", "after")
+REPORTED_PARAMETERS = ("me", "peer", "message", "before", "after")
 """The arguments of a property that an error message shows."""
 
 
@@ -63,7 +63,7 @@ def call_action(
     leading = [item for item in (me, message) if item is not None]
     reads, steps = protocol.hidden_reads, list[Step]()
     try:
-        made = action.function(protocol, *leading, *_asked(protocol, action, context))
+        made = action.function(protocol, *leading, *_arguments_of(protocol, action, context))
         if type(made) is not GeneratorType and not isinstance(made, Iterable):
             raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
         for step in made:
@@ -71,7 +71,7 @@ def call_action(
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=line_of(made))
             steps.append(step)
-            _note(protocol, action, step)
+            _note_types(protocol, action, step)
             if reads is not None:
                 reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
@@ -81,7 +81,7 @@ def call_action(
     return distinct(steps)
 
 
-def _asked(protocol: Protocol, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
+def _arguments_of(protocol: Protocol, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
     """Return the arguments of an action or a property; record which hidden fields the call reads.
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
@@ -100,12 +100,12 @@ def line_of(made: object) -> int | None:
     return None if frame is None else frame.f_lineno
 
 
-def _note(protocol: Protocol, action: Action, step: Step) -> None:
+def _note_types(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
-        note_types(step.writes, protocol.ids)
+        note_replica_types(step.writes, protocol.ids)
         for operation, sent in step.sends:
-            if operation not in NO_SENDING:
+            if operation not in NOT_SENDING:
                 protocol.sent.setdefault((type(sent), sent.dest), action)
 
 
@@ -131,7 +131,7 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     """Return whether a property is true of the given arguments."""
     function, cause = protocol.probes.get(prop.name, prop.function), None
     try:
-        result = function(protocol, *_asked(protocol, prop, arguments), **dict(prop.fixed))
+        result = function(protocol, *_arguments_of(protocol, prop, arguments), **dict(prop.fixed))
     except (Exception, SystemExit) as error:
         cause, result = error, None
     if protocol.hidden_reads is not None:
@@ -142,7 +142,7 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     problem = f"returned {result!r}; expected True or False{hint}"
     if isinstance(result, GeneratorType):
         problem = "yields; expected True or False (`return`, not `yield`)"
-    given = {name: arguments[name] for name in prop.asks if name in TOLD}
+    given = {name: arguments[name] for name in prop.asks if name in REPORTED_PARAMETERS}
     raise RaisedError(protocol, f"property {prop.name}", prop.function, problem, given, cause) from cause
 
 
@@ -160,7 +160,7 @@ def is_meant(protocol: Protocol, fairness: Fairness, me: Record | None, message:
     raise RaisedError(protocol, what, function, problem, given, cause) from cause
 
 
-def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
+def step_arguments(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
     """Return the arguments of a step property for an actor's step; None if the property does not cover the step."""
     if not prop.speaks_of(me.__class__, message.__class__):
         return None
@@ -591,7 +591,7 @@ class Semantics:
             return self.holds_over(prop, before, transition.target)
         if transition.actor is None or transition.action not in self.protocol.actions:
             return True
-        known = act_of(prop, before.replicas[transition.actor], transition.message, transition.step)
+        known = step_arguments(prop, before.replicas[transition.actor], transition.message, transition.step)
         return known is None or self.verdict(prop, {**known, "shared": before.shared})
 
     def begins(self, prop: Property, state: State) -> bool:

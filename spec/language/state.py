@@ -50,9 +50,9 @@ class Nothing(Record):
 
 NOTHING = Nothing()
 
-NO_SENDING = ("forget", "lose", "duplicate")
+NOT_SENDING = ("forget", "lose", "duplicate")
 """Operations on messages in flight, which send nothing."""
-FEW = 4
+FEW_STEPS = 4
 """Most steps of a call that are compared with each other instead of hashed."""
 
 
@@ -90,7 +90,7 @@ class Step(Record):
     @property
     def sent(self) -> tuple[Any, ...]:
         """The messages that the step sends, by any operation."""
-        return tuple(message for operation, message in self.sends if operation not in NO_SENDING)
+        return tuple(message for operation, message in self.sends if operation not in NOT_SENDING)
 
     def send(self, *messages: Record) -> Step:
         """Send messages by the network discipline's rule for their types."""
@@ -163,7 +163,7 @@ def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
                 most[name] = max(most.get(name, 1), step.spends.count(name))
 
 
-def note_types(replicas: Iterable[Any], types: dict[Value, set[type]]) -> None:
+def note_replica_types(replicas: Iterable[Any], types: dict[Value, set[type]]) -> None:
     """Add the type of each replica to the set of types of its id in `types`."""
     for replica in replicas:
         types.setdefault(replica.id, set()).add(type(replica))
@@ -173,7 +173,7 @@ def distinct(steps: list[Step]) -> tuple[Step, ...]:
     """Return the distinct steps in order. A comparison of few steps takes less time than hashes of their values."""
     if len(steps) < 2:
         return tuple(steps)
-    if len(steps) <= FEW and not any(one == other for one, other in combinations(map(field_values, steps), 2)):
+    if len(steps) <= FEW_STEPS and not any(one == other for one, other in combinations(map(field_values, steps), 2)):
         return tuple(steps)
     return tuple(dict.fromkeys(steps))
 

@@ -16,7 +16,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, with_specials
 
-OF_SEEN_STATES = ("reachable ", "predicate ")
+SEEN_STATE_READERS = ("reachable ", "predicate ")
 """Kinds of property that are evaluated on the view of a state."""
 
 
@@ -98,7 +98,7 @@ class HiddenReads:
         if not names:
             return
         what = f"{reader} reads {names}, which VIEW {self._view} leaves out"
-        if reader.startswith(OF_SEEN_STATES):
+        if reader.startswith(SEEN_STATE_READERS):
             raise HiddenReadError(f"{what}: it is evaluated on the view of a state; expected a view that shows {names}")
         if not self._first_found:
             why = "the verdict depends on which of the states with equal views this search checks"
@@ -126,7 +126,7 @@ class HiddenReads:
         return [f"VIEW {self._view} leaves out {', '.join(listed)}"] if listed else []
 
 
-Note = Callable[[Iterable[str]], None]
+NoteReads = Callable[[Iterable[str]], None]
 
 
 class _SeenRecord:
@@ -138,7 +138,7 @@ class _SeenRecord:
         """Return a proxy with the special methods of the record's class."""
         return object.__new__(with_specials((cls, record.__class__)))
 
-    def __init__(self, record: Any, hidden: frozenset[str], note: Note) -> None:
+    def __init__(self, record: Any, hidden: frozenset[str], note: NoteReads) -> None:
         self.__record__, self.__hidden__, self.__note__ = record, hidden, note
 
     def __whole__(self) -> Any:
@@ -168,7 +168,7 @@ class _SeenSpent(Map[str, int]):
 
     __slots__ = ("_hidden", "_note", "_spent")
 
-    def __init__(self, spent: Map[str, int], hidden: frozenset[str], note: Note) -> None:
+    def __init__(self, spent: Map[str, int], hidden: frozenset[str], note: NoteReads) -> None:
         self._hash = None
         self._spent, self._hidden, self._note = spent, hidden, note
 

@@ -116,11 +116,11 @@ class _Brackets(NamedTuple):
     arrow: str = ""
 
 
-_SET = _Brackets("{", "}", ",")
-_SEQUENCE = _Brackets("<<", ">>", ",")
-_RECORD = _Brackets("[", "]", ",", " |->")
-_FUNCTION = _Brackets("(", ")", " @@", " :>")
-_ATOM = _Brackets("", "", "")
+_SET_SIGNS = _Brackets("{", "}", ",")
+_SEQUENCE_SIGNS = _Brackets("<<", ">>", ",")
+_RECORD_SIGNS = _Brackets("[", "]", ",", " |->")
+_FUNCTION_SIGNS = _Brackets("(", ")", " @@", " :>")
+_NO_SIGNS = _Brackets("", "", "")
 
 
 _FLAT: dict[type, Callable[[Any], str]] = {
@@ -135,7 +135,7 @@ class _Box(NamedTuple):
     """A formatted value: its text on one line, its brackets, and the boxes of its elements and keys."""
 
     flat: str
-    brackets: _Brackets = _ATOM
+    brackets: _Brackets = _NO_SIGNS
     items: Sequence[_Box] = ()
     keys: Sequence[_Box] = ()
 
@@ -155,20 +155,20 @@ class _Boxes:
         if value is None or isinstance(value, enum.Enum):
             return self.box(as_name(value))
         if kind is frozenset:
-            return _enclosed(_SET, [*map(self.box, in_tlc_order(value))])
+            return _enclosed(_SET_SIGNS, [*map(self.box, in_tlc_order(value))])
         if isinstance(value, Map):
             value = as_function(value)
         if type(value) is tuple:
-            return _enclosed(_SEQUENCE, [*map(self.box, value)])
+            return _enclosed(_SEQUENCE_SIGNS, [*map(self.box, value)])
         return self._function(_fields(value) if isinstance(value, Record) else value)
 
     def _function(self, value: Value) -> _Box:
         if not isinstance(value, Map):
             raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
         if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
-            return _enclosed(_RECORD, [self.box(item) for item in value.values()], [_Box(name) for name in value])
+            return _enclosed(_RECORD_SIGNS, [self.box(item) for item in value.values()], [_Box(name) for name in value])
         keys = in_tlc_order(value) if self._sort else list(value)
-        return _enclosed(_FUNCTION, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
+        return _enclosed(_FUNCTION_SIGNS, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
 
 
 def _order(value: Value) -> tuple[Any, ...]:
@@ -214,7 +214,7 @@ def _lay_out(box: _Box, room: int, after: int, newline: str) -> str:
     `newline` ends a line and indents the next one.
     """
     brackets = box.brackets
-    if brackets is _ATOM or len(box.flat) <= room - after:
+    if brackets is _NO_SIGNS or len(box.flat) <= room - after:
         return box.flat
     inset = len(brackets.opening) + 1
     room -= inset

@@ -30,10 +30,10 @@ from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.text import Intervals, TlaSyntaxError, as_function, as_name, one_line, shared_parser
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, one_of
 
-SHOWN = 60
+MOST_CHARACTERS = 60
 """Maximum length of a value in an error message."""
 
-NAMED = 20
+MOST_NAMES = 20
 """Maximum number of names in an error message."""
 
 
@@ -49,14 +49,14 @@ def quoted_value(value: Value) -> str:
         text = "null" if value is None else one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
-    return cut(text, SHOWN)
+    return cut(text, MOST_CHARACTERS)
 
 
-def few(names: Iterable[str]) -> str:
+def name_list(names: Iterable[str]) -> str:
     """Return a list of names for an error message, truncated in number and length."""
-    listed = [cut(name, SHOWN) for name in names]
-    more = len(listed) - NAMED
-    return ", ".join(listed[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    listed = [cut(name, MOST_CHARACTERS) for name in names]
+    more = len(listed) - MOST_NAMES
+    return ", ".join(listed[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def tla_names(cls: type[Record]) -> dict[str, str]:
@@ -160,7 +160,7 @@ class Shape(NamedTuple):
 
 
 Decode = Callable[[Value], Value]
-MEMOISED = 200_000
+MOST_MEMOISED = 200_000
 """Maximum number of memoized values per type."""
 
 
@@ -405,7 +405,7 @@ class Decoder:
             if found is not None:
                 return found[1]
             result = decode(value)
-            if len(known) >= MEMOISED:
+            if len(known) >= MOST_MEMOISED:
                 known.clear()
             known[id(value)] = (value, result)  # holding the value keeps its id from being reused
             return result
@@ -450,7 +450,7 @@ class Decoder:
                 found, is_name = quoted_value(fields[name]), self._name(fields[name]) is not None
                 return MismatchError(found, one_of(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {one_of(lacking)}"] if lacking else []
-        problems += [f"also {few(more)}"] if more else []
+        problems += [f"also {name_list(more)}"] if more else []
         return MismatchError(" and ".join(problems), _in_words_of([near]), wrong_kind=wrong_kind)
 
     def _one_of(self, kinds: tuple[Any, ...]) -> Decode:

@@ -446,7 +446,7 @@ class Putting(Protocol):
 
 @pytest.mark.parametrize("few", [0, 4])
 def test_equal_steps_are_one(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.spec.language.state.FEW", few)
+    monkeypatch.setattr("kraftcheck.spec.language.state.FEW_STEPS", few)
     (action,) = Putting.actions.values()
     for noises, kinds in (((1, True, 1), [int, bool]), ((1, 2, 1), [int, int]), ((1, True), [int, bool])):
         monkeypatch.setattr(Putting, "noises", noises)

@@ -195,8 +195,8 @@ def test_the_rules_of_a_users_file_may_be_in_a_folder_below(tmp_path: Path, monk
     )
     installed = tmp_path / "installed_below"
     monkeypatch.syspath_prepend(str(installed))
-    roots = {*discovery.installed(), installed.resolve()}
-    monkeypatch.setattr(discovery, "installed", lambda: roots)
+    roots = {*discovery.installed_folders(), installed.resolve()}
+    monkeypatch.setattr(discovery, "installed_folders", lambda: roots)
     try:
         names = [module.__name__ for module in modules_of(load(tmp_path / "mine.py", "Mine"))]
         assert names == ["kraftcheck_user_mine", "rules_below", "rules_below.deep", "rules_below.part"]

@@ -14,7 +14,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.persistence.folder import manifest_text
 from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
-from kraftcheck.spec.diagnosis.lint import Watch, vacuous, watch
+from kraftcheck.spec.diagnosis.lint import Watch, install_probes, vacuous_properties
 
 
 class Node(Record):
@@ -118,10 +118,10 @@ class Walk(Base):
 
 def found(walk: Walk) -> dict[str, str]:
     properties = tuple(walk.properties.values())
-    watched = watch(walk, properties)
+    watched = install_probes(walk, properties)
     result = reference.explore(walk, SearchRequest(properties=properties, deadlock=False))
     assert not result.violations
-    return dict(vacuous(walk, watched))
+    return dict(vacuous_properties(walk, watched))
 
 
 VACUOUS = {
@@ -165,7 +165,7 @@ def test_a_constant_that_there_is_not() -> None:
             return True
 
     with pytest.raises(ProtocolError, match="property Wrong, needs=: unknown constant Wachting \\(perhaps Watching"):
-        watch(Misspelt(), tuple(Misspelt.properties.values()))
+        install_probes(Misspelt(), tuple(Misspelt.properties.values()))
 
 
 def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from kraftcheck.explorer.cluster import carried
 from kraftcheck.pipeline import CLUSTER_COLUMNS, SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, FileReplayer, FileRows
+from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS, FileReplayer, FileRows
 from tests.support.corpora import BREAKAGE, corpus, tables
 from tests.support.kills import ROOT
 from tests.support.tlc import TLC
@@ -42,8 +42,8 @@ def test_the_page_has_the_columns_of_this_version() -> None:
     assert found == {**tables, "coverage": coverage, "clusters": CLUSTER_COLUMNS}
     page = (ROOT / "docs" / "pipeline-schema.md").read_text()
     assert f"This is version {SCHEMA_VERSION}, " in page
-    assert set(FLAT.split(", ")) == {"record string", *", ".join(found[name] for name in TABLES).split(", ")}
-    names = [column.split(" ")[0] for column in FLAT.split(", ")]
+    assert set(ALL_COLUMNS.split(", ")) == {"record string", *", ".join(found[name] for name in TABLES).split(", ")}
+    names = [column.split(" ")[0] for column in ALL_COLUMNS.split(", ")]
     assert len(set(names)) == len(names)  # a name has one type in all tables
 
 

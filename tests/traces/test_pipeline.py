@@ -32,7 +32,7 @@ from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, arriving, inputs_of
+from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, arriving_files, inputs_of
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed, name_of
 from kraftcheck.traces.pipeline.stored import StoredTables
 from kraftcheck.traces.replay.replayer import Replayer
@@ -717,7 +717,7 @@ def test_a_file_arrives_once_it_stays_as_it_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("kraftcheck.traces.pipeline.driver.POLL", 0.0)
     path = tmp_path / "in" / "a.tla"
     path.parent.mkdir()
-    rounds = arriving([str(path.parent)], tmp_path / "out")
+    rounds = arriving_files([str(path.parent)], tmp_path / "out")
     assert next(rounds) == []
     path.write_text("half")
     assert next(rounds) == []

@@ -169,11 +169,11 @@ def location_of(numbers: Iterable[str | int], module: str) -> Location:
 _STATE = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
 _BARE_STATE = re.compile(r"\d{1,9}: (?:<(?:Initial predicate|.* of module \w+)>|Stuttering)\s*")
 _ONE_LINE = re.compile(r"(?:State )?\d{1,9}:(?: <.*?>)?\s+(?:/\\ )?[A-Za-z_]\w* = ")
-_QUOTED = re.compile(r"(\s*(?:(?:\\\*|[>#|;]|//+|--)[\s*]*)?)(?=Error: |State \d{1,9}:|\d{1,9}: <|Back to state)")
+_QUOTE_PREFIX = re.compile(r"(\s*(?:(?:\\\*|[>#|;]|//+|--)[\s*]*)?)(?=Error: |State \d{1,9}:|\d{1,9}: <|Back to state)")
 _QUOTES = frozenset(" \t\\>#|;/-")
-_BACK = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
+_BACK_TO_STATE = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
 _BACK_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
-_TOOL = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
+_TOOL_MARK = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
 _TOOL_STATES = ("2216", "2217", "2218", "2122")
 _ERROR_SEVERITY = "1"
 _ERROR = re.compile(r"Error: (.*)")
@@ -182,7 +182,7 @@ _VIOLATED = re.compile(
     r"(?:Invariant|Action property|Property|Temporal property) (.*) (?:is|was) violated(?: by the initial state:|\.)"
     r"|Temporal properties (.*) were violated\."
 )
-_INITIAL = re.compile(r".* is violated by the initial state:")
+_INITIAL_VIOLATION = re.compile(r".* is violated by the initial state:")
 _SUMMARY = re.compile(
     r"\d[\d,]* states generated|Finished |Model checking completed|The number of states generated|The depth of "
     r"|TLC2? Version |The trace ends |The coverage statistics|\"CounterExample written"
@@ -245,7 +245,7 @@ class _LogReader:
 
     def _unquoted(self, line: str) -> str:
         """Return a line without the mark of a quoted log, such as `> `; an empty line if it lacks the mark."""
-        if quoted := _QUOTED.match(line):
+        if quoted := _QUOTE_PREFIX.match(line):
             self._quote = quoted[1]
         if line.startswith(self._quote):
             return line[len(self._quote) :]
@@ -264,12 +264,12 @@ class _LogReader:
 
     def _line(self, number: int, text: str) -> Iterable[TraceEvent]:
         """Parse a line outside of a state."""
-        if tool := _TOOL.fullmatch(text):
+        if tool := _TOOL_MARK.fullmatch(text):
             self._tool_code = tool[2] if tool[1] == "STARTMSG" else ""
             self._tool_error = tool[1] == "STARTMSG" and tool[3] == _ERROR_SEVERITY
         elif state := self._shown(_STATE, "S", text):
             return self._heading_of_state(number, state)
-        elif back := self._shown(_BACK, "B", text):
+        elif back := self._shown(_BACK_TO_STATE, "B", text):
             return [self._back(back)]
         elif (error := self._error_in(text)) is not None:
             return self._error(number, error)
@@ -331,7 +331,7 @@ class _LogReader:
             return
         yield from self._end()
         self._problem = message.strip()
-        if _INITIAL.fullmatch(message):
+        if _INITIAL_VIOLATION.fullmatch(message):
             yield self._head()
             self._heading, self._number = "", 1
             self._text.begin(number)
@@ -389,7 +389,7 @@ class _LogReader:
 
     def _is_unreadable(self, text: str) -> bool:
         """Whether a line right after a state's variables is damaged, rather than the next message."""
-        outside = (_TOOL, _STATE, _BACK, _ERROR, _NO_WORDS)
+        outside = (_TOOL_MARK, _STATE, _BACK_TO_STATE, _ERROR, _NO_WORDS)
         return not any(pattern.fullmatch(text) for pattern in outside) and not _SUMMARY.match(text)
 
     def _cut_short(self) -> Iterator[TraceEvent]:

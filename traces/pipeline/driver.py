@@ -108,7 +108,7 @@ def _paths(name: str) -> Iterator[str]:
         yield from filter(os.path.isfile, sorted(glob(name, recursive=True)))
 
 
-def arriving(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
+def arriving_files(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
     """Yield the files of folders again and again: those that are as they were the time before, so written to the end.
 
     The time between is `POLL`, or that of the last round if it took longer.
@@ -387,7 +387,7 @@ class Pipeline:
         return summary
 
 
-def dealt(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
+def balanced_lists(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
     """Return the paths of files in `tasks` lists, balanced by file size."""
     by_size = sorted(files, key=lambda file: (-file.size, file.path))
     return [[file.path for file in by_size[first::tasks]] for first in range(tasks)]

@@ -13,9 +13,9 @@ from kraftcheck.traces.pipeline.driver import (
     InputFile,
     PipelineFolder,
     Summary,
-    dealt,
+    balanced_lists,
 )
-from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT
+from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS
 from kraftcheck.traces.pipeline.tables import summarise
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _TASK = "kraftcheck.traces.pipeline.tables:replay_files"
 
 
-def replayed(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
+def replayed_rows(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
     """Return the rows of all tables for files: their paths, or names and contents. It needs no Spark context."""
-    return files.mapInArrow(carried(_TASK, arguments, type(protocol)), FLAT)
+    return files.mapInArrow(carried(_TASK, arguments, type(protocol)), ALL_COLUMNS)
 
 
 def table_of(found: DataFrame, table: str) -> DataFrame:
@@ -53,16 +53,16 @@ class SparkRunner:
         tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
         raw = _local(output.staging("raw"))
         with spark_errors():
-            replayed(self._dealt(files, tasks), self._protocol, self._arguments).write.parquet(raw)
+            replayed_rows(self._dealt(files, tasks), self._protocol, self._arguments).write.parquet(raw)
             cluster.describe(f"batch {batch}: write the tables")
-            found = cluster.spark.read.schema(FLAT).parquet(raw)
+            found = cluster.spark.read.schema(ALL_COLUMNS).parquet(raw)
             for table in COLUMNS:
                 rows = table_of(found, table).coalesce(cluster.parallelism if table == "steps" else 1)
                 rows.write.parquet(_local(output.staging(table)))
 
     def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:
         """Return a data frame of paths in `tasks` partitions, balanced by file size."""
-        paths = [(path,) for some in dealt(files, tasks) for path in some]
+        paths = [(path,) for some in balanced_lists(files, tasks) for path in some]
         spark = self._cluster.spark
         return spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
 

@@ -59,7 +59,7 @@ COLUMNS = {
 SCHEMA_VERSION = 1
 """The version of the columns."""
 
-FLAT = ", ".join(dict.fromkeys(["record string", "file string", *", ".join(COLUMNS.values()).split(", ")]))
+ALL_COLUMNS = ", ".join(dict.fromkeys(["record string", "file string", *", ".join(COLUMNS.values()).split(", ")]))
 """The columns of one table for the rows of all: `record` has the name of a row's table."""
 
 

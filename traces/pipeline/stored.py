@@ -21,8 +21,8 @@ from kraftcheck.persistence.folder import Noted
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, SHOWN, InputFile, Summary
-from kraftcheck.traces.pipeline.frames import replayed, table_of
-from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT
+from kraftcheck.traces.pipeline.frames import replayed_rows, table_of
+from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +35,7 @@ DELTA_SETTINGS = (
 """Settings without which Delta Lake refuses to write."""
 
 FILES = "batch bigint, model string, label string, file string, length bigint, modified bigint, rows bigint"
-SCHEMAS = {"rows": f"{FLAT}, batch bigint", "files": FILES}
+SCHEMAS = {"rows": f"{ALL_COLUMNS}, batch bigint", "files": FILES}
 """The columns of the two tables, in Spark's DDL."""
 
 
@@ -133,7 +133,7 @@ class StoredTables:
             contents = spark.createDataFrame(empty, "path string, content binary")
             if paths := [_literal(file.path) for file in files if file.size]:
                 contents = contents.union(spark.read.format("binaryFile").load(paths).select("path", "content"))
-            self._write(replayed(contents, self._protocol, self._arguments), "rows", batch, "record")
+            self._write(replayed_rows(contents, self._protocol, self._arguments), "rows", batch, "record")
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Note the files of a batch with the number of their rows, so that it counts."""

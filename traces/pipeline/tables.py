@@ -35,11 +35,11 @@ from kraftcheck.traces.pipeline.driver import (
     InputFile,
     PipelineFolder,
     Summary,
-    dealt,
+    balanced_lists,
     digest_of,
     identity_of,
 )
-from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, STEPS_A_ROW, FileReplayer, FileRows, Limits, RowMaker
+from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS, STEPS_A_ROW, FileReplayer, FileRows, Limits, RowMaker
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 _TYPES = {
@@ -155,7 +155,7 @@ class PoolRunner:
 
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Write the tables of some files into the staging folders."""
-        tasks = dealt(files, min(len(files), TASKS_A_CORE * self.workers))
+        tasks = balanced_lists(files, min(len(files), TASKS_A_CORE * self.workers))
         staging = {table: self._output.staging(table) for table in COLUMNS}
         for folder in staging.values():
             Path(folder).mkdir(parents=True)
@@ -351,7 +351,7 @@ def _file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplayer:
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """Replay the files in `batches`, given by their paths or with their content, and yield the rows of all tables."""
-    replayer, schema = _replayer(compact_json(arguments)), pa.schema(typed(FLAT))
+    replayer, schema = _replayer(compact_json(arguments)), pa.schema(typed(ALL_COLUMNS))
     waiting: list[dict[str, Any]] = []
     for batch in batches:
         for row in zip(*batch.columns, strict=True):

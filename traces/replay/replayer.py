@@ -18,7 +18,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
-from kraftcheck.spec.tla.types import ViewError, few
+from kraftcheck.spec.tla.types import ViewError, name_list
 from kraftcheck.spec.tla.view import StateView, action_of_label
 from kraftcheck.spec.values import text_of, visible
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
@@ -42,7 +42,7 @@ class StateReader:
         missing = [name for name in self.view.names if name not in found.variables]
         unknown = [name for name, value in found.variables.items() if not self.view.is_known(name, value)]
         if missing or unknown:
-            parts = [f"{word} {few(names)}" for word, names in (("without", missing), ("with", unknown)) if names]
+            parts = [f"{word} {name_list(names)}" for word, names in (("without", missing), ("with", unknown)) if names]
             alike = set(map(_spelled, missing)) & set(map(_spelled, unknown))
             remedy = " (`tla_snake_case` and `tla_names` in the record set other spellings)" if alike else ""
             expected = f"the variables of {self.name}{remedy}"
@@ -78,16 +78,16 @@ def _spelled(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-REMEMBERED = 10_000
+MOST_REMEMBERED = 10_000
 """The number of states after which memoised results are dropped, to bound the memory."""
 
-KEPT = 500
+LRU_SIZE = 500
 """The number of states whose steps are kept, since traces of a model often pass the same states."""
 
 LISTED = 12
 """Maximum number of a path's actions in a note."""
 
-BRIDGED = 50_000
+MOST_BRIDGED = 50_000
 """States that are searched at most for the steps between two states of a trace that leaves states out."""
 
 LARGEST_GROUP = 50_000
@@ -238,13 +238,13 @@ class Replayer:
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
-        self.steps = lru_cache(maxsize=KEPT)(partial(_steps, self.semantics, lru_cache(maxsize=KEPT)(_itself)))
+        self.steps = lru_cache(maxsize=LRU_SIZE)(partial(_steps, self.semantics, lru_cache(maxsize=LRU_SIZE)(_itself)))
         self._walked = 0
 
     def count_state(self) -> None:
-        """Count a state; after `REMEMBERED` states drop the memoised results."""
+        """Count a state; after `MOST_REMEMBERED` states drop the memoised results."""
         self._walked += 1
-        if self._walked >= REMEMBERED:
+        if self._walked >= MOST_REMEMBERED:
             self._learn()
         if self._report is not None:
             self._report()
@@ -473,10 +473,10 @@ class _Walk:
         more = [name for name, value in found.variables.items() if not view.is_known(name, value)]
         if self.replayer.reach_first is None or not more or not found.variables.keys() >= set(view.names):
             return found
-        left_out = f"without {few(more)}"
+        left_out = f"without {name_list(more)}"
         if left_out not in self.partial:
             self.partial.append(left_out)
-            self._note(f"{self.replayer.protocol.name()} has no variable {few(more)}: not compared")
+            self._note(f"{self.replayer.protocol.name()} has no variable {name_list(more)}: not compared")
         return replace(found, variables={name: v for name, v in found.variables.items() if name not in more})
 
     def _action(self, label: str | None) -> str | None:
@@ -513,7 +513,7 @@ class _Walk:
         """Search steps to a state of the trace through the states that the trace omits."""
         left_out = found.number - previous - 1
         action, where = self._action(found.action), f"from state {previous} to state {found.number}"
-        way = way_of_length(self.replayer.semantics, state, target, left_out + 1, action, BRIDGED)
+        way = way_of_length(self.replayer.semantics, state, target, left_out + 1, action, MOST_BRIDGED)
         if way is None:
             by = f", the last of them {visible(action)}" if action else ""
             text = f"state {found.number} does not follow from state {previous} in {left_out + 1} steps{by}"

@@ -72,7 +72,7 @@ def is_over(pending: Map[int, int], nodes: Map[int, Node]) -> bool:
     return not any(node.active for node in nodes.values()) and not any(pending.values())
 
 
-def is_shown(token: Token | None, first: Node) -> bool:
+def proves_termination(token: Token | None, first: Node) -> bool:
     """Return whether the token proves termination: all white, node 0 inactive, and a sum of zero."""
     if token is None or Colour.BLACK in (token.colour, first.colour) or first.active:
         return False
@@ -162,14 +162,14 @@ class Ewd998(Protocol):
     @predicate(reads=(token, node))
     def detected(self, token: Map[int, Token | None], node: Map[int, Node]) -> bool:
         """The token proves termination: all white, node 0 inactive, and a sum of zero."""
-        return is_shown(token[0], node[0])
+        return proves_termination(token[0], node[0])
 
     @invariant(reads=(pending, token, node))
     def termination_detection(
         self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]
     ) -> bool:
         """Node 0 detects termination only after all nodes have terminated."""
-        return not is_shown(token[0], node[0]) or is_over(pending, node)
+        return not proves_termination(token[0], node[0]) or is_over(pending, node)
 
     @invariant(reads=(pending, token, node))
     def safra(self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]) -> bool:

@@ -20,10 +20,10 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import (
     Semantics,
     Transition,
-    act_of,
     assignments,
     evaluate_property,
     initial_states,
+    step_arguments,
 )
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import field_names
@@ -140,7 +140,7 @@ def _of_state(semantics: Semantics, prop: Property, state: State) -> Iterator[Ca
 
 def _over_step(prop: Property, state: State, step: Transition, given: BoundConfig) -> Iterator[Call]:
     if prop.of_actor and step.actor is not None and step.action in given.protocol.actions:
-        act = act_of(prop, state.replicas[step.actor], step.message, step.step)
+        act = step_arguments(prop, state.replicas[step.actor], step.message, step.step)
         if act is not None:
             yield {**act, "shared": state.shared}
     for key, after in step.target.replicas.items() if not prop.of_actor else ():
