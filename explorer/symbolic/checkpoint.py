@@ -23,7 +23,7 @@ from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, UNIT, OutOfNodes, Store
+from kraftcheck.explorer.symbolic.store import EMPTY, PREFIX, UNIT, OutOfNodes, Store
 from kraftcheck.explorer.symbolic.variables import (
     CHANNEL,
     LOCAL,
@@ -55,9 +55,9 @@ SHAPE = {
 
 SATURATION = "saturation"
 
-WHOLE = 50_000  # most states of a search that is repeated in full
-LEVELS, STATES = 3, 32  # random levels checked of a larger breadth-first search; random states of another one
-LOW = (1 << 32) - 1
+MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
+SAMPLED_LEVELS, SAMPLED_STATES = 3, 32  # of a larger breadth-first search; of another larger one
+LOW_BITS = (1 << 32) - 1
 
 Sets = Mapping[str, int]
 Violated = Callable[[int, int], Mapping[str, int]]
@@ -130,9 +130,9 @@ class SetsCheckpoint(SearchCheckpoint):
         *,
         finished: bool = False,
     ) -> None:
-        """Write the sets whose root names begin with `KEPT`, the variables and the violations."""
+        """Write the sets whose root names begin with `PREFIX`, the variables and the violations."""
         began = time.monotonic()
-        sets = {name.removeprefix(KEPT): node for name, node in store.roots.items() if name.startswith(KEPT)}
+        sets = {name.removeprefix(PREFIX): node for name, node in store.roots.items() if name.startswith(PREFIX)}
         nodes, edges, roots = store.dump(list(sets.values()))
         layout, skip = variables.layout, [len(variables.standard(level)) for level in range(len(variables.keys))]
         values = tuple(tuple(some[first:]) for some, first in zip(variables.values, skip, strict=True))
@@ -203,7 +203,7 @@ class SetsCheckpoint(SearchCheckpoint):
             require(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
         require_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
         store.load(found.nodes, found.edges)
-        store.roots.update({KEPT + name: node for name, node in found.sets.items()})
+        store.roots.update({PREFIX + name: node for name, node in found.sets.items()})
 
     def require_same(self, space: StateSpace, checks: StateChecks, violated: Violated) -> None:
         """Repeat the search, in full or in part; raise InputError if the checkpoint differs."""
@@ -223,13 +223,13 @@ def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values:
     require(nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are not pairs of int64 numbers")
     require(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
     require([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
-    levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW
+    levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW_BITS
     require((levels >= 0) & (levels < len(values)), "a node of an unknown level")
     require((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
     require(nodes[:, 0] == np.cumsum(counts) - counts, "the edges of a node do not follow those of the node before")
     require(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
     of = np.repeat(np.arange(len(nodes)), counts)
-    number, child = edges >> 32, edges & LOW
+    number, child = edges >> 32, edges & LOW_BITS
     require((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
     require((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
     require(np.array([0, len(values), *levels.tolist()])[child] > levels[of], "an edge to a child at no later level")
@@ -263,7 +263,7 @@ class SetsValidator:
         names = ("new", "pruned", "reached", "known", "expanded")
         levels = list(sets.values())[len(names) :]
         require([*sets] == [*names, *map(str, range(len(levels)))], "its sets are of another search order")
-        if self._store.count(sets["known"]) <= WHOLE:
+        if self._store.count(sets["known"]) <= MOST_REPEATED_STATES:
             found = self._levels_again(levels)
             require([sets[name] for name in names] == found, "its last level does not follow from those before")
             return
@@ -272,7 +272,7 @@ class SetsValidator:
             reached = self._store.union(reached, self._space.view.of(level))
         require([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the reached states")
         known = self._store.union(sets["known"], self._space.view.of(sets["new"]))
-        for number in self._random.sample(range(len(levels) - 1), min(LEVELS, len(levels) - 1)):
+        for number in self._random.sample(range(len(levels) - 1), min(SAMPLED_LEVELS, len(levels) - 1)):
             successors = self._successors(levels[number])
             require(self._space.view.without(successors, known) == EMPTY, f"successors of level {number} are missing")
             extra = self._store.difference(levels[number + 1], successors)
@@ -298,9 +298,9 @@ class SetsValidator:
         require([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
         within = [self._within(reached), self._within(beyond)]
         require(within == [reached, EMPTY], "its sets are not separated by the constraints")
-        if store.count(reached) + store.count(beyond) > WHOLE:
+        if store.count(reached) + store.count(beyond) > MOST_REPEATED_STATES:
             self._space.learn(reached)
-            for _ in range(STATES):
+            for _ in range(SAMPLED_STATES):
                 self._require_predecessor(store.set_of([self._any_of(reached)]), reached)
             return
         found, before, whole = store.intersection(self._space.start, reached), EMPTY, store.union(reached, beyond)

@@ -296,7 +296,7 @@ class StateChecks:
         return tuple(sorted(changes.items()))
 
 
-class Judged(NamedTuple):
+class StepVerdicts(NamedTuple):
     """Verdicts of a step property: violating events, events to evaluate for each set, and the number of events seen."""
 
     bad: list[Event]
@@ -316,7 +316,7 @@ class StepChecks:
         self._cores: dict[int, Step] = {}  # by the id of a learned step; learned steps are never freed
         self._states = EMPTY, 0  # a set, and the garbage collection after which it has this node number
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._judged: dict[str, Judged] = {}
+        self._judged: dict[str, StepVerdicts] = {}
         self._is_settled = True  # whether the verdict on the current event holds for every set
         self._found: dict[tuple[int, ...], dict[tuple[int, ...], list[int]]] = {}
 
@@ -328,7 +328,7 @@ class StepChecks:
             return self._mapped[prop.name].violating(states)
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
-        judged, taken = self._judged.setdefault(prop.name, Judged([], [], 0)), self._space.learning.events.infos
+        judged, taken = self._judged.setdefault(prop.name, StepVerdicts([], [], 0)), self._space.learning.events.infos
         events, waiting = list[Event](), list[EventInfo]()
         for one in (*judged.waiting, *taken[judged.number :]):
             self._is_settled = True
@@ -337,7 +337,7 @@ class StepChecks:
             if not self._is_settled:
                 waiting.append(one)
         events = judged.bad + events
-        self._judged[prop.name] = Judged(judged.bad, waiting, len(taken))
+        self._judged[prop.name] = StepVerdicts(judged.bad, waiting, len(taken))
         found, store = EMPTY, self._space.store
         for relation in self._space.groups.nodes.relations(events):
             found = store.union(found, store.enabled(states, relation))

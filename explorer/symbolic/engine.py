@@ -25,7 +25,7 @@ from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SavedSearch, Set
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, OutOfNodes
+from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, OpaqueSetRequired, layout_of
 from kraftcheck.explorer.symbolic.violations import (
     BreadthFirst,
@@ -39,7 +39,7 @@ from kraftcheck.processes import Interruption, default_memory
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
-SELDOM = 1_000_000  # allocations between two runs of Python's garbage collector
+GC_THRESHOLD = 1_000_000  # allocations between two runs of Python's garbage collector
 LOOK_SECONDS = 0.1  # seconds between two checks of the clock
 SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
 """Upper estimate of the table engine's time: seconds to learn, and states a second."""
@@ -96,7 +96,7 @@ class SymbolicSearch:
     def run(self) -> Result:
         """Search, and return the result."""
         often = gc.get_threshold()
-        gc.set_threshold(SELDOM, *often[1:])  # learned objects are never freed
+        gc.set_threshold(GC_THRESHOLD, *often[1:])  # learned objects are never freed
         try:
             with self._interruption:
                 return self.books.result_of(self._search, self._notes)
@@ -146,7 +146,7 @@ class SymbolicSearch:
                 self._counted, found = 0, None
             except OutOfNodes:
                 most = self.space.store.most_nodes if self.space is not None else 0
-                asked = options.max_nodes and max(options.max_nodes, FEWEST)
+                asked = options.max_nodes and max(options.max_nodes, FEWEST_NODES)
                 self.books.stop_at("max_nodes" if most == asked else MEMORY)
 
     def _new_space(self, layout: Layout, *, is_restored: bool) -> StateSpace:

@@ -28,7 +28,7 @@ from kraftcheck.explorer.symbolic.relations import (
     Watches,
 )
 from kraftcheck.explorer.symbolic.store import Store
-from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
+from kraftcheck.explorer.symbolic.variables import ANY_SENDER, BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step
@@ -99,7 +99,7 @@ class ReadDims:
         dims = []
         if replica not in self._always:
             dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
-        inbox = self._variables.levels[Key(CHANNEL, replica, ANYONE)]
+        inbox = self._variables.levels[Key(CHANNEL, replica, ANY_SENDER)]
         mapped = self._labels.map(
             inbox, ("projection", projection.name), lambda one: [(protocol.projected(projection, one),)]
         )

@@ -22,13 +22,13 @@ from kraftcheck.spec.language.state import State
 
 Order = tuple[Key, ...]
 
-LOOKS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
+BUDGETS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
 """For each trial: the nodes made before it, and the most nodes of its smaller searches."""
-MOVES = 3_000  # moves of one variable in simulated annealing
-WARMTH = 0.02  # accepted worsening at first, as a fraction of the cost
-CLEARLY = 0.9  # an order is clearly better with this fraction of the nodes
+ANNEALING_MOVES = 3_000  # moves of one variable in simulated annealing
+TEMPERATURE = 0.02  # accepted worsening at first, as a fraction of the cost
+CLEAR_FRACTION = 0.9  # an order is clearly better with this fraction of the nodes
 SMALL_MEMORY = 1 << 28  # bytes for a trial search
-LEAST = 2  # least factor by which another order must shorten the span of events
+LEAST_GAIN = 2  # least factor by which another order must shorten the span of events
 
 
 def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
@@ -59,16 +59,16 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
     order = list(range(len(keys)))
     first = cost = least = spans(order)
     best = order
-    for move in range(MOVES):
+    for move in range(ANNEALING_MOVES):
         new = list(order)
         new.insert(random.randrange(len(new)), new.pop(random.randrange(len(new))))
         found = spans(new)
-        warmth = cost * WARMTH * (1 - move / MOVES)
+        warmth = cost * TEMPERATURE * (1 - move / ANNEALING_MOVES)
         if found <= cost or random.random() < math.exp((cost - found) / max(warmth, 1e-9)):
             order, cost = new, found
             if cost < least:
                 best, least = order, cost
-    if LEAST * least > first:
+    if LEAST_GAIN * least > first:
         return None
     return tuple(keys[level] for level in min(best, best[::-1], key=begins))
 
@@ -99,7 +99,7 @@ def cheapest_order(
         limits, fewest = more, found
     best = orders[0]
     for order in orders[1:]:
-        found = None if fewest is None else made(order, limits, int(CLEARLY * fewest))
+        found = None if fewest is None else made(order, limits, int(CLEAR_FRACTION * fewest))
         if found is not None:
             best, fewest = order, found
     return best
@@ -116,7 +116,7 @@ class OrderTrials:
         self, calls: HandlerCache, semantics: Semantics, starts: list[State], constraints: tuple[Property, ...]
     ) -> None:
         self._calls, self._semantics, self._starts, self._constraints = calls, semantics, starts, constraints
-        self._looks = list(LOOKS)
+        self._looks = list(BUDGETS)
         self._may_meet = True  # whether random walks may still look for replicas that appear late
 
     def give_up(self) -> None:

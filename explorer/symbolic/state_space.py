@@ -10,7 +10,7 @@ from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.kernel.diagram import APPLY, LEARN
 from kraftcheck.explorer.symbolic.learning import TransitionLearner
 from kraftcheck.explorer.symbolic.relations import GENERAL, IDENTITY, Change, Event, EventGroups, Label, Labels
-from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, OutOfNodes, Store
+from kraftcheck.explorer.symbolic.store import EMPTY, PREFIX, OutOfNodes, Store
 from kraftcheck.explorer.symbolic.variables import BOUND, Key, Layout, Variables
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
@@ -115,13 +115,13 @@ class StateSpace:
 
     def keep(self, sets: dict[str, int]) -> None:
         """Replace the named sets that are kept for a checkpoint."""
-        roots = {name: node for name, node in self.store.roots.items() if not name.startswith(KEPT)}
-        self.store.roots = roots | {KEPT + name: node for name, node in sets.items()}
+        roots = {name: node for name, node in self.store.roots.items() if not name.startswith(PREFIX)}
+        self.store.roots = roots | {PREFIX + name: node for name, node in sets.items()}
 
     def kept(self) -> dict[str, int]:
         """Return the named sets that are kept for a checkpoint."""
         roots = self.store.roots
-        return {name.removeprefix(KEPT): node for name, node in roots.items() if name.startswith(KEPT)}
+        return {name.removeprefix(PREFIX): node for name, node in roots.items() if name.startswith(PREFIX)}
 
     @property
     def start(self) -> int:

@@ -32,11 +32,11 @@ from kraftcheck.explorer.symbolic.kernel.saturation import learn, saturate
 from kraftcheck.spec.errors import ProtocolError
 
 EMPTY, UNIT = 0, 1
-KEPT = "kept "  # prefix of the names of roots that a checkpoint saves
+PREFIX = "kept "  # prefix of the names of roots that a checkpoint saves
 EDGES_A_NODE = 5  # least room for edges, for each node
-FIRST = 1 << 16  # initial size of the hash tables
-FEWEST = 1 << 10  # least value of --max-nodes in effect
-SCRATCH = 1 << 24  # room on the stack, in edges
+FIRST_SIZE = 1 << 16  # initial size of the hash tables
+FEWEST_NODES = 1 << 10  # least value of --max-nodes in effect
+STACK_EDGES = 1 << 24  # room on the stack, in edges
 PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
 """Moduli of step counts; a count follows from its residues by the Chinese remainder theorem."""
 Answer = Callable[[int, int, int], int]
@@ -61,28 +61,28 @@ class Store:
         self.collections = self._collected = self._most = 0
         # All arrays get their final length now; memory is provided on first use, so room for growth costs nothing.
         least = codes.BYTES_A_NODE + EDGES_A_NODE * codes.BYTES_AN_EDGE
-        nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
-        size = max(1 << (nodes - 1).bit_length(), FIRST)
+        nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, FEWEST_NODES))
+        size = max(1 << (nodes - 1).bit_length(), FIRST_SIZE)
         d.nodes = np.zeros((nodes, 3), np.int64)
         d.summaries = np.zeros(12 * nodes, np.int32)
         edges = EDGES_A_NODE * nodes
         d.edges = np.zeros(edges if most is not None else max(edges, memory // codes.BYTES_AN_EDGE), np.int64)
         d.table = np.zeros(2 * size, np.int32)
         d.cache = np.zeros((size, 3), np.int64)
-        d.scratch = np.zeros(SCRATCH, np.int64)
-        d.stamps = np.zeros(SCRATCH, np.int64)
+        d.scratch = np.zeros(STACK_EDGES, np.int64)
+        d.stamps = np.zeros(STACK_EDGES, np.int64)
         d.meta = np.zeros(codes.META_SIZE, np.int64)
         d.meta[codes.NODES] = 2
         d.meta[codes.ROOM] = max(memory, least * nodes)
         d.meta[codes.SUMMARIES], d.meta[codes.SUMMED] = 1, FEWEST_SUMMED
         d.meta[codes.LEVELS] = levels
         d.nodes[1, 1] = levels << 32
-        d.meta[codes.CACHE_MASK] = min(size, 4 * FIRST) - 1
+        d.meta[codes.CACHE_MASK] = min(size, 4 * FIRST_SIZE) - 1
         self._function = _FUNCTION(self._called_back)
         d.meta[codes.CALLBACK] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         d.lookups = np.zeros((1 << 26, 2), np.int64)
-        d.lookups[:FIRST] = -1
-        d.meta[codes.LOOKUP_MASK] = FIRST - 1
+        d.lookups[:FIRST_SIZE] = -1
+        d.meta[codes.LOOKUP_MASK] = FIRST_SIZE - 1
         d.map_items = np.zeros(1 << 26, np.int64)
         d.relation_nodes = np.zeros((1 << 24, 6), np.int64)
         d.relation_edges = np.zeros((1 << 26, 3), np.int64)
@@ -95,7 +95,7 @@ class Store:
         d.tails = np.zeros((1 << 20, 4), np.int64)
         d.slot_count = np.zeros(levels + 1, np.int64)
         d.chosen = np.zeros(len(d.relation_edges), np.int32)
-        rebuild_table(d, FIRST)
+        rebuild_table(d, FIRST_SIZE)
 
     def free(self) -> None:
         """Release the diagrams' memory even if garbage still refers to them; no set is usable afterwards."""
@@ -356,7 +356,7 @@ class Store:
         d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
         d.edges[: len(edges)] = edges
         d.meta[codes.NODES], d.meta[codes.EDGES] = count, len(edges)
-        rebuild_table(d, max(FIRST, 1 << (2 * count - 1).bit_length()))
+        rebuild_table(d, max(FIRST_SIZE, 1 << (2 * count - 1).bit_length()))
 
 
 def require(number: int, limit: int, what: str) -> None:

@@ -141,11 +141,11 @@ class ExplodedLocalState:
 
 
 LOCAL, CHANNEL, SHARED, BOUND, MEMBER = "local", "channel", "shared", "bound", "part"
-ANYONE = "anyone"  # the sender of an inbox that is not divided into channels
-NOBODY = "nobody"  # the sender of messages without the field `source`
+ANY_SENDER = "anyone"  # the sender of an inbox that is not divided into channels
+NO_SENDER = "nobody"  # the sender of messages without the field `source`
 FEWEST_VALUES = 64  # values of a local state before its sets may be exploded
 WALKS, WALK_STEPS = 10, 30  # random walks, and steps of each, that look for replicas that appear later
-FEWEST_SETS, SHARE = 16, 8  # fewest values of a set to explode; fewest local states for each core
+FEWEST_SETS, FEWEST_STATES_A_CORE = 16, 8  # fewest values of a set to explode; fewest local states for each core
 
 
 class LayoutChanged(Exception):  # noqa: N818 - a way out of a search, not an error
@@ -229,7 +229,7 @@ class Layout:
                     result += [Key(CHANNEL, replica, other), Key(CHANNEL, other, replica)]
                 result += [Key(CHANNEL, replica, sender) for sender in (*self.senders, replica)]
             else:
-                result.append(Key(CHANNEL, replica, ANYONE))
+                result.append(Key(CHANNEL, replica, ANY_SENDER))
             result += [*self._memberships_beside(replica), Key(LOCAL, replica)]
         result += [*[Key(SHARED, name) for name in shared], *[Key(BOUND, name) for name in bounds]]
         return list(self.order) if set(self.order) == set(result) else result
@@ -278,7 +278,7 @@ class Variables:
         key = self.keys[level]
         if key.kind == MEMBER:
             return f"whether {text_of(key.sender[1])} is in {key.sender[0]} of {text_of(key.of)}"
-        sender = "" if key.kind != CHANNEL or key.sender == ANYONE else f" from {text_of(key.sender)}"
+        sender = "" if key.kind != CHANNEL or key.sender == ANY_SENDER else f" from {text_of(key.sender)}"
         what = {LOCAL: "the state of", CHANNEL: "the messages to", SHARED: "the field", BOUND: "the bound"}[key.kind]
         return f"{what} {text_of(key.of)}{sender}"
 
@@ -292,10 +292,10 @@ class Variables:
 
     def channel(self, message: Record) -> int:
         """Return the level of a message's channel; raise LayoutChanged if there is none yet."""
-        destination, sender = message.dest, ANYONE  # type: ignore[attr-defined]
+        destination, sender = message.dest, ANY_SENDER  # type: ignore[attr-defined]
         if self.layout.divided:
             queue = self.network.queue(message)
-            sender = getattr(message, "source", NOBODY) if queue is None else queue
+            sender = getattr(message, "source", NO_SENDER) if queue is None else queue
         self.local(destination)
         level = self.levels.get(Key(CHANNEL, destination, sender))
         if level is None:
@@ -323,7 +323,7 @@ class Variables:
         mixed = {name for name, kind in field_types(type(values[0])).items() if is_mixture(kind)}
         names = [one for one, found in sets.items() if len(found) >= FEWEST_SETS and one not in mixed | layout.opaque]
         cores = {with_fields(value, dict.fromkeys(names, HOLE)) for value in values}
-        if names and len(values) >= SHARE * len(cores):
+        if names and len(values) >= FEWEST_STATES_A_CORE * len(cores):
             for name in names:
                 layout.explode(replica, name, frozenset[Value]().union(*sets[name]))
             raise LayoutChanged
@@ -403,7 +403,7 @@ class Variables:
     def _parts(self, destination: Value, inbox: Value) -> list[tuple[int, Value]]:
         """Divide an inbox into its channels; return each as (level, content)."""
         if not self.layout.divided:
-            return [(self.levels[Key(CHANNEL, destination, ANYONE)], inbox)]
+            return [(self.levels[Key(CHANNEL, destination, ANY_SENDER)], inbox)]
         parts: dict[int, list[tuple[Record, int]]] = {}
         for message, number in self.network.to_items(inbox):
             parts.setdefault(self.channel(message), []).append((message, number))

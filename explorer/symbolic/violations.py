@@ -208,7 +208,7 @@ def violating_behaviour(semantics: Semantics, prop: Property | None, path: list[
     return (*trace, step_of(next(wrong)))
 
 
-FEWEST, SECONDS, AT_ONCE = 1 << 12, 5.0, 1 << 16
+FIRST_NODES, FIRST_SECONDS, URGENT_NODES = 1 << 12, 5.0, 1 << 16
 """Nodes made and seconds passed before the first early check; with AT_ONCE nodes it does not wait."""
 GROWTH, SPARED = 2, 30
 """Growth of the nodes made, and multiple of the last check's time, before the next early check."""
@@ -271,7 +271,7 @@ class Violations:
         self._steps = StepChecks(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
         self._space = space
         self._search, self._options = search, search.options
-        self._nodes, self._not_before, self._at_once = FEWEST, time.monotonic() + SECONDS, AT_ONCE
+        self._nodes, self._not_before, self._at_once = FIRST_NODES, time.monotonic() + FIRST_SECONDS, URGENT_NODES
 
     def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
         """Return the set of violating states of each violated property; state properties are also checked on `more`.

@@ -37,8 +37,8 @@ from kraftcheck.spec.language.state import State
 
 FEWEST_STATES = 1_000  # at the first sample
 FEWEST_CALLS = 1_000  # for a warning
-LONG, ALONE = 10.0, 0.1  # seconds, and the part of them in learning, from which a note says so
-STEEP = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
+LONG_SECONDS, ALONE_FRACTION = 10.0, 0.1  # seconds, and the part of them in learning, from which a note says so
+STEEP_EXPONENT = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
 
 Tallies = tuple[dict[str, int], dict[str, int]]
 
@@ -204,7 +204,7 @@ class Checker:
     def _notes_on_workers(self) -> list[str]:
         """Return a note if several workers gain little, because one thread alone calls handlers."""
         seconds, learning = self.books.seconds, self._learner.seconds
-        if self.expander.workers == 1 or seconds < LONG or learning < ALONE * seconds:
+        if self.expander.workers == 1 or seconds < LONG_SECONDS or learning < ALONE_FRACTION * seconds:
             return []
         most = ", ".join(name for name, _ in self._learner.calls.counts.most_common(1))
         share = f"{learning / seconds:.0%} of the time"
@@ -262,5 +262,5 @@ class CallGrowth:
             f"{name}: {times:,} calls in Python, which grow with the number of states, since its inputs hardly repeat; "
             "see docs/fast.md"
             for name, times in calls.items()
-            if times >= FEWEST_CALLS and log(times / max(1, before.get(name, 0))) >= STEEP * log(states / then)
+            if times >= FEWEST_CALLS and log(times / max(1, before.get(name, 0))) >= STEEP_EXPONENT * log(states / then)
         ]

@@ -32,7 +32,7 @@ from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.persistence.stored_files import GrowingFile, require
 from kraftcheck.spec.language.protocol import Protocol
 
-STATES = "states"
+STATES_FILE = "states"
 SHAPE = {
     "levels": [[(int, int)]],
     "position": int,
@@ -42,10 +42,10 @@ SHAPE = {
 }
 """Schema of the manifest: see `require_shape`."""
 
-WHOLE = 200_000  # states up to which levels are repeated as a whole
-PIECES, PIECE = 64, 64  # number and length of the sampled pieces of deeper levels
-READ = 1 << 12  # states read at a time
-JUDGED = 16  # pieces in which non-local properties are evaluated
+MOST_REPEATED_STATES = 200_000  # states up to which levels are repeated as a whole
+SAMPLED_PIECES, PIECE = 64, 64  # number and length of the sampled pieces of deeper levels
+STATES_A_READ = 1 << 12  # states read at a time
+EVALUATED_PIECES = 16  # pieces in which non-local properties are evaluated
 
 
 class Snapshot(NamedTuple):
@@ -85,9 +85,9 @@ class CheckpointRecheck:
             noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
             require(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
         if self._python is not None:
-            for row in chain.from_iterable(self._pieces(1, JUDGED)):
+            for row in chain.from_iterable(self._pieces(1, EVALUATED_PIECES)):
                 self._require_noted(set(self._python.violated_by(row)))
-        for rows in self._pieces(last, PIECES):
+        for rows in self._pieces(last, SAMPLED_PIECES):
             for new in self._successors(rows):
                 found = [*visited.add(new), *visited.merge_candidates()]
                 require(not any(map(self._count, found)), "successors of its states are missing")
@@ -98,12 +98,12 @@ class CheckpointRecheck:
         new, level = sum(map(self._count, known.add(self._expander.load(starts)))), 1
         while True:
             require(new == levels.count(level), f"level {level}: expected {new} states, found {levels.count(level)}")
-            for rows in levels.chunks(level, READ):
+            for rows in levels.chunks(level, STATES_A_READ):
                 require(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
-            if level == levels.depth or sum(levels.counts[:level]) > WHOLE:
+            if level == levels.depth or sum(levels.counts[:level]) > MOST_REPEATED_STATES:
                 return level
             new, left = 0, self._expanded(level)
-            for rows in levels.chunks(level, READ):
+            for rows in levels.chunks(level, STATES_A_READ):
                 for found in self._successors(rows[:left]):
                     new += sum(map(self._count, known.add(found)))
                 left = max(left - len(rows), 0)
@@ -151,7 +151,7 @@ class TablesCheckpoint(SearchCheckpoint):
     def __init__(self, protocol: Protocol, options: SearchRequest, checker: Checker) -> None:
         folder = folder_of(options)
         assert folder is not None
-        super().__init__(folder, protocol, options, checker.starts, names=(STATES, *FILES))
+        super().__init__(folder, protocol, options, checker.starts, names=(STATES_FILE, *FILES))
         self._checker, self._learner = checker, checker.expander.learner
         self._values = InternedValues(self._learner.interner, self)
         self._last = time.monotonic()
@@ -159,7 +159,7 @@ class TablesCheckpoint(SearchCheckpoint):
     @property
     def states(self) -> GrowingFile:
         """The file of states."""
-        return self.files[STATES]
+        return self.files[STATES_FILE]
 
     def is_due(self) -> bool:
         """Return whether the time for a checkpoint has come."""
@@ -219,6 +219,6 @@ class TablesCheckpoint(SearchCheckpoint):
         require(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
         shapes = [shape for level in levels for shape in level]
         require(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "rows of a wrong width")
-        require_bytes(STATES, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
+        require_bytes(STATES_FILE, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
         before = counts[-2] if len(counts) > 1 else 0
         require(snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}")

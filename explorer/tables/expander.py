@@ -42,8 +42,8 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-SHARES = 4  # a piece is this fraction of a worker's share of the remaining states
-SMALLEST = 8  # the smallest piece is this fraction of a batch that pays for a second thread
+SHARE_DIVISOR = 4  # a piece is this fraction of a worker's share of the remaining states
+SMALLEST_DIVISOR = 8  # the smallest piece is this fraction of a batch that pays for a second thread
 
 
 class Event(NamedTuple):
@@ -59,9 +59,9 @@ def work_pieces(which: Indices, workers: int) -> Iterator[Indices]:
 
     Large pieces first cost little overhead; small ones at the end let all workers finish at about the same time.
     """
-    ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST)
+    ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST_DIVISOR)
     while workers > 1 and count - ends[-1] > least:
-        ends.append(ends[-1] + max(least, (count - ends[-1]) // (SHARES * workers)))
+        ends.append(ends[-1] + max(least, (count - ends[-1]) // (SHARE_DIVISOR * workers)))
     return iter([which[first:end] for first, end in pairwise([*ends, count])])
 
 

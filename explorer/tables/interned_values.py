@@ -19,7 +19,7 @@ from kraftcheck.explorer.native.arrays import grown
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import code_of
 from kraftcheck.explorer.tables.kernel.interning import LEARNED
-from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
+from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.persistence.folder import Noted
@@ -39,7 +39,7 @@ from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
 
 FILES = ("values", "controls", "inboxes", "inbox_items")
 SLOT, LOCAL, MESSAGE, SHARED, INBOX = b"SLMHI"
-LENGTH = 4  # bytes of a number in the file of values
+LENGTH_BYTES = 4  # bytes of a number in the file of values
 SHAPE = {
     "slots": int,
     "locals": int,
@@ -102,7 +102,7 @@ class InternedValues:
     def _value(self, kind: int, number: int, value: Value) -> None:
         self._checkpoint.note(value)
         data = encode(value)
-        head = bytes([kind]) + number.to_bytes(LENGTH, "big") + len(data).to_bytes(LENGTH, "big")
+        head = bytes([kind]) + number.to_bytes(LENGTH_BYTES, "big") + len(data).to_bytes(LENGTH_BYTES, "big")
         self.files["values"].append(head + data)
 
     # Reading
@@ -150,9 +150,9 @@ class InternedValues:
         seen: Counter[tuple[int, int]] = Counter({(LOCAL, 0): 1})
         while start < len(data):
             kind = data[start]
-            number = int.from_bytes(data[start + 1 : start + 1 + LENGTH], "big")
-            first = start + 1 + 2 * LENGTH
-            start = first + int.from_bytes(data[first - LENGTH : first], "big")
+            number = int.from_bytes(data[start + 1 : start + 1 + LENGTH_BYTES], "big")
+            first = start + 1 + 2 * LENGTH_BYTES
+            start = first + int.from_bytes(data[first - LENGTH_BYTES : first], "big")
             value = decode(data[first:start], self._checkpoint.lexicon)
             if kind == INBOX:
                 inboxes.append((number, value))
@@ -209,8 +209,8 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     tables.contents, tables.inbox_codes = contents, numbers
     tables.content_items = grown(tables.content_items, 2 * len(items) + 16)
     tables.content_items[: len(items)] = items
-    tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), UNASKED, np.int32)
-    tables.inbox_answers = np.full((len(tables.inbox_answers), capacity), UNASKED, np.int32)
+    tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), NOT_EVALUATED, np.int32)
+    tables.inbox_answers = np.full((len(tables.inbox_answers), capacity), NOT_EVALUATED, np.int32)
     tables.meta[codes.M_CONTENTS] = n
     tables.meta[codes.M_CONTENT_ITEMS] = len(items)
     tables.rehash_contents(max(len(tables.content_table), 2 * capacity))
@@ -250,7 +250,7 @@ def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     info[:n, codes.R_START] = -1
     info[:n, codes.R_IDENTITY] = _identities(rows[:n], tables.hidden[: rows.shape[1]] != 0)
     tables.rows, tables.row_info = rows, info
-    tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), UNASKED, np.int32)
+    tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), NOT_EVALUATED, np.int32)
     tables.meta[codes.M_ROWS] = n
     tables.rehash_rows(max(len(tables.row_table), 2 * capacity))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
-from kraftcheck.explorer.tables.python_checks import reason
+from kraftcheck.explorer.tables.python_checks import non_local_read
 from kraftcheck.explorer.tables.rows import SERIAL, SUCCESSORS_PER_STATE, Indices, Rows, Words, Worker
 from kraftcheck.explorer.transition_system import Mask, Steps
 from kraftcheck.spec.language.declarations import Property
@@ -34,7 +34,7 @@ class Edges(EdgeArrays):
 class LearnedSystem:
     """A `TransitionSystem` whose batches are rows of ids."""
 
-    why_slow = staticmethod(reason)
+    why_slow = staticmethod(non_local_read)
 
     def __init__(self, expander: Expander, starts: list[State]) -> None:
         self.expander, self.packing = expander, expander.packing
@@ -58,7 +58,7 @@ class LearnedSystem:
 
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> Mask:
         """Return whether a property holds in each state; evaluate a local property once per control row."""
-        if reason(prop) is not None:
+        if non_local_read(prop) is not None:
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
         if prop is not self._judged:
             self._judged, self._verdicts = prop, {}

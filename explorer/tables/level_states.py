@@ -29,9 +29,9 @@ from kraftcheck.explorer.tables.rows import BATCH, Found, Levels, Rows
 from kraftcheck.explorer.tables.visited import Memory, SpillingSet
 from kraftcheck.persistence.stored_files import GrowingFile
 
-SAMPLE = 64  # values in a sample
-ENTRY = 130  # bytes of a dictionary's entry for a value, and of its id
-PATH = 100  # bytes, at most, of a decision tree's branch outside the tables
+SAMPLED_VALUES = 64  # values in a sample
+ENTRY_BYTES = 130  # bytes of a dictionary's entry for a value, and of its id
+PATH_BYTES = 100  # bytes, at most, of a decision tree's branch outside the tables
 GIB, MIB = 1 << 30, 1 << 20
 
 _TABLES = {
@@ -88,13 +88,13 @@ class MemoUsage:
         messages = interner.inboxes.messages
         taken["messages"] += self._of_values("messages", len(messages), messages.__getitem__)
         contents = interner.inboxes.content_values
-        last = list(contents)[-SAMPLE:] if self._is_due("inbox contents", len(contents)) else []
+        last = list(contents)[-SAMPLED_VALUES:] if self._is_due("inbox contents", len(contents)) else []
         first = len(contents) - len(last)
         taken["inbox contents"] += self._of_values(
             "inbox contents", len(contents), lambda place: contents[last[place - first]]
         )
-        taken["messages"] += ENTRY * len(interner.inboxes.operations)
-        taken[_REST] += PATH * meta[codes.M_BRANCHES] + ENTRY * (meta[codes.M_ROOTS] + meta[codes.M_DELTAS])
+        taken["messages"] += ENTRY_BYTES * len(interner.inboxes.operations)
+        taken[_REST] += PATH_BYTES * meta[codes.M_BRANCHES] + ENTRY_BYTES * (meta[codes.M_ROOTS] + meta[codes.M_DELTAS])
         found = [KindUsage(name, counts[name], nbytes) for name, nbytes in taken.items()]
         return sorted(found, key=lambda one: -one.nbytes)
 
@@ -114,9 +114,9 @@ class MemoUsage:
     def _of_values(self, what: str, count: int, value: Callable[[int], Any]) -> int:
         """Return the estimated bytes of `count` values; their mean is sampled again whenever the count has doubled."""
         if count and self._is_due(what, count):
-            sample = range(max(0, count - SAMPLE), count)
+            sample = range(max(0, count - SAMPLED_VALUES), count)
             self._sampled[what] = count, size_of(map(value, sample)) / len(sample)
-        return int(count * (self._sampled.get(what, (0, 0.0))[1] + ENTRY))
+        return int(count * (self._sampled.get(what, (0, 0.0))[1] + ENTRY_BYTES))
 
 
 def size_of(values: Iterable[Any]) -> int:
@@ -241,14 +241,14 @@ FLAT_SHARE = 0.5
 """Ratio to states, of control rows beyond the values of their columns, above which a switch to the flat layout pays."""
 CLUSTERS_FROM, CLUSTERS_TO = 1 << 17, 1 << 23
 """Range of the number of flat states in which clusters are chosen."""
-ONE_WORD = 64
+WORD_BITS = 64
 """Bits of a packed state that needs no clusters."""
-SAVED = 16
+LEAST_SAVED_BITS = 16
 """Minimum number of bits saved per state that pays for repacking all states."""
 SAMPLED_STATES = 1 << 17  # states in the sample
 FLAG_BITS = 20  # binary logarithm of the bitmap size for linear counting
 CLUSTER_ENTRY, CLUSTER_ITEM = 24, 4  # bytes of a content: its hash-table entry and head; each column
-WORTH = 0.7  # weight of bytes saved in states against bytes spent on contents
+STATE_WEIGHT = 0.7  # weight of bytes saved in states against bytes spent on contents
 
 
 class LayoutPolicy:
@@ -285,10 +285,10 @@ class LayoutPolicy:
         if not expander.is_flat or expander.layout.is_outgrown or states < self.clusters_from:
             return None
         self.clusters_from = 4 * states
-        if visited.archive is not None or expander.packing.bits <= ONE_WORD or states > CLUSTERS_TO:
+        if visited.archive is not None or expander.packing.bits <= WORD_BITS or states > CLUSTERS_TO:
             return None
         clustering = self._clustering(states)
-        return clustering.fields() if clustering.bits() + SAVED <= expander.packing.bits else None
+        return clustering.fields() if clustering.bits() + LEAST_SAVED_BITS <= expander.packing.bits else None
 
     def _clustering(self, states: int) -> Clustering:
         """Return the clusters that a sample of the states suggests."""
@@ -359,7 +359,7 @@ class Clustering:
 
     def _gain(self, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
         saved = (a.bits + b.bits - merged.bits) / 8 * self._states
-        return WORTH * saved - (merged.cost - a.cost - b.cost)
+        return STATE_WEIGHT * saved - (merged.cost - a.cost - b.cost)
 
     def _merged(self, a: ColumnGroup, b: ColumnGroup) -> ColumnGroup | None:
         """Return the union of two column groups, or None if packing them as one field does not pay."""

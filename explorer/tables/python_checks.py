@@ -52,8 +52,8 @@ def split(options: SearchRequest) -> Parts:
     """Partition the properties and constraints of a search."""
     about_states = [p for p in options.properties if not p.over_steps]
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
-    constraints = [c for c in options.constraints if reason(c) is None][:room]
-    local = [p for p in about_states if reason(p) is None and p.asks != ("message",)][: room - len(constraints)]
+    constraints = [c for c in options.constraints if non_local_read(c) is None][:room]
+    local = [p for p in about_states if non_local_read(p) is None and p.asks != ("message",)][: room - len(constraints)]
     messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
     return Parts(
         tuple(local),
@@ -64,7 +64,7 @@ def split(options: SearchRequest) -> Parts:
     )
 
 
-def reason(prop: Property) -> str | None:
+def non_local_read(prop: Property) -> str | None:
     """Name the input that makes a property non-local; None for a local property."""
     if "state" in prop.asks and not reads_parts(prop):
         return "whole states"
@@ -78,7 +78,7 @@ def reason(prop: Property) -> str | None:
     return None
 
 
-ENOUGH = 1 << 14
+ENOUGH_CALLS = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
 
 
@@ -110,7 +110,7 @@ class Verdicts:
                 verdict = self._known[key] = self._judge(rows[index])
             found[number] = verdict
         self._asked += len(rows)
-        if self._asked >= ENOUGH and 2 * len(self._known) > self._asked:
+        if self._asked >= ENOUGH_CALLS and 2 * len(self._known) > self._asked:
             self._known.clear()
             self._repeats = False
         verdicts: NDArray[np.bool_] = found[which]
@@ -320,7 +320,7 @@ class PythonChecks:
     def notes(self, starts: int) -> list[str]:
         """Return a note for each non-local property: the reason, and the number of evaluations."""
         return [
-            f"{prop.name} reads {reason(prop) or 'local inputs, but the tables have no bit left for it'}: "
+            f"{prop.name} reads {non_local_read(prop) or 'local inputs, but the tables have no bit left for it'}: "
             f"it was evaluated {self._evaluated[prop.name] + self._verdicts[prop.name].evaluated + starts:,} times"
             for prop in (*self._parts.non_local, *self._parts.non_local_constraints)
         ]

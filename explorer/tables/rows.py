@@ -345,8 +345,8 @@ class Worker(WorkerArrays):
 
 
 ID_BYTES = 4
-EARLY = 1 << 22  # bytes that are worth a write during miss handling
-CHUNK = 1 << 15  # default number of rows in a chunk
+EARLY_BYTES = 1 << 22  # bytes that are worth a write during miss handling
+CHUNK_ROWS = 1 << 15  # default number of rows in a chunk
 
 
 class Level:
@@ -399,7 +399,7 @@ class Levels:
         if self.nbytes > self.budget:
             self.flush()
 
-    def rewrite(self, convert: Callable[[Rows], Rows], most: int = CHUNK) -> None:
+    def rewrite(self, convert: Callable[[Rows], Rows], most: int = CHUNK_ROWS) -> None:
         """Convert all rows, `most` at a time."""
         new = Levels(self.budget, folder=self._folder)
         for rows_of_level in (self.chunks(level, most) for level in range(1, self.depth + 1)):
@@ -421,7 +421,7 @@ class Levels:
 
     def flush_early(self) -> None:
         """Write the rows in memory to the file, if they will go there anyway and are worth a write."""
-        if self._file is not None and self.nbytes > EARLY:
+        if self._file is not None and self.nbytes > EARLY_BYTES:
             self.flush()
 
     def read(self, level: int, first: int, most: int) -> Rows:
@@ -446,7 +446,7 @@ class Levels:
             first = 0
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def chunks(self, level: int, most: int = CHUNK) -> Iterator[Rows]:
+    def chunks(self, level: int, most: int = CHUNK_ROWS) -> Iterator[Rows]:
         """Yield the rows of a level in chunks."""
         first = 0
         while first < self.count(level):

@@ -62,14 +62,14 @@ from kraftcheck.persistence.stored_files import GrowingFile, RowsInFile
 from kraftcheck.processes import default_memory
 
 FIRST_CAPACITY = 1 << 10
-SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory
-SPARE = 1.1  # room in a partition for more than its share
+SMALL_PARTITION, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small ones grow fast; large ones little, to save memory
+SPARE_FACTOR = 1.1  # room in a partition for more than its share
 PAGE = 1 << 12  # bytes of a page of virtual memory
-PIECE = 2  # partitions in a range that a thread takes
-LAST = 4  # ranges at the end that are split into single partitions
-TOGETHER = 1 << 16  # states that are repacked together, at least
+RANGE_SIZE = 2  # partitions in a range that a thread takes
+LAST_RANGES = 4  # ranges at the end that are split into single partitions
+REPACKED_STATES = 1 << 16  # states that are repacked together, at least
 
-NEVER = np.zeros(1, np.int64)
+NEVER_ENOUGH = np.zeros(1, np.int64)
 
 _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
@@ -82,7 +82,7 @@ class Partition:
         packing: Packing,
         number: int | None = None,
         capacity: int = FIRST_CAPACITY,
-        small: int = SMALL,
+        small: int = SMALL_PARTITION,
         spare: tuple[Spare, Spare] | None = None,
         table: NDArray[np.int64] | None = None,
     ) -> None:
@@ -175,7 +175,7 @@ class Partition:
 class VisitedSet:
     """The visited states, in partitions; at most one thread at a time changes a partition."""
 
-    def __init__(self, threads: Threads, small: int = SMALL) -> None:
+    def __init__(self, threads: Threads, small: int = SMALL_PARTITION) -> None:
         self.packing = packing([1])
         self._threads = threads
         self._small = small
@@ -215,7 +215,7 @@ class VisitedSet:
         total = int(sum(part.counts.sum() for part in found.parts))
         owners = self._threads.count if total > SERIAL and not beside else 1
         new_rows: list[Rows] = []
-        enough = self._threads.enough if beside else NEVER
+        enough = self._threads.enough if beside else NEVER_ENOUGH
         # A partition belongs to one thread at a time, so no insertion takes a lock. The number of threads changes the
         # order of the new rows, not which keys are new. Results that must not depend on it, like the choice of a
         # counterexample, order states by fingerprint (`witness.py`).
@@ -247,10 +247,10 @@ class VisitedSet:
         the threads end at about the same time.
         """
         filled = sum((part.counts for part in found.parts), self._tables[:, ENTRIES])
-        may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, PIECE).any(axis=1)
-        firsts = (np.argsort(~may_grow, kind="stable") * PIECE).tolist()
-        pieces = [(first, first + PIECE) for first in firsts[:-LAST]]
-        return pieces + [(p, p + 1) for first in firsts[-LAST:] for p in range(first, first + PIECE)]
+        may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, RANGE_SIZE).any(axis=1)
+        firsts = (np.argsort(~may_grow, kind="stable") * RANGE_SIZE).tolist()
+        pieces = [(first, first + RANGE_SIZE) for first in firsts[:-LAST_RANGES]]
+        return pieces + [(p, p + 1) for first in firsts[-LAST_RANGES:] for p in range(first, first + RANGE_SIZE)]
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
         """Return an array for `count` new states of one thread, and one spare row."""
@@ -287,14 +287,14 @@ class VisitedSet:
         for p in left:
             gathered.append(before[p].words())
             before[p] = Partition(old, capacity=1)
-            if sum(map(len, gathered)) >= TOGETHER:
+            if sum(map(len, gathered)) >= REPACKED_STATES:
                 break
         return gathered
 
     def reserve(self, states: int, packing: Packing) -> None:
         """Allocate an empty set for `states` states of this packing."""
         self.packing = packing
-        capacity = max(FIRST_CAPACITY, int(states / PARTITIONS * SPARE / MAX_LOAD))
+        capacity = max(FIRST_CAPACITY, int(states / PARTITIONS * SPARE_FACTOR / MAX_LOAD))
         self.partitions = self._empty([capacity] * PARTITIONS)
 
     def clear(self) -> None:
@@ -331,7 +331,7 @@ class Budget(NamedTuple):
     @property
     def small(self) -> int:
         """Number of places below which a partition grows by a larger factor; lower if memory is small."""
-        return min(SMALL, self.visited // FAST_SHARE)
+        return min(SMALL_PARTITION, self.visited // FAST_SHARE)
 
     def batch(self, most: int, columns: int, workers: int, *, is_flat: bool = False) -> int:
         """Return the number of states of a worker's batch: as many as the buffers have room for, at most `most`."""
@@ -363,9 +363,9 @@ class Memory:
 
 
 Flags = NDArray[np.uint8]
-CHUNK = 1 << 14  # entries read at a time
+CHUNK_STATES = 1 << 14  # entries read at a time
 WRITTEN_TOGETHER = 1 << 12  # entries of a partition in one write, at least
-SETTLED = 1 << 14  # candidates in one chunk of a merge
+MERGED_CANDIDATES = 1 << 14  # candidates in one chunk of a merge
 
 Pack = Callable[[Rows, Packing], tuple[Words, NDArray[np.int64]]]
 
@@ -392,7 +392,7 @@ class Archive:
 
     def chunks(self, partition: int) -> Iterator[Words]:
         """Yield the entries of a partition in chunks; threads may read different partitions at the same time."""
-        yield from self._parts[partition].chunks(self._file, CHUNK)
+        yield from self._parts[partition].chunks(self._file, CHUNK_STATES)
         yield from self._waiting[partition]
 
     def known(self, number: int, partition: Partition) -> Flags:
@@ -490,7 +490,7 @@ class SpillingSet:
                 known[p] = archive.known(p, partitions[p])
 
         self._threads.run(own, self._threads.count)
-        for rows in self.candidates.chunks(1, SETTLED):
+        for rows in self.candidates.chunks(1, MERGED_CANDIDATES):
             yield self._archive_new(rows, known, archive)
         self._clear_memory()
         self.candidates.clear()

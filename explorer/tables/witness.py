@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
-from kraftcheck.explorer.tables.rows import CHUNK, SERIAL, Levels, Rows
+from kraftcheck.explorer.tables.rows import CHUNK_ROWS, SERIAL, Levels, Rows
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
@@ -204,7 +204,7 @@ class WitnessSearch:
         """
         level = self._levels.depth - 1
         if level > 0 and error.trace is None:
-            for rows in chain([self._levels.read(level, position, 2 * CHUNK)], self._levels.chunks(level)):
+            for rows in chain([self._levels.read(level, position, 2 * CHUNK_ROWS)], self._levels.chunks(level)):
                 error = self._checker.traced(error, rows, lambda index, rows=rows: self.to(rows[index], level))  # type: ignore[misc]
         return error
 

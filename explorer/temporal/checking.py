@@ -288,7 +288,7 @@ def _can_accept(automaton: Automaton) -> set[int]:
     return found
 
 
-def enabled(graph: LabelledGraph, bits: Masks, first: int, count: int) -> Masks:
+def enabled_bits(graph: LabelledGraph, bits: Masks, first: int, count: int) -> Masks:
     """Return, for each state from `first` on, the bits of the labels of enabled steps that change it."""
     found = np.zeros(count, np.uint64)
     graph.beyond.add(bits, first, found)
@@ -341,7 +341,7 @@ class Product:
         arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
         for first in range(0, graph.count, CHUNK):
             count = min(CHUNK, graph.count - first)
-            true, ready = (enabled(graph, bits, first, count) for bits in (of_labels, arrays.label_taken))
+            true, ready = (enabled_bits(graph, bits, first, count) for bits in (of_labels, arrays.label_taken))
             for bit, where in held.items():
                 true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
             done, known = kernel.classify(true, ready, first, arrays, slots, known)

@@ -97,7 +97,7 @@ def _behaviour_of(
             return None
         steps.append(step_of(found))
     back_to = len(lasso.way) + 1
-    never = never_taken(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
+    never = why_never_taken(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
     if not lasso.cycle:
         return tuple(steps), None, Loop(back_to, None, lasso.kept, never)
     return tuple(steps[:-1]), None, Loop(back_to, steps[-1], lasso.kept, never)
@@ -118,7 +118,7 @@ MOST_REASONS = 2
 """Most reasons given for one action."""
 
 
-def never_taken(
+def why_never_taken(
     semantics: Semantics, actions: Sequence[str], cycle: Sequence[TraceStep], numbers: Sequence[int]
 ) -> tuple[str, ...]:
     """Explain, for each action absent from a cycle, why the cycle does not take the action."""

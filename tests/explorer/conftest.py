@@ -41,8 +41,8 @@ def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> li
         return (1 + min(a.columns) * 7 + max(b.columns) * 5) % 3 - 0.5 - 0.1 * len(merged.columns)
 
     monkeypatch.setattr(level_states, "CLUSTERS_FROM", 1)
-    monkeypatch.setattr(level_states, "ONE_WORD", 0)
-    monkeypatch.setattr(level_states, "SAVED", -(10**6))
+    monkeypatch.setattr(level_states, "WORD_BITS", 0)
+    monkeypatch.setattr(level_states, "LEAST_SAVED_BITS", -(10**6))
     monkeypatch.setattr(Clustering, "_gain", gain)
     monkeypatch.setattr(Expander, "pack_together", noting)
     return noted

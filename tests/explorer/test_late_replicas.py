@@ -291,7 +291,7 @@ def test_a_replica_that_appears_while_the_least_state_is_looked_for(
     laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns of states are packed together later on, where all of them have a place."""
-    monkeypatch.setattr(level_states, "ONE_WORD", 0)
+    monkeypatch.setattr(level_states, "WORD_BITS", 0)
     protocol = LateCount()
     options = SearchRequest(properties=tuple(protocol.properties.values()), keep_going=True)
     expected = ReferenceSearch(protocol, options).run()

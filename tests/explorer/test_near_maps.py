@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import GROUP, NEAR_BITS, copy_map, find_near, group_of, is_full, put
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables
+from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED, GrowingTables
 
 pytestmark = pytest.mark.kernel
 
@@ -94,7 +94,7 @@ def test_what_no_group_has_room_for_stands_elsewhere(each: int) -> None:
 @given(st.lists(st.integers(1, 40_000), min_size=1, max_size=12), st.booleans())
 def test_tables_grow_in_their_place_and_what_is_new_is_empty(lengths: list[int], filled: bool) -> None:
     tables, name = GrowingTables(1, 0), "permuted_slots" if filled else "nodes"
-    fill = UNASKED if filled else 0
+    fill = NOT_EVALUATED if filled else 0
     rows = getattr(tables, name)
     rows[:] = fill
     known = rows.copy()

@@ -12,7 +12,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables import checker, engine
 from kraftcheck.explorer.tables.checker import CallGrowth
-from kraftcheck.explorer.tables.python_checks import reason, split
+from kraftcheck.explorer.tables.python_checks import non_local_read, split
 from kraftcheck.spec import (
     Bag,
     Protocol,
@@ -127,7 +127,7 @@ def both(options: SearchRequest, protocol: Protocol = PROTOCOL) -> tuple[Result,
 
 
 def test_what_is_slow_and_why() -> None:
-    reasons = {name: reason(prop) for name, prop in PROTOCOL.properties.items()}
+    reasons = {name: non_local_read(prop) for name, prop in PROTOCOL.properties.items()}
     assert reasons == {
         "OfState": "whole states",
         "OfMessageAndMe": "messages together with me",
@@ -219,7 +219,7 @@ def test_calls_that_grow_with_the_states_are_noted() -> None:
 
 
 def test_a_note_names_the_calls_that_more_workers_do_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker, "LONG", 0.001)
+    monkeypatch.setattr(checker, "LONG_SECONDS", 0.001)
     searches = [replace(SearchRequest(), deadlock=False, workers=workers) for workers in (1, 2)]
     alone, together = [engine.explore(PROTOCOL, options).notes for options in searches]
     assert alone == []

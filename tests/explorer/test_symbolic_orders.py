@@ -25,7 +25,7 @@ NAME = "two-voters"
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for another order early, and take it whatever it is."""
     looks = (30, 1 << 13), (60, 1 << 14)
-    for module, name, value in ((orders, "LOOKS", looks), (engine, "LOOK_SECONDS", 0.0), (orders, "LEAST", 0)):
+    for module, name, value in ((orders, "BUDGETS", looks), (engine, "LOOK_SECONDS", 0.0), (orders, "LEAST_GAIN", 0)):
         monkeypatch.setattr(module, name, value)
 
 

@@ -298,7 +298,7 @@ def test_orders_are_compared_within_action_constraints(monkeypatch: pytest.Monke
         return made(trials, *given)
 
     monkeypatch.setattr(orders.OrderTrials, "_nodes_made", counted)
-    monkeypatch.setattr(orders, "LOOKS", ((4, 5_000),))
+    monkeypatch.setattr(orders, "BUDGETS", ((4, 5_000),))
     monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
     protocol = Raising()
     found = explore(protocol, options_of(protocol, search="saturation"))

@@ -50,10 +50,10 @@ from kraftcheck.explorer.tables.kernel.codes import (
 )
 from kraftcheck.explorer.tables.kernel.tree_walk import child_of, insert_path
 from kraftcheck.explorer.tables.learning.growing_tables import (
-    CLASS,
+    CLASS_QUERY,
     ITSELF,
-    PRESENT,
-    WHOLE,
+    PRESENT_QUERY,
+    WHOLE_QUERY,
     Key,
     Query,
     ValueQueries,
@@ -142,7 +142,7 @@ class ReadLog:
         value = interner.shared.values[index][self._control[column]]
         if self.by_field and index in interner.shared.records:
             source = self._shared_source(index, value)
-            self._ask(source, CLASS, type)  # its answer also decides whether the value is a record
+            self._ask(source, CLASS_QUERY, type)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
                 return LocalProxy(value, partial(self._read_field, source, ()))
@@ -202,7 +202,7 @@ class ReadLog:
         slot = self._interner.slots[key]
         local = self._control[self._interner.base + slot]
         source, self.used_proxies = self._local_source(slot, local), True
-        self._ask(source, CLASS, type)
+        self._ask(source, CLASS_QUERY, type)
         found = self._replicas[key] = PeerProxy(key, source.record, partial(self._read_field, source, ()))
         return found
 
@@ -218,7 +218,7 @@ class ReadLog:
     def _read_inbox(self, query: int, key: Value) -> Any:
         """Return a query's answer for a replica's inbox, or `ABSENT`."""
         queries, slot = self._interner.inboxes.queries, self._interner.slots[key]
-        if self._read_replica(self._interner.queries.number(PRESENT, lambda _: True), key) is ABSENT:
+        if self._read_replica(self._interner.queries.number(PRESENT_QUERY, lambda _: True), key) is ABSENT:
             return ABSENT
         answer = queries.answer(query, self._inboxes[slot] if slot < len(self._inboxes) else 0)
         self._note((INBOX_QUERY, query, slot), answer)
@@ -262,10 +262,10 @@ class ReadLog:
         """Return the replica that a property takes, as a record or a proxy."""
         record = self._interner.locals[local]
         if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
-            self._note((LOCAL_QUERY, WHOLE, role), self._interner.queries.answer(WHOLE, local))
+            self._note((LOCAL_QUERY, WHOLE_QUERY, role), self._interner.queries.answer(WHOLE_QUERY, local))
             return record
         source, self.used_proxies = self._local_source(role, local), True
-        self._ask(source, CLASS, type)
+        self._ask(source, CLASS_QUERY, type)
         return LocalProxy(record, partial(self._read_field, source, ()))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
@@ -284,7 +284,7 @@ class ReadLog:
 
     def _local_source(self, role: int, local: int) -> Source:
         queries = self._interner.queries
-        whole = (LOCAL_QUERY, WHOLE, role), queries.answer(WHOLE, local)
+        whole = (LOCAL_QUERY, WHOLE_QUERY, role), queries.answer(WHOLE_QUERY, local)
         return Source(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
 
     def _read_field(self, source: Source, outer: Names, inner: Names) -> LocalProxy | None:

@@ -31,7 +31,7 @@ from kraftcheck.spec.language.state import Permutation
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, keyed
 
 REMEDY = "reduce the model, or use --engine reference"
-ROOM = {
+FIRST_ROOM_BITS = {
     "rows": 10,
     "row_info": 10,
     "row_items": 12,
@@ -41,7 +41,7 @@ ROOM = {
     "bundle_items": 14,
 }
 MOST_ROWS = 1 << 31  # of a table: other tables hold its indices in 32 bits
-MOST = {"contents": codes.CODE_MASK + 1}  # of tables whose indices have fewer bits
+MOST_ROWS_OF = {"contents": codes.CODE_MASK + 1}  # of tables whose indices have fewer bits
 FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
 LARGE_TABLE = 1 << 22  # bytes of a table from which on it gets huge pages: its reads are random
 LARGE_MAP = 1 << 14  # places of a map from which on it is doubled, not quadrupled, to stay in the processor's caches
@@ -53,10 +53,10 @@ MAPS = {
     "changed_locals": codes.M_LOCAL_CHANGES,
     "bundles": codes.M_BUNDLES,
 }
-NEAR = ("operated", "changed")
-PERMUTED = ("permuted_slots", "permuted_messages", "permuted_shared")
-BY_ID = ("local_answers", "shared_answers", "network_operations", *PERMUTED)
-UNASKED = -1  # an answer or an image that is not evaluated yet
+GROUPED_MAPS = ("operated", "changed")
+IMAGE_TABLES = ("permuted_slots", "permuted_messages", "permuted_shared")
+ID_TABLES = ("local_answers", "shared_answers", "network_operations", *IMAGE_TABLES)
+NOT_EVALUATED = -1  # an answer or an image that is not evaluated yet
 
 
 class GrowingTables(Tables):
@@ -68,22 +68,22 @@ class GrowingTables(Tables):
         self._reserved: dict[str, NDArray[Any]] = {}
         for name in self.declared:
             old = getattr(self, name)
-            setattr(self, name, np.zeros((1 << ROOM.get(name, 6), *old.shape[1:]), old.dtype))
+            setattr(self, name, np.zeros((1 << FIRST_ROOM_BITS.get(name, 6), *old.shape[1:]), old.dtype))
         for name in MAPS:
             setattr(self, name, np.full((FIRST_MAP, 2), -1, np.int64))
         self.meta = np.zeros(codes.META_SIZE, np.int64)
         self.meta[codes.M_CONTENTS] = 1  # content 0 is the empty inbox
         self.meta[codes.M_PERMUTATIONS] = permutations
         self.content_table = np.full(FIRST_HASHES, -1, np.int32)
-        self.own_roots[0] = UNASKED
+        self.own_roots[0] = NOT_EVALUATED
         self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
-        for name in BY_ID:
+        for name in ID_TABLES:
             rows = {"local_answers": 1, "shared_answers": 1, "network_operations": max(1, network_operations)}
             setattr(self, name, np.zeros((rows.get(name, permutations), FIRST_ROOM), np.int32))
-        self.inbox_answers = np.full((1, len(self.contents)), UNASKED, np.int32)
+        self.inbox_answers = np.full((1, len(self.contents)), NOT_EVALUATED, np.int32)
         self.forget_control_rows()
         self.forget_clusters()
-        self.permuted_contents = np.full((len(self.contents), permutations), UNASKED, np.int32)
+        self.permuted_contents = np.full((len(self.contents), permutations), NOT_EVALUATED, np.int32)
         self.permuted_locals = np.zeros((FIRST_ROOM, permutations), np.int32)
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
@@ -156,12 +156,12 @@ class GrowingTables(Tables):
         count = MAPS[name]
         if is_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
-        self.meta[count] += put(getattr(self, name), key, value, name in NEAR)
+        self.meta[count] += put(getattr(self, name), key, value, name in GROUPED_MAPS)
 
     def _grow_map(self, name: str) -> None:
         array = getattr(self, name)
         larger = np.full(((4 if len(array) < LARGE_MAP else 2) * len(array), 2), -1, np.int64)
-        copy_map(array, larger, name in NEAR)
+        copy_map(array, larger, name in GROUPED_MAPS)
         setattr(self, name, larger)
 
     def call_with_room(self, call: Callable[[], None]) -> None:
@@ -203,7 +203,7 @@ class GrowingTables(Tables):
         is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
         if is_crowded:
             self._double("contents", "inbox_codes", "permuted_contents")
-            self.inbox_answers = widened(self.inbox_answers, len(self.contents), UNASKED)
+            self.inbox_answers = widened(self.inbox_answers, len(self.contents), NOT_EVALUATED)
         if not is_crowded or len(self.content_items) < _most_rows("content_items"):
             self._double("content_items")
         if len(self.content_table) < 2 * len(self.contents):
@@ -227,8 +227,8 @@ class GrowingTables(Tables):
         """Clear all control rows, with their steps and verdicts."""
         for name in ("rows", "row_info", "row_items"):
             old = getattr(self, name)
-            setattr(self, name, np.zeros((1 << ROOM[name], *old.shape[1:]), old.dtype))
-        self.permuted_rows = np.full((len(self.rows), int(self.meta[codes.M_PERMUTATIONS])), UNASKED, np.int32)
+            setattr(self, name, np.zeros((1 << FIRST_ROOM_BITS[name], *old.shape[1:]), old.dtype))
+        self.permuted_rows = np.full((len(self.rows), int(self.meta[codes.M_PERMUTATIONS])), NOT_EVALUATED, np.int32)
         self.row_table = np.full(FIRST_HASHES, -1, np.int32)
         self.changed = np.full((FIRST_MAP, 2), -1, np.int64)
         self.meta[[codes.M_ROWS, codes.M_ROW_ITEMS, codes.M_DELTAS]] = 0
@@ -259,7 +259,7 @@ class GrowingTables(Tables):
 
 def _most_rows(name: str) -> int:
     """Return the largest number of rows that a table may have."""
-    return MOST.get(name, MOST_ROWS)
+    return MOST_ROWS_OF.get(name, MOST_ROWS)
 
 
 def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
@@ -278,9 +278,9 @@ def require_below(number: int, limit: int, what: str) -> int:
 
 Key = tuple[str, ...]
 Query = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
-WHOLE = 0  # id of the query that returns the local state itself
-CLASS: Key = ("class", "")  # query for the value's class
-PRESENT: Key = ("present", "")  # query whether the replica exists
+WHOLE_QUERY = 0  # id of the query that returns the local state itself
+CLASS_QUERY: Key = ("class", "")  # query for the value's class
+PRESENT_QUERY: Key = ("present", "")  # query whether the replica exists
 ITSELF: Any = object()
 """The answer of a projection that returns the whole replica."""
 
@@ -378,7 +378,7 @@ class InboxQueries:
         if found is None:
             found = self._numbers[name] = len(self._queries)
             self._queries.append(InternedFunction(function, [], {}))
-            self._tables.set("inbox_answers", found, UNASKED, UNASKED)
+            self._tables.set("inbox_answers", found, NOT_EVALUATED, NOT_EVALUATED)
         return found
 
     def answer(self, query: int, content: int) -> int:
@@ -507,7 +507,7 @@ class Orbits:
         under = {number: [intern(image(member)) for image in self._images.generators] for number, member in orbit}
         del self._waiting[name, first]
         tables, count = self._tables, max(under) + 1
-        table = tables.fit_columns(name, count) if name in BY_ID else tables.lengthen(name, count).T
+        table = tables.fit_columns(name, count) if name in ID_TABLES else tables.lengthen(name, count).T
         for number in under:
             numbers = [number] * order
             for g, generator, before in self._images.products:

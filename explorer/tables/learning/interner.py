@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.kernel.interning import (
     set_identity,
 )
 from kraftcheck.explorer.tables.learning.growing_tables import (
-    UNASKED,
+    NOT_EVALUATED,
     GrowingTables,
     Images,
     InboxQueries,
@@ -245,7 +245,7 @@ class Interner:
             key: Value = record.id  # type: ignore[attr-defined]
             self._locals_of[key] += 1
             self.tables.set("local_codes", found, self._locals_of[key])
-            self.tables.set("own_roots", found, UNASKED)
+            self.tables.set("own_roots", found, NOT_EVALUATED)
             self._orbits.note("permuted_locals", found, record, self.local)
         return found
 

@@ -28,10 +28,10 @@ from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field_values, is_mixture, keyed, ordered
 
-MANY = 64
+FEWEST_VALUES = 64
 """Values of a shared set from which on exploding it is considered."""
 
-SPARE = 4
+SPARE_COLUMNS = 4
 """Columns reserved for new elements; more elements insert columns into all control rows."""
 
 Passes = Callable[[Any], Any]
@@ -58,7 +58,7 @@ class ExplodedSets:
 
     def is_worth(self, field: int, values: list[Value]) -> bool:
         """Return whether exploding a shared field pays: its many values are sets over few elements."""
-        if not self.is_allowed or field in self.elements or field in self.mixed or len(values) < MANY:
+        if not self.is_allowed or field in self.elements or field in self.mixed or len(values) < FEWEST_VALUES:
             return False
         if not all(type(value) is frozenset for value in values):
             return False
@@ -70,7 +70,7 @@ class ExplodedSets:
         self.first[field], self._room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
         self.tests[field] = {}
-        self._insert(field, len(found) + SPARE)
+        self._insert(field, len(found) + SPARE_COLUMNS)
         bits = np.zeros((len(values), len(found)), np.int32)
         for number, value in enumerate(values):
             bits[number, [self.elements[field][element] for element in value]] = 1
@@ -116,7 +116,7 @@ class ExplodedSets:
         if place is None:
             place = known[element] = len(known)
             if place >= self._room[field]:
-                self._insert(field, self._room[field] // 4 + SPARE)
+                self._insert(field, self._room[field] // 4 + SPARE_COLUMNS)
             self.added(field, element)
         return self.first[field] + place
 

@@ -31,7 +31,7 @@ from kraftcheck.spec.language.protocol import Protocol
 ONE_THREAD = "uses one thread; --search bfs uses all workers"
 STATES_A_TURN = 50_000  # states expanded between two checks of the time limit
 FIRST_CAPACITY = 1 << 12
-TURNS_A_LOOK = 500  # turns between two checks of the time limit, if Python checks each state
+TURNS_A_CHECK = 500  # turns between two checks of the time limit, if Python checks each state
 
 
 class DepthSet(DepthSetArrays):
@@ -113,7 +113,7 @@ class DepthFirst:
                 return limit > 0 and self.visited.has_at(limit)
             self._make_room(code, top)
             turns += 1
-            if python is None or turns % TURNS_A_LOOK == 0:
+            if python is None or turns % TURNS_A_CHECK == 0:
                 checker.books.check_time_limit(top)
 
     def _start(self, starts: Rows) -> int:
