@@ -6,6 +6,7 @@ distinct input that it reads.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -125,17 +126,17 @@ class Answers:
         """Return an action's steps if they depend on the local state and the message alone, else None."""
         if action.reads:
             return None
-        try:
-            return self._with_violations(me, message, self.calls.steps(action, me, message, self._unread), self._unread)
-        except (MissingRead, RaisedError):
-            return None
+        with suppress(MissingRead):
+            steps = self.calls.steps(action, me, message, self._unread)
+            with suppress(RaisedError):  # of a property; an error of the action, such as an impurity, ends the search
+                return self._with_violations(me, message, steps, self._unread)
+        return None
 
     def _call(self, root: TreeOwner, log: ReadLog) -> FlaggedSteps:
         action, me, message = root
         assert isinstance(action, Action)
         steps = log.steps(self.calls, action, me, message, tracks=self.tracks_changes)
-        given = log.arguments(action) if self._of_actor else {}
-        return self._with_violations(me, message, steps, given, log)
+        return self._with_violations(me, message, steps, log.arguments(action) if self._of_actor else {}, log)
 
     def _with_violations(
         self, me: Any, message: Any, steps: list[Step], given: dict[str, Value], log: ReadLog | None = None
