@@ -29,6 +29,7 @@ from kraftcheck.spec import (
     projection,
     step_invariant,
 )
+from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import is_mixture
 
 pytestmark = pytest.mark.kernel
@@ -308,6 +309,29 @@ def test_a_model_of_values_alike_has_the_states_of_its_twin(model: type[Twins]) 
     assert found("reference", "bfs", alike=True) == expected
     for engine, search in ORDERS if not {"symmetry", "view"} & {*model.options} else ORDERS[:2]:
         assert found(engine, search, alike=True) == expected, (engine, search)
+
+
+class Replaced(Twins):
+    """The set has been divided for long when True takes the place of 1."""
+
+    @internal
+    def choose(self, me: Mixed, shared: Board) -> Steps:
+        for number in range(1, 5) if str(me.id) == "n1" else range(5, 9):
+            if number not in shared.marks:
+                yield become(me).put(marks=shared.marks | {number})
+
+    @internal
+    def err(self, me: Mixed, shared: Board) -> Steps:
+        if self.alike and len(shared.marks) == 8:
+            yield become(me).put(marks=(shared.marks - {1}) | {True})
+
+
+def test_a_set_of_any_elements_is_divided_until_alike_ones_take_turns() -> None:
+    found = check(Replaced(alike=False), engine="tables", deadlock=False)
+    assert found.distinct_states == 256
+    assert found.handler_calls["Choose"] < 256
+    with pytest.raises(ProtocolError, match="a shared set holds 1 or True, which are equal in Python"):
+        check(Replaced(alike=True), engine="tables", deadlock=False)
 
 
 @pytest.mark.parametrize("kind", [int, str, int | None, tuple[int, ...], frozenset[str], Node, Map[str, int]])

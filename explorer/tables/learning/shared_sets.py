@@ -24,6 +24,7 @@ from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import SHARED
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, Orbits, ValueQueries
+from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field_values, is_mixture, keyed, ordered
@@ -58,11 +59,14 @@ class ExplodedSets:
 
     def is_worth(self, field: int, values: list[Value]) -> bool:
         """Return whether exploding a shared field pays: its many values are sets over few elements."""
-        if not self.is_allowed or field in self.elements or field in self.mixed or len(values) < FEWEST_VALUES:
+        if not self.is_allowed or field in self.elements or len(values) < FEWEST_VALUES:
             return False
         if not all(type(value) is frozenset for value in values):
             return False
-        return 2 * len(frozenset().union(*values)) <= len(values)
+        found = frozenset().union(*values)
+        if field in self.mixed and len({keyed(element) for value in values for element in value}) > len(found):
+            return False
+        return 2 * len(found) <= len(values)
 
     def explode(self, field: int, column: int, base: int, values: list[Any]) -> None:
         """Explode a shared set: give its elements columns, and convert control rows and deltas."""
@@ -118,6 +122,9 @@ class ExplodedSets:
             if place >= self._room[field]:
                 self._insert(field, self._room[field] // 4 + SPARE_COLUMNS)
             self.added(field, element)
+        elif field in self.mixed and keyed(element) != keyed(other := next(islice(known, place, None))):
+            both = f"{other!r} or {element!r}, which are equal in Python"
+            raise ProtocolError(f"a shared set holds {both}; make them differ, or use --engine reference")
         return self.first[field] + place
 
     def assigned(self, field: int, change: SetChange) -> list[tuple[int, int]]:
