@@ -41,7 +41,7 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
 
 # Lines come from strangers: no expression takes more than linear time. A name begins at a word's boundary, and a part
 # that may begin anywhere has a bound.
-SCALAR = re.compile(r"\b(\w+)=('[^']*'|[^\s,()\[\]{}']+)(?=[,)\]}])")
+SCALAR = re.compile(r"\b(\w+)=('[^']*'(?=[,)\]}])|[^\s,()\[\]{}']++)([,)\]}]?)")  # without an end: not a field
 RECORDS = re.compile(
     r", (?:unalignedRecords=null|(?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]{0,500}\)))"
 )
@@ -74,7 +74,7 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 def body_of(api: str, text: str) -> Body:
     """Return the body of a request or a response from its text, without the contents of records."""
     text = RECORDS.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
-    pairs = [(name, value) for name, value in SCALAR.findall(text) if name not in DROPPED_FIELDS]
+    pairs = [(name, value) for name, value, end in SCALAR.findall(text) if end and name not in DROPPED_FIELDS]
     return Body(api, _names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs))
 
 

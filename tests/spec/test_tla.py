@@ -155,9 +155,9 @@ def test_a_value_as_deep_as_allowed_can_be_used(opening: str, closing: str) -> N
 
 
 def test_a_long_value_is_read_in_linear_time() -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     assert len(parse_value("{" + ", ".join(map(str, range(20_000))) + "}")) == 20_000
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 NAMES = st.from_regex(re.compile(r"[0-9]{0,2}[A-Za-z_][A-Za-z0-9_]{0,5}", re.ASCII), fullmatch=True)

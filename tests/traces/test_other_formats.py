@@ -486,7 +486,7 @@ def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text:
         words = ("replay", "lock-service", path)
     elif name.endswith("cfg"):
         words = ("check", "lock-service", "--config", path)
-    began = time.process_time()
+    began = time.thread_time()
     tracemalloc.start()
     try:
         outcome = run(*words)
@@ -496,7 +496,7 @@ def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text:
     assert outcome.code == 2
     assert outcome.err.startswith(f"kraftcheck: error: {path}:")
     assert peak < 100 * path.stat().st_size
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 30  # it takes 3 at most; a search from each quote takes minutes
 
 
 def test_large_documents_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
