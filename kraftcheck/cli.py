@@ -266,7 +266,7 @@ class _BadUsage(Exception):  # noqa: N818 - a mistake of the user
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that prints the usage and raises `_BadUsage`."""
+    """A parser that prints the usage and raises `_UsageError`."""
 
     command = ""
     """The command whose help the user needs, if it is not this parser's own."""

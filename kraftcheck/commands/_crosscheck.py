@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from kraftcheck.traces.crosscheck import TlcProgress
 
 
-def with_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
+def crosscheck_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
     dump: Path = arguments.dump
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
         raise InputError(f"{dump}: expected a file of TLC's -dump, found a {form}")
-    outcome = _compared(job, dump, form, arguments)
+    outcome = _compare_with_dump(job, dump, form, arguments)
     _compare_names(job, outcome, arguments)
     return outcome
 
 
-def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> CrosscheckResult:
+def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> CrosscheckResult:
     """Search all states of the model and compare them with a dump."""
     limit: int = arguments.max_size
     with Meter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
-    comparison = Comparison(found, dump, limit, unlabelled=arguments.unlabelled, any_action=_any_action(job))
+    comparison = Comparison(found, dump, limit, unlabelled=arguments.unlabelled, any_action=_undivided_action_name(job))
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:
-            outcome.states = comparison.states(_counted(read_states(dump, limit_bytes=limit), meter))
+            outcome.states = comparison.states(_count_states_read(read_states(dump, limit_bytes=limit), meter))
         outcome.their_distinct = outcome.states.theirs
     else:
         graph = read_graph(dump, limit_bytes=limit)
@@ -66,8 +66,8 @@ def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Name
     if arguments.unlabelled:
         outcome.their_actions = None
         return
-    unknown = [name for name in outcome.their_actions or () if name not in _actions(job)]
-    outcome.any_action = _any_action(job)
+    unknown = [name for name in outcome.their_actions or () if name not in _action_names(job)]
+    outcome.any_action = _undivided_action_name(job)
     if outcome.any_action in unknown:
         unknown.remove(outcome.any_action)
         named = f"{visible(outcome.any_action)} is no action of {job.protocol.name()}"
@@ -78,22 +78,22 @@ def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Name
         outcome.notes.append(f"{names}: no action of {job.protocol.name()}; {remedy}")
 
 
-def _actions(job: Job) -> set[str]:
+def _action_names(job: Job) -> set[str]:
     return {*job.protocol.actions, *job.protocol.network.own_actions()}
 
 
-def _any_action(job: Job) -> str | None:
+def _undivided_action_name(job: Job) -> str | None:
     """Return the name of the next-state relation, unless an action has it; TLC labels undivided steps with it."""
-    return None if job.next_name in _actions(job) else job.next_name
+    return None if job.next_name in _action_names(job) else job.next_name
 
 
-def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
+def _count_states_read(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
     for state in states:
         meter.add()
         yield state
 
 
-def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
+def crosscheck_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
     """Run TLC on copies of a specification and of a `.cfg` (name and text); compare its states with the model's."""
     from kraftcheck.traces import crosscheck as tlc
 
@@ -121,7 +121,7 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
         if done.violated is not None:
             outcome = CrosscheckResult(counted, counterexamples=list(job.replayer().replay(done.log)))
         elif dump is not None:
-            outcome = _compared(job, dump, TraceFormat.TLC_DOT, arguments)
+            outcome = _compare_with_dump(job, dump, TraceFormat.TLC_DOT, arguments)
         else:
             outcome = CrosscheckResult(counted)
             more = f"more than {arguments.compare_states:,} states"

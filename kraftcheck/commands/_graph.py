@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
 
 
-class Drawing:
+class RequestedGraph:
     """The requested state graph. The constructor refuses an unknown format, before the search."""
 
     def __init__(self, job: Job, arguments: argparse.Namespace) -> None:

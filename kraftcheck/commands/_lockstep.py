@@ -23,34 +23,36 @@ from kraftcheck.spec.language.protocol import Protocol
 DEFAULT_CONFIG = "lockstep"
 """The default configuration, which enables every action."""
 
-EXTRA_BOUND = 1000
+EXTRA_STEPS_OF_BOUNDS = 1000
 """The difference between the bounds of the driven model and those of the covered state graph."""
 
 
-def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
+def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the tasks of a command line."""
     from kraftcheck.lockstep.scripts import file_kind
 
     if arguments.cover and arguments.walk:
         raise InputError("--cover: cannot be combined with --walk; leave one out")
     for path in arguments.walk or ():
-        yield from {"walk": _given, "scenario": _stories, "trace": _traces}[file_kind(path)](path, arguments)
+        yield from {"walk": _walk_file_task, "scenario": _story_tasks, "trace": _trace_tasks}[file_kind(path)](
+            path, arguments
+        )
     if arguments.runs or not arguments.walk:
-        yield _drawn(arguments)
+        yield _random_walks_task(arguments)
 
 
-def _drawn(arguments: argparse.Namespace) -> Task:
-    model = quorum(arguments.model, arguments.variant)
+def _random_walks_task(arguments: argparse.Namespace) -> Task:
+    model = find_quorum_model(arguments.model, arguments.variant)
     settings = [*([f"FetchLimit={COVER_FETCH_LIMIT}"] if arguments.cover else []), *arguments.set]
     _, config = configuration(model, arguments.config or ("smoke" if arguments.cover else DEFAULT_CONFIG), settings)
-    wider = _with_room(model, config) if arguments.cover else config
+    wider = _widen_bounds(model, config) if arguments.cover else config
     bound = bind(model.protocol, wider)
-    about = _about(arguments.model, arguments.variant, bound.protocol, arguments)
-    about = about._replace(ignored=_unlisted(bound))
-    return _task(arguments, "random walks", about, wider, model, covered=config if arguments.cover else None)
+    about = _walk_settings(arguments.model, arguments.variant, bound.protocol, arguments)
+    about = about._replace(ignored=_unlisted_properties(bound))
+    return _make_task(arguments, "random walks", about, wider, model, covered=config if arguments.cover else None)
 
 
-def _unlisted(bound: BoundConfig) -> tuple[str, ...]:
+def _unlisted_properties(bound: BoundConfig) -> tuple[str, ...]:
     """Return the properties that a configuration leaves out; none if it lists no properties at all."""
     listed = {prop.name for prop in bound.properties}
     kinds = ("invariant", "step_invariant")
@@ -58,7 +60,7 @@ def _unlisted(bound: BoundConfig) -> tuple[str, ...]:
     return tuple(name for name in known if name not in listed) if listed else ()
 
 
-def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
+def _widen_bounds(model: Model, config: ModelConfig) -> ModelConfig:
     """Return a configuration with wider bounds and with late pre-votes, as in Kafka.
 
     Kafka takes urgent steps without regard to the model's bounds.
@@ -66,15 +68,15 @@ def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
     protocol = bind(model.protocol, config).protocol
     limits = {constant.name: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
     bounds = [constant.name for constant in protocol.constants.values() if constant.is_bound and limits[constant.name]]
-    settings = ["LatePreVotes=TRUE", *(f"{name}={limits[name] + EXTRA_BOUND}" for name in bounds)]
+    settings = ["LatePreVotes=TRUE", *(f"{name}={limits[name] + EXTRA_STEPS_OF_BOUNDS}" for name in bounds)]
     return with_settings(config, settings)
 
 
-def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
+def _walk_settings(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
     return WalkFile(model, variant or "", settings_of(protocol), arguments.go_on, (), tuple(arguments.without))
 
 
-def _task(
+def _make_task(
     arguments: argparse.Namespace,
     name: str,
     file: WalkFile,
@@ -84,17 +86,17 @@ def _task(
     **more: Any,
 ) -> Task:
     assert issubclass(model.protocol, Quorum)
-    kind = partial(_kind, model.protocol, arguments, file.without)
+    kind = partial(_model_class, model.protocol, arguments, file.without)
     return Task(name, file, config, kind, partial(blaming_protocol, model), *choose, **more)
 
 
-def _kind(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
+def _model_class(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
     """Return the model class adapted to Kafka's known differences; with `--no-known`, the plain class."""
     kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # checks the names of `without`
     return kafka if arguments.known else protocol
 
 
-def quorum(name: str, variant: str | None) -> Model:
+def find_quorum_model(name: str, variant: str | None) -> Model:
     """Return a model for lockstep: `quorum` or one of its variants."""
     model = find_model(name, variant)
     if not issubclass(model.protocol, Quorum):
@@ -102,22 +104,22 @@ def quorum(name: str, variant: str | None) -> Model:
     return model
 
 
-def _given(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     file = read_walk(path)
     if not file.steps:
         raise InputError(f"{path}: expected steps, found none")
-    _kind(Quorum, arguments, arguments.without)  # reports unknown names as those of the command line
+    _model_class(Quorum, arguments, arguments.without)  # reports unknown names as those of the command line
     file = file._replace(
         without=tuple(dict.fromkeys((*file.without, *arguments.without))), go_on=file.go_on or arguments.go_on
     )
     with naming(path):
-        model = quorum(file.model, file.variant or None)
+        model = find_quorum_model(file.model, file.variant or None)
         config = with_settings(all_properties_config(model.protocol), file.settings)
         bind(model.protocol, config)  # reports mistakes before Java starts
-    yield _task(arguments, str(path), file, config, model, path=path)
+    yield _make_task(arguments, str(path), file, config, model, path=path)
 
 
-def _stories(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the stories of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
     from kraftcheck.lockstep.scripts import check_story, scripted, story_script
     from kraftcheck.spec.language.semantics import Semantics
@@ -127,24 +129,26 @@ def _stories(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
         name = f"{path}:{story.start.line}:1"
         with naming(name):
             _, config = scenario_job(story.words)
-            model = quorum(story.words.model, story.words.variant or None)
+            model = find_quorum_model(story.words.model, story.words.variant or None)
             bound = bind(model.protocol, config)
-            about = _about(story.words.model, story.words.variant, bound.protocol, arguments)
+            about = _walk_settings(story.words.model, story.words.variant, bound.protocol, arguments)
         init = story.words.at or bound.init
         assert issubclass(model.protocol, Quorum)
-        kafka = bind(_kind(model.protocol, arguments, about.without), config).protocol
+        kafka = bind(_model_class(model.protocol, arguments, about.without), config).protocol
         check_story(story, init, Semantics(bound.protocol), Semantics(kafka))
-        yield _task(arguments, name, about, config, model, scripted(partial(story_script, story, init=init)))
+        yield _make_task(arguments, name, about, config, model, scripted(partial(story_script, story, init=init)))
 
 
-def _traces(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the traces of a file as tasks; check first that the model can take their steps."""
     from kraftcheck.lockstep.scripts import read_traces, scripted, trace_script
 
-    model = quorum(arguments.model, arguments.variant)
+    model = find_quorum_model(arguments.model, arguments.variant)
     job, warnings = lenient_job(model, arguments)
     print_warnings(warnings)
     _, config = configuration(model, arguments.config, arguments.set)
     for number, trace in enumerate(read_traces(path, job.replayer(), job.options.init), start=1):
-        about = _about(arguments.model, arguments.variant, job.protocol, arguments)
-        yield _task(arguments, f"{path}, trace {number}", about, config, model, scripted(partial(trace_script, trace)))
+        about = _walk_settings(arguments.model, arguments.variant, job.protocol, arguments)
+        yield _make_task(
+            arguments, f"{path}, trace {number}", about, config, model, scripted(partial(trace_script, trace))
+        )

@@ -28,7 +28,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
 if TYPE_CHECKING:
-    from kraftcheck.commands._graph import Drawing
+    from kraftcheck.commands._graph import RequestedGraph
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -53,11 +53,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.resume_if_present:
-        _resume(arguments)
+        _resume_from_checkpoint(arguments)
     whole = arguments.graph is not None and arguments.graph_around is None
     with named_model(arguments) as model, OutputFiles(arguments, "json", "trace", "graph", "junit", "report") as files:
         job = job_of(model, arguments.config, arguments, ("--graph",) if whole else ())
-        drawing = _drawing(job, arguments)
+        drawing = _requested_graph(job, arguments)
         if arguments.trace:
             StateView(job.protocol)  # refuses a protocol without a TLA+ view before the search
         if not arguments.quiet:
@@ -71,17 +71,17 @@ def run(arguments: argparse.Namespace) -> int:
         return code
 
 
-def _drawing(job: Job, arguments: argparse.Namespace) -> Drawing | None:
+def _requested_graph(job: Job, arguments: argparse.Namespace) -> RequestedGraph | None:
     if arguments.graph is None and (arguments.graph_around or arguments.graph_most):
         raise InputError("--graph-around, --graph-most: no file to write; add --graph FILE")
     if arguments.graph is None:
         return None
-    from kraftcheck.commands._graph import Drawing  # imports networkx
+    from kraftcheck.commands._graph import RequestedGraph  # imports networkx
 
-    return Drawing(job, arguments)
+    return RequestedGraph(job, arguments)
 
 
-def _resume(arguments: argparse.Namespace) -> None:
+def _resume_from_checkpoint(arguments: argparse.Namespace) -> None:
     """Turn `--checkpoint` into `--resume` if the folder holds a checkpoint."""
     if "checkpoint" not in arguments:
         raise InputError("--resume-if-present: no folder; add --checkpoint DIR")

@@ -28,15 +28,15 @@ from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.runner import exit_code, run_job
 from kraftcheck.spec.errors import InputError
 
-BASE = "base"
+BASE_LABEL = "base"
 MOST_BASE_STATES = 1_000_000
 """The limit on distinct states of the base if every variant has a counterexample."""
 
-TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
-NUMBERS = (3, 4, 5)
+COLUMN_TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
+NUMERIC_COLUMNS = (3, 4, 5)
 """The columns of the table, and the positions of numeric columns."""
 
-SEVERITY = (EXIT_INTERRUPTED, 14, 12, 11, 13, 20, 0)
+EXIT_CODES_BY_SEVERITY = (EXIT_INTERRUPTED, 14, 12, 11, 13, 20, 0)
 """Exit codes of single searches, the most severe first."""
 
 
@@ -51,7 +51,7 @@ class ComparedRun(NamedTuple):
 
 Variants = list[tuple[str, Job]]
 """The jobs of variants, with their names."""
-Group = list[ComparedRun]
+RunsOfConfiguration = list[ComparedRun]
 """The runs within the same bounds: the unchanged model (the base), then its variants."""
 
 
@@ -81,27 +81,29 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{twice[0]}: the variant is given twice; give it once")
     variants = {name: find_variant(base, name) for name in arguments.variants}
     with OutputFiles(arguments, "json", "report") as files:
-        groups = list(_groups(_jobs(base, variants, arguments), arguments))
+        groups = list(_runs_by_configuration(_jobs_by_configuration(base, variants, arguments), arguments))
         files.json(lambda: [content for group in groups for content in as_json(group)])
         runs = [one for group in groups for one in group]
         pages = (run_as_data(one.job, one.result, {"label": one.label}) for one in runs)
         files.file("report", lambda path: write_report(path, list(pages)))
-        print_lines(table(groups, quiet=arguments.quiet))
+        print_lines(comparison_tables(groups, quiet=arguments.quiet))
     codes = [exit_code(one.result) for one in runs]
-    return next(code for code in SEVERITY if code in codes)
+    return next(code for code in EXIT_CODES_BY_SEVERITY if code in codes)
 
 
-def _jobs(base: Model, variants: dict[str, Model], arguments: argparse.Namespace) -> list[tuple[Job, Variants]]:
+def _jobs_by_configuration(
+    base: Model, variants: dict[str, Model], arguments: argparse.Namespace
+) -> list[tuple[Job, Variants]]:
     """Return the jobs of each configuration: the base's, and one for each variant."""
     by_configuration: dict[str | None, Variants] = {}
     beside = list(variants.values())
     for name, model in variants.items():
         chosen = arguments.config or model.own_configuration or base.own_configuration
-        by_configuration.setdefault(chosen, []).append((name, _job(model, chosen, arguments, beside)))
-    return [(_job(base, chosen, arguments, beside), jobs) for chosen, jobs in by_configuration.items()]
+        by_configuration.setdefault(chosen, []).append((name, _variant_job(model, chosen, arguments, beside)))
+    return [(_variant_job(base, chosen, arguments, beside), jobs) for chosen, jobs in by_configuration.items()]
 
 
-def _job(model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]) -> Job:
+def _variant_job(model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]) -> Job:
     with blaming_protocol(model):
         return job_of(model, configuration, arguments, beside=[other.protocol for other in beside])
 
@@ -109,23 +111,25 @@ def _job(model: Model, configuration: str | None, arguments: argparse.Namespace,
 # Searching
 
 
-def _groups(jobs: Sequence[tuple[Job, Variants]], arguments: argparse.Namespace) -> Iterator[Group]:
+def _runs_by_configuration(
+    jobs: Sequence[tuple[Job, Variants]], arguments: argparse.Namespace
+) -> Iterator[RunsOfConfiguration]:
     """Yield the runs of each configuration; stop at an interruption."""
     for base, variants in jobs:
-        group = _compare(base, variants, arguments)
+        group = _search_variants_and_base(base, variants, arguments)
         yield group
         if group[0].result.limit == INTERRUPTED:
             return
 
 
-def _compare(base: Job, variants: Variants, arguments: argparse.Namespace) -> Group:
+def _search_variants_and_base(base: Job, variants: Variants, arguments: argparse.Namespace) -> RunsOfConfiguration:
     """Search the variants, then the base; stop at an interruption."""
-    runs: Group = []
+    runs: RunsOfConfiguration = []
     for name, job in variants:
-        runs.append(_run(name, job, arguments))
+        runs.append(_search_variant(name, job, arguments))
         if runs[-1].result.limit == INTERRUPTED:
             nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, engine=base.engine)
-            return [ComparedRun(BASE, base, nothing, 0), *runs]
+            return [ComparedRun(BASE_LABEL, base, nothing, 0), *runs]
     return [_search_base(base, runs, arguments), *runs]
 
 
@@ -140,21 +144,21 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     limited = limited or bool(options.over_behaviours)  # known only after a complete search
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
     if limited or options.search != Search.BFS or len(lengths) < len(variants):
-        return _run(BASE, job, arguments)
+        return _search_variant(BASE_LABEL, job, arguments)
     depth = max(map(len, lengths))
-    tried = _run(BASE, job._replace(options=replace(options, max_states=MOST_BASE_STATES)), arguments)
+    tried = _search_variant(BASE_LABEL, job._replace(options=replace(options, max_states=MOST_BASE_STATES)), arguments)
     if tried.result.limit != "max_states" or (tried.seen_to or 0) >= depth:
         return tried
-    return _run(BASE, job._replace(options=replace(options, max_depth=depth)), arguments)
+    return _search_variant(BASE_LABEL, job._replace(options=replace(options, max_depth=depth)), arguments)
 
 
-def _run(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
+def _search_variant(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
     with blaming_protocol(job.model):
         result = run_job(job, quiet=arguments.quiet)
-    return ComparedRun(label, job, result, _seen_to(job, result))
+    return ComparedRun(label, job, result, _complete_depth(job, result))
 
 
-def _seen_to(job: Job, result: Result) -> int | None:
+def _complete_depth(job: Job, result: Result) -> int | None:
     """Return the depth up to which a search visited every state; None if it was complete."""
     if result.complete:
         return None
@@ -170,20 +174,20 @@ def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str],
     """Return the actions fired only by the variant, and the actions fired only by the base (None if unknown)."""
     fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
-    if gained and not _is_as_far(base, variant):
+    if gained and not _searched_as_deep(base, variant):
         gained = [name for name in gained if name not in base.job.protocol.actions]
     lost = [name for name in fired if name not in fired_in_variant]
-    return gained, lost if _is_as_far(variant, base) else None
+    return gained, lost if _searched_as_deep(variant, base) else None
 
 
-def _is_as_far(one: ComparedRun, other: ComparedRun) -> bool:
+def _searched_as_deep(one: ComparedRun, other: ComparedRun) -> bool:
     """Whether a run searched at least as deep as another run."""
     if one.seen_to is None:
         return True
     return other.seen_to is not None and other.result.depth is not None and one.seen_to >= other.result.depth
 
 
-def as_json(group: Group) -> Iterator[dict[str, Any]]:
+def as_json(group: RunsOfConfiguration) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a group's runs, the base first."""
     base, *variants = group
     yield result_as_json(base.job, base.result)
@@ -192,37 +196,39 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
         yield result_as_json(one.job, one.result) | {"actions_gained": gained, "actions_lost": lost}
 
 
-def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
+def comparison_tables(groups: list[RunsOfConfiguration], *, quiet: bool = False) -> Iterator[Line]:
     """Yield one table per configuration, with a line for each run, the base first."""
     if quiet:
-        yield from _short_table(groups)
+        yield from _combined_table(groups)
     for number, group in enumerate(groups if not quiet else ()):
         if number:
             yield []
         yield from header(group[0].job)
-        yield from columns([(HEAD, TITLES), *((PLAIN, _row(group[0], one)) for one in group)], NUMBERS)
+        yield from columns(
+            [(HEAD, COLUMN_TITLES), *((PLAIN, _comparison_row(group[0], one)) for one in group)], NUMERIC_COLUMNS
+        )
     warnings = (f"{one.job.config_name}: {text}" for group in groups for one in group for text in one.result.warnings)
     yield from ([(WARNING, f"Warning: {text}")] for text in dict.fromkeys(warnings))
 
 
-def _short_table(groups: list[Group]) -> Iterator[Line]:
+def _combined_table(groups: list[RunsOfConfiguration]) -> Iterator[Line]:
     """Yield one table for all configurations."""
     yield [(HEAD, groups[0][0].job.model.name)]
     rows = [
-        (PLAIN, (one.job.config_name if one is group[0] else "", *_row(group[0], one)))
+        (PLAIN, (one.job.config_name if one is group[0] else "", *_comparison_row(group[0], one)))
         for group in groups
         for one in group
     ]
-    yield from columns([(HEAD, ("configuration", *TITLES)), *rows], [place + 1 for place in NUMBERS])
+    yield from columns([(HEAD, ("configuration", *COLUMN_TITLES)), *rows], [place + 1 for place in NUMERIC_COLUMNS])
 
 
-def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
+def _comparison_row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
     result = one.result
     gained, lost = changed_actions(base, one)
     return (
         one.label,
-        _verdict(one),
-        ", ".join(_what(violation) for violation in result.violations),
+        _verdict_text(one),
+        ", ".join(_violation_text(violation) for violation in result.violations),
         str(len(result.violations[0].trace)) if result.violations else "",
         f"{result.distinct_states:,}",
         f"{result.seconds:,.1f}",
@@ -230,13 +236,13 @@ def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
     )
 
 
-def _what(violation: Violation) -> str:
+def _violation_text(violation: Violation) -> str:
     """Return the name of a violated property; for a reachability property also the count of dead-end states."""
     trap = violation.trap
     return violation.property if trap is None else f"{violation.property} ({trap.states:,} of {trap.among:,})"
 
 
-def _verdict(one: ComparedRun) -> str:
+def _verdict_text(one: ComparedRun) -> str:
     result = one.result
     if result.verdict is not Verdict.INCOMPLETE:
         return result.verdict.value

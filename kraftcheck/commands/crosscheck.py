@@ -14,14 +14,14 @@ import argparse
 from pathlib import Path
 
 from kraftcheck.catalogue import named_model
-from kraftcheck.commands._crosscheck import with_dump, with_spec
+from kraftcheck.commands._crosscheck import crosscheck_dump, crosscheck_spec
 from kraftcheck.jobs import add, count, lenient_job
 from kraftcheck.reporting.crosscheck import crosscheck_as_json, crosscheck_lines
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
 
-EQUAL, DIFFERENT = 0, 1
-VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
+EXIT_EQUAL, EXIT_DIFFERENT = 0, 1
+EXIT_CODE_OF_VIOLATION = {"deadlock": 11, "safety": 12, "temporal": 13}
 """TLC's exit codes for violations."""
 
 
@@ -55,11 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
             from kraftcheck.traces import crosscheck as tlc
 
             text = tlc.unpacked_bytes(Path(file)).decode() if shipped is None else shipped.text
-            outcome = with_spec(job, (file, text), arguments)
+            outcome = crosscheck_spec(job, (file, text), arguments)
         else:
-            outcome = with_dump(job, arguments)
+            outcome = crosscheck_dump(job, arguments)
         files.json(lambda: crosscheck_as_json(model.name, job.protocol, file, outcome))
         print_lines(crosscheck_lines(outcome, quiet=arguments.quiet))
     if outcome.tlc is not None and outcome.tlc.violated is not None:
-        return VIOLATED[outcome.tlc.kind or "safety"]
-    return EQUAL if outcome.equal else DIFFERENT
+        return EXIT_CODE_OF_VIOLATION[outcome.tlc.kind or "safety"]
+    return EXIT_EQUAL if outcome.equal else EXIT_DIFFERENT

@@ -23,7 +23,7 @@ from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import add, lenient_job
 from kraftcheck.reporting.lines import print_warnings
 
-WINDOW_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+BROWSER_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 """Environment variables of a graphical browser. Without one of them a browser would run in the terminal."""
 
 
@@ -32,11 +32,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     trace = "start with the traces of a file, such as a counterexample of check --trace"
     parser.add_argument("--trace", metavar="FILE", help=trace)
     add(parser, "--max-size")
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help="the port of the page (default: a free one)")
+    parser.add_argument(
+        "--port", type=_parse_port, default=0, metavar="N", help="the port of the page (default: a free one)"
+    )
     parser.add_argument("--no-browser", action="store_true", help="only print the address of the page")
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 65536:
         return int(text)
     raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, found {text!r}")
@@ -52,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with Server(Session(tree, warnings), arguments.port) as server:
             print(f"{model.name}, configuration {job.config_name}: {server.address}\nCtrl-C ends it", flush=True)
-            if not arguments.no_browser and (sys.platform == "darwin" or any(map(os.environ.get, WINDOW_VARIABLES))):
+            if not arguments.no_browser and (sys.platform == "darwin" or any(map(os.environ.get, BROWSER_VARIABLES))):
                 threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
             server.serve_forever()
     except KeyboardInterrupt:

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from kraftcheck.lockstep.changes import Changes
     from kraftcheck.lockstep.survey import Task, TaskResult
 
-VIOLATED, INTERRUPTED = 12, 130
+EXIT_VIOLATED, EXIT_INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user interrupted the command."""
 
-NEWEST = "4.3.1"
+NEWEST_KAFKA = "4.3.1"
 """The default version of Kafka."""
 
 
-class Driven(NamedTuple):
+class VersionRun(NamedTuple):
     """Results of the lockstep tasks that were started on one version of Kafka."""
 
     version: str  # as the jars name it
@@ -62,7 +62,7 @@ class Driven(NamedTuple):
 def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", help="quorum")
     add(parser, "--config", "--set", "--variant")
-    kafka = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
+    kafka = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST_KAFKA})"
     kafka += "; repeatable: prints a table of walks by version; NAME=VERSION: a replica of one mixed cluster"
     kafka += "; NAME=VERSION:VERSION: its restart takes the next version"
     parser.add_argument("--kafka", action="append", metavar="[NAME=]VERSION|DIR", help=kafka)
@@ -101,33 +101,35 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from kraftcheck.commands._lockstep import tasks
+    from kraftcheck.commands._lockstep import lockstep_tasks
 
-    arguments.kafka = versions = _versions(arguments)
+    arguments.kafka = versions = _kafka_versions(arguments)
     with OutputFiles(arguments, "json", "reach", "report") as files:
-        asked = list(tasks(arguments))
+        asked = list(lockstep_tasks(arguments))
         _require_one_walk(arguments, asked)
         with Meter("walks", quiet=arguments.quiet) as meter:
-            driven = list(_driven(versions, lambda kafka: _walk(kafka, asked, arguments, meter, files)))
-        changed = _changes(driven, asked, versions, arguments)
-        _write(driven, asked, files, changed)
+            driven = list(
+                _run_versions(versions, lambda kafka: _walk_on_version(kafka, asked, arguments, meter, files))
+            )
+        changed = _version_changes(driven, asked, versions, arguments)
+        _write_output_files(driven, asked, files, changed)
         if len(versions) > 1:
             _print_versions_table(driven, asked, versions)
             print("\n".join(("", *changes_lines(changed)) if changed else ()), end="\n" if changed else "")
         else:
-            _print(driven[0], asked, quiet=arguments.quiet)
+            _print_findings(driven[0], asked, quiet=arguments.quiet)
         made = [one for kafka in driven for one in kafka.made]
         if changed is not None:
             return int(bool(changed.findings) or not changed.agreed)
-        _raise_problem(driven[-1].made if arguments.changes else made)
+        _raise_driver_problem(driven[-1].made if arguments.changes else made)
     return _exit_code(made)
 
 
-def _versions(arguments: argparse.Namespace) -> list[str]:
+def _kafka_versions(arguments: argparse.Namespace) -> list[str]:
     """Return the versions of Kafka; those of one mixed cluster as one text."""
     from kraftcheck.lockstep.process import is_mixed
 
-    given = list(dict.fromkeys(arguments.kafka or [NEWEST]))
+    given = list(dict.fromkeys(arguments.kafka or [NEWEST_KAFKA]))
     if arguments.changes and (len(given) < 2 or any(map(is_mixed, given))):
         raise InputError("--changes: expected at least two versions of Kafka, the oldest first; give --kafka twice")
     if not any(map(is_mixed, given)):
@@ -159,7 +161,7 @@ def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[Task]) -> N
     require_own(arguments.junit_test)
 
 
-def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator[Driven]:
+def _run_versions(versions: Sequence[str], drive: Callable[[str], VersionRun]) -> Iterator[VersionRun]:
     """Yield the outcomes on each version; stop at an interruption."""
     for kafka in versions:
         driven = drive(kafka)
@@ -168,7 +170,9 @@ def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator
             return
 
 
-def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles) -> Driven:
+def _walk_on_version(
+    kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+) -> VersionRun:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
     from kraftcheck.lockstep.process import is_mixed
@@ -176,40 +180,40 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
     from kraftcheck.lockstep.survey import TaskResult, rare_collections
 
     if is_mixed(kafka):
-        return _walk_mixed(kafka, tasks, arguments, meter, files)
+        return _walk_on_mixed_cluster(kafka, tasks, arguments, meter, files)
     try:
         path = classpath(kafka, disk=arguments.disk)
         reach = Reach(path) if arguments.reach else None
         options = path.options if reach is None else reach.options
         driving = Driver(path.java, path.text, options, disk=arguments.disk)
     except InputError as problem:
-        return Driven(kafka, [TaskResult(problem=problem)] * len(tasks))
-    driven = Driven(path.version, [])
+        return VersionRun(kafka, [TaskResult(problem=problem)] * len(tasks))
+    driven = VersionRun(path.version, [])
     with reach or nullcontext():
         with driving as driver, rare_collections():
-            driver.logs = None if arguments.logs is None else str(_made(arguments.logs))
-            driven.made.extend(_walk_all(driver, path.version, tasks, arguments, meter, files))
+            driver.logs = None if arguments.logs is None else str(_make_log_folder(arguments.logs))
+            driven.made.extend(_run_tasks(driver, path.version, tasks, arguments, meter, files))
         if reach is not None and not driver.died:
             files.lines("reach", lambda: reach_table(reach.classes()))
     return driven
 
 
-def _walk_mixed(
+def _walk_on_mixed_cluster(
     kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
-) -> Driven:
+) -> VersionRun:
     """Run all tasks on one cluster of several versions of Kafka."""
     from kraftcheck.lockstep.process import start_mixed
     from kraftcheck.lockstep.survey import TaskResult, rare_collections
 
     try:
-        driving = start_mixed(kafka, NEWEST)
+        driving = start_mixed(kafka, NEWEST_KAFKA)
     except InputError as problem:
-        return Driven(kafka, [TaskResult(problem=problem)] * len(tasks))
+        return VersionRun(kafka, [TaskResult(problem=problem)] * len(tasks))
     with driving as driver, rare_collections():
-        return Driven(kafka, list(_walk_all(driver, kafka, tasks, arguments, meter, files)))
+        return VersionRun(kafka, list(_run_tasks(driver, kafka, tasks, arguments, meter, files)))
 
 
-def _made(folder: Path) -> Path:
+def _make_log_folder(folder: Path) -> Path:
     """Return a new or an empty folder for logs."""
     with writable("--logs", folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -218,7 +222,7 @@ def _made(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _walk_all(
+def _run_tasks(
     driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> Iterator[TaskResult]:
     """Yield the outcome of each task; stop at an interruption or at the end of the Java process."""
@@ -229,7 +233,7 @@ def _walk_all(
         if arguments.out:
             several = {version: len(arguments.kafka) > 1, str(number): len(tasks) > 1}
             folder = arguments.out.joinpath(*(name for name, needed in several.items() if needed))
-            made = _written(made, folder, files)
+            made = _write_walk_files(made, folder, files)
         if arguments.junit_test and made.survey is not None and driver.died is None:
             _write_junit(driver, made, version, arguments, files)
         yield made if driver.died is None else made._replace(problem=driver.died)
@@ -247,7 +251,7 @@ def _write_junit(
         write_project(driver, made.survey, arguments.walk[0].stem, version, arguments.junit_test)
 
 
-def _written(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
+def _write_walk_files(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
     """Write the walks with findings to files; return the task's result with the paths of these files."""
     if made.survey is None or not made.survey.walks:
         return made
@@ -262,11 +266,11 @@ def _written(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
 def _exit_code(made: Sequence[TaskResult]) -> int:
     if any(one.interrupted for one in made):
         print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return exit_code(made)
 
 
-def _raise_problem(made: Sequence[TaskResult]) -> None:
+def _raise_driver_problem(made: Sequence[TaskResult]) -> None:
     """Raise the error that ended the Java process, or that prevented every task."""
     problems = [one.problem for one in made if one.problem is not None]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
@@ -275,20 +279,20 @@ def _raise_problem(made: Sequence[TaskResult]) -> None:
         raise problems[0]
 
 
-def _print_versions_table(driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str]) -> None:
+def _print_versions_table(driven: Sequence[VersionRun], asked: Sequence[Task], versions: Sequence[str]) -> None:
     """Print a table of the walks by version."""
-    columns = dict(zip(_names(driven, versions), (_column(one, asked) for one in driven), strict=True))
-    print("\n".join(versions_table([_row(task) for task in asked], columns)))
+    columns = dict(zip(_version_names(driven, versions), (_version_column(one, asked) for one in driven), strict=True))
+    print("\n".join(versions_table([_row_name(task) for task in asked], columns)))
 
 
-def _names(driven: Sequence[Driven], versions: Sequence[str]) -> list[str]:
+def _version_names(driven: Sequence[VersionRun], versions: Sequence[str]) -> list[str]:
     """Return the versions as their jars name them; those with equal names as on the command line."""
     found = [one.version for one in driven]
     return [kafka if found.count(name) > 1 else name for kafka, name in zip(versions, found, strict=False)]
 
 
-def _changes(
-    driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str], arguments: argparse.Namespace
+def _version_changes(
+    driven: Sequence[VersionRun], asked: Sequence[Task], versions: Sequence[str], arguments: argparse.Namespace
 ) -> Changes | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""
     from kraftcheck.lockstep.changes import Compared, changes
@@ -300,13 +304,13 @@ def _changes(
         return None
     compared = [
         Compared(kafka, name, agrees(one.made), [*map(counted, one.made)])
-        for kafka, name, one in zip(versions, _names(driven, versions), driven, strict=True)
+        for kafka, name, one in zip(versions, _version_names(driven, versions), driven, strict=True)
     ]
     jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
-    return changes(compared, [_row(task) for task in asked], jars)
+    return changes(compared, [_row_name(task) for task in asked], jars)
 
 
-def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
+def _print_findings(driven: VersionRun, asked: Sequence[Task], *, quiet: bool) -> None:
     """Print the findings of the walks on one version."""
     several = len(asked) > 1
     for task, one in zip(asked, driven.made, strict=False):
@@ -318,13 +322,15 @@ def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
             print_lines(cover_lines(one.cover) if one.cover is not None else [])
 
 
-def _write(driven: Sequence[Driven], asked: Sequence[Task], files: OutputFiles, changed: Changes | None) -> None:
+def _write_output_files(
+    driven: Sequence[VersionRun], asked: Sequence[Task], files: OutputFiles, changed: Changes | None
+) -> None:
     """Write the files of `--json` and `--report`, unless no task was started."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
     if all(one.survey is None for _, _, one in found):
         return
     more = [] if changed is None else [{"changes": changed.as_json()}]
-    files.json(lambda: [*(_as_json(one, version) for version, _, one in found), *more])
+    files.json(lambda: [*(_task_as_json(one, version) for version, _, one in found), *more])
     runs = (
         survey_as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2])
         for version, task, one in found
@@ -333,19 +339,19 @@ def _write(driven: Sequence[Driven], asked: Sequence[Task], files: OutputFiles, 
     files.file("report", lambda path: write_report(path, list(runs)))
 
 
-def _as_json(made: TaskResult, version: str) -> dict[str, Any]:
+def _task_as_json(made: TaskResult, version: str) -> dict[str, Any]:
     document = {} if made.survey is None else survey_as_json(made.survey, made.kinds, made.verdict, version)
     if made.cover is not None:
         document["cover"] = cover_as_json(made.cover)
     return document if made.problem is None else document | {"kafka": version, "error": str(made.problem)}
 
 
-def _row(task: Task) -> str:
+def _row_name(task: Task) -> str:
     """Return the name of a task's row in the table of versions."""
     return task.name if task.path is None else task.path.stem
 
 
-def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
+def _version_column(driven: VersionRun, asked: Sequence[Task]) -> list[Cell]:
     """Return a version's column of the table: for each task the findings, or the reason for an early end."""
     cells = []
     for one in driven.made:

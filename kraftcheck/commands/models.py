@@ -20,7 +20,7 @@ from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.discovery import first_sentence
 from kraftcheck.spec.errors import InputError, unknown
 
-WIDTH = 100
+MOST_LINE_CHARACTERS = 100
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -43,16 +43,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     with OutputFiles(arguments, "json") as files:
         models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
-        files.json(lambda: [as_json(model) for model in models])
-        print_lines(lines(models[0]) if arguments.model else table(models))
+        files.json(lambda: [model_as_json(model) for model in models])
+        print_lines(configuration_lines(models[0]) if arguments.model else models_table(models))
     return 0
 
 
-def table(models: Iterable[Model]) -> Iterator[Line]:
+def models_table(models: Iterable[Model]) -> Iterator[Line]:
     """Yield the table of models as lines."""
     rows: list[tuple[str, Sequence[str]]] = [(HEAD, ("model", "variants", "configurations", "summary"))]
     for model in models:
-        said = as_json(model)
+        said = model_as_json(model)
         counts = (f"{len(said['variants'])}", f"{len(said['configurations'])}")
         rows.append((PLAIN, (model.name, *counts, said["summary"])))
     yield from columns(rows, (1, 2))
@@ -60,7 +60,7 @@ def table(models: Iterable[Model]) -> Iterator[Line]:
     yield [(FAINT, "kraftcheck models MODEL lists the variants and configurations of one")]
 
 
-def as_json(model: Model) -> dict[str, Any]:
+def model_as_json(model: Model) -> dict[str, Any]:
     """Return the JSON object of a model."""
     return {
         "model": model.name,
@@ -70,9 +70,9 @@ def as_json(model: Model) -> dict[str, Any]:
     }
 
 
-def lines(model: Model) -> Iterator[Line]:
+def configuration_lines(model: Model) -> Iterator[Line]:
     """Yield the variants and configurations of a model as lines."""
-    said = as_json(model)
+    said = model_as_json(model)
     yield [(HEAD, model.name), (PLAIN, f"  {said['summary']}")]
     for title in ("variants", "configurations"):
         if said[title]:
@@ -81,7 +81,7 @@ def lines(model: Model) -> Iterator[Line]:
         for name, sentence in said[title].items():
             indent = " " * (width + 6)
             first = f"    {name:{width}}  "
-            width_of_text = max(30 + len(indent), WIDTH)
+            width_of_text = max(30 + len(indent), MOST_LINE_CHARACTERS)
             text = textwrap.fill(
                 sentence, width_of_text, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
             )

@@ -89,32 +89,36 @@ def run(arguments: argparse.Namespace) -> int:
         jobs = [_job(model, config, arguments) for config in _configurations(model, arguments.config)]
         modules = changeable_modules(model, model.protocol)
         functions = changeable_functions(model.protocol, modules)
-        mutants = _chosen(list(mutants_of(functions, modules)), arguments)
+        mutants = _chosen_mutants(list(mutants_of(functions, modules)), arguments)
         if not arguments.quiet:
-            print_lines(_header(model, jobs, mutants))
+            print_lines(_header_lines(model, jobs, mutants))
         print_warnings(f"{job.config_name}: {NOTHING_CHECKED}" for job in jobs if job.options.checks_nothing)
         changed = {function.function.__code__.co_filename for function in functions}
         try:
-            baselines, verdicts = _judged(jobs, modules, changed, mutants, arguments)
+            baselines, verdicts = _judge_mutants(jobs, modules, changed, mutants, arguments)
         except KeyboardInterrupt:
             print_lines(_how_to_go_on(arguments))
             return EXIT_INTERRUPTED
         judged = [(mutant, verdicts[mutant.name]) for mutant in mutants]
-        about = {"model": model.name, "variant": model.protocol.variant, "configurations": _named(baselines)}
+        about = {
+            "model": model.name,
+            "variant": model.protocol.variant,
+            "configurations": _configurations_as_json(baselines),
+        }
         files.json(lambda: as_json(judged, explanations, about))
         print_lines(report(judged, explanations, quiet=arguments.quiet))
     survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
     return int(arguments.strict and not all(map(explanations.of, survived)))
 
 
-def _judged(
+def _judge_mutants(
     jobs: list[Job], modules: list[ModuleType], files: set[str], mutants: list[Mutant], arguments: argparse.Namespace
 ) -> tuple[list[BaselineRun], dict[str, MutantVerdict]]:
     """Return the baselines of the model, and the verdict on each mutant."""
     folder = arguments.folder
     in_folder = nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs))
     with recomputing_properties(modules), in_folder as kept:
-        baselines = _recorded(jobs, files, modules, arguments)
+        baselines = _record_baselines(jobs, files, modules, arguments)
         processes = arguments.processes or default_workers()
         workers = Workers(MutantRunner(baselines, modules), processes, arguments.seconds)
         with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
@@ -142,7 +146,7 @@ def _job(model: Model, config: str | None, arguments: argparse.Namespace) -> Job
     return job._replace(options=replace(job.options, max_states=most, workers=None if job.engine != "tables" else 1))
 
 
-def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
+def _chosen_mutants(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
     """Return the mutants to test: all, those whose name matches, or a sample that is independent of line numbers."""
     named = [one for one in mutants if not arguments.only or any(text in one.name for text in arguments.only)]
     if not named:
@@ -154,7 +158,7 @@ def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant
     return [mutant for mutant in named if mutant in drawn[: arguments.sample]]
 
 
-def _recorded(
+def _record_baselines(
     jobs: list[Job], files: set[str], modules: list[ModuleType], arguments: argparse.Namespace
 ) -> list[BaselineRun]:
     """Return the baseline of each configuration; raise InputError if the unchanged model violates a property."""
@@ -173,7 +177,7 @@ def _recorded(
     return found
 
 
-def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterator[Line]:
+def _header_lines(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterator[Line]:
     mutants = list(mutants)
     functions = len({mutant.changed.function for mutant in mutants})
     variant = f" ({model.protocol.variant})" if model.protocol.variant else ""
@@ -183,7 +187,7 @@ def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterato
     yield []
 
 
-def _named(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
+def _configurations_as_json(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
     return {
         one.job.config_name: {"distinct_states": one.result.distinct_states, "complete": one.result.complete}
         for one in baselines

@@ -89,14 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
         print_warnings(warnings)
         identity = identity_of(job.protocol, job.options)
         with PipelineFolder(out, identity, verify=arguments.verify) as output, ExitStack() as started:
-            runner = cache(lambda: started.enter_context(_runner(job, arguments, output)))
+            runner = cache(lambda: started.enter_context(_replay_runner(job, arguments, output)))
             for inputs in chain([first], rounds):
                 is_new = not output.done().issuperset(inputs)
                 if follow and not is_new:
                     _require_running(runner)
                     continue
                 kept = None if is_new else Summary.kept(output)
-                summary = kept or _replay(runner(), output, inputs, quiet=arguments.quiet)
+                summary = kept or _replay_files(runner(), output, inputs, quiet=arguments.quiet)
                 print_lines(pipeline_lines(summary, quiet=arguments.quiet or follow))
                 files.json(partial(pipeline_as_json, summary))
     return pipeline_exit_code(summary)
@@ -123,14 +123,14 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         with _start_spark(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:
-            stored = StoredTables(cluster, job.protocol, _task(job, arguments), arguments.out, form)
-            summary = _replay(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
+            stored = StoredTables(cluster, job.protocol, _task_arguments(job, arguments), arguments.out, form)
+            summary = _replay_files(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
         print_lines(pipeline_lines(summary, quiet=arguments.quiet))
         files.json(partial(pipeline_as_json, summary))
     return pipeline_exit_code(summary)
 
 
-def _replay(runner: Runner, output: Output, inputs: list[InputFile], *, quiet: bool) -> Summary:
+def _replay_files(runner: Runner, output: Output, inputs: list[InputFile], *, quiet: bool) -> Summary:
     with Meter("files replayed", quiet=quiet) as meter:
         try:
             return Pipeline(runner, output).run(inputs, meter.reach)
@@ -140,9 +140,9 @@ def _replay(runner: Runner, output: Output, inputs: list[InputFile], *, quiet: b
 
 
 @contextmanager
-def _runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[Runner]:
+def _replay_runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[Runner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
-    task = _task(job, arguments)
+    task = _task_arguments(job, arguments)
     on_spark = bool(job.options.master or job.options.conf)
     if arguments.processes and on_spark:
         raise InputError("--workers: replays without Spark; remove it, or remove --master and --conf")
@@ -171,7 +171,7 @@ def _start_spark(job: Job, **settings: str) -> Cluster:
     return Cluster(f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_REPLAY_VERSION)
 
 
-def _task(job: Job, arguments: argparse.Namespace) -> str:
+def _task_arguments(job: Job, arguments: argparse.Namespace) -> str:
     """Return the arguments of the tasks."""
     return task_arguments(
         job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         replays, runs, simpler = list[Replay](), list[dict[str, Any]](), list[Violation]()
-        for replay, walked in _replayed(job, arguments):
+        for replay, walked in _replay_traces(job, arguments):
             replays.append(replay)
             if arguments.report:
                 runs.append(replay_as_data(job, replay, walked))
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 print_lines(replay_lines(replay, quiet=arguments.quiet))
             if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
-                print_lines(_simplified(job, replay, walked, arguments, simpler))
+                print_lines(_simplified_trace_lines(job, replay, walked, arguments, simpler))
         verdicts = Counter[str](replay.verdict for replay in replays)
         if len(replays) > 1:
             print_lines([verdict_counts(verdicts)])
@@ -80,13 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(verdicts)
 
 
-def _replayed(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay, list[ReplayedState]]]:
+def _replay_traces(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay, list[ReplayedState]]]:
     """Yield the result of each trace, with its states if an option needs them."""
     walked: list[ReplayedState] = []
-    with Meter("states replayed", quiet=arguments.quiet) as meter, _tables(arguments, job) as tables:
+    with Meter("states replayed", quiet=arguments.quiet) as meter, _parquet_writer(arguments, job) as tables:
         watches = [walked.append] if arguments.report or arguments.simplify else []
         watches += [tables.watch] if tables else []
-        watch = partial(_tell_all, watches) if watches else None
+        watch = partial(_call_all, watches) if watches else None
         partly: dict[str, Any] = {"reach_first": arguments.reach_first}
         replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch, **partly)
         for file in arguments.traces:
@@ -97,7 +97,7 @@ def _replayed(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay,
                 walked.clear()
 
 
-def _simplified(
+def _simplified_trace_lines(
     job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
 ) -> Iterator[Line]:
     """Yield a shrunk trace as lines, and append it to `simpler`."""
@@ -113,7 +113,7 @@ def _simplified(
     yield from notes([note])
 
 
-def _tables(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTables | None]:
+def _parquet_writer(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTables | None]:
     """Return the writer of the Parquet tables as a context manager, or an empty context."""
     if not arguments.parquet:
         return nullcontext()
@@ -124,6 +124,6 @@ def _tables(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[R
     return ReplayTables(arguments.parquet, job.protocol, job.options)
 
 
-def _tell_all(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
+def _call_all(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
     for watch in watches:
         watch(step)

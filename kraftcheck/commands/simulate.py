@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.random_walks import Plan
 
 
-SPARK = "spark"
-ENGINES = ("tables", SPARK)
+SPARK_ENGINE = "spark"
+ENGINES = ("tables", SPARK_ENGINE)
 """The engines that support random walks."""
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
+def _walk_plan(arguments: argparse.Namespace) -> Plan:
     from kraftcheck.explorer.compiling import cache_problem
 
     cache_problem()
@@ -46,9 +46,9 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     return Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
 
 
-def walk(job: Job, arguments: argparse.Namespace) -> Result:
+def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
     """Take random walks on this machine; with `--out` write the walks that the folder does not have yet."""
-    plan = _plan(arguments)
+    plan = _walk_plan(arguments)
     from kraftcheck.explorer.random_walks import simulate
     from kraftcheck.traces.corpus import CorpusFolder, WalkWriter, checked_by, identity_of_corpus
 
@@ -85,7 +85,7 @@ def walk_on_spark(job: Job, arguments: argparse.Namespace) -> Result:
     from kraftcheck.explorer.cluster import Cluster
     from kraftcheck.traces.corpus import CorpusFolder, CorpusMaker, identity_of_corpus
 
-    plan = _plan(arguments)
+    plan = _walk_plan(arguments)
     name, protocol, options = f"kraftcheck simulate {job.model.name}", job.protocol, job.options
     with (
         Meter("walks made", quiet=arguments.quiet) as meter,
@@ -106,7 +106,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         ("--seed", seed, 0, "seed of the random choices"),
     ):
         how.add_argument(option, type=read, default=default, metavar="N", help=f"{what} (default: {default})")
-    add(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK}")
+    add(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK_ENGINE}")
     add(how, "--workers")
     add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
     add(parser.add_argument_group("limits"), "--max-states", "--time-limit")
@@ -124,11 +124,11 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.trace or arguments.out:
             StateView(job.protocol)  # refuses bad names before the walks
         more: dict[str, Any] = {"search": "random", "seed": arguments.seed, "depth_limit": arguments.depth}
-        if job.engine == SPARK:
+        if job.engine == SPARK_ENGINE:
             require_supported(job, arguments)
             more["distinct_states"] = None  # no process has seen all states of a corpus
         if not arguments.quiet:
             print_lines(header(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
-        result = (walk_on_spark if job.engine == SPARK else walk)(job, arguments)
+        result = (walk_on_spark if job.engine == SPARK_ENGINE else walk_locally)(job, arguments)
         result.runs = result.runs or 0  # None if interrupted before the first walk
         return report_result(job, simplify(job, result, arguments), arguments, files, runs=result.runs, **more)

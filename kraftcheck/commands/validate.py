@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         from kraftcheck.reporting.validation import Life, life_of, write_cluster_page
 
         life = Life() if arguments.report else None
-        found = _validated(arguments, life)
+        found = _run_validation(arguments, life)
         from kraftcheck.reporting.validation import validation_as_json, validation_lines, write_validation_junit
         from kraftcheck.validation.event_stream import write_stream
 
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def _without(arguments: argparse.Namespace) -> tuple[str, ...]:
+def _differences_left_out(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the names of the known differences to leave out."""
     from kraftcheck.kraft_model.quorum.variants.kafka import check_known, known_differences
 
@@ -105,7 +105,7 @@ def _without(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*left, *arguments.without)))
 
 
-def _nodes(texts: list[str]) -> list[tuple[int, Path]]:
+def _parse_node_paths(texts: list[str]) -> list[tuple[int, Path]]:
     found = []
     for text in texts:
         number, _, path = text.partition("=")
@@ -115,7 +115,7 @@ def _nodes(texts: list[str]) -> list[tuple[int, Path]]:
     return found
 
 
-def _time(option: str, text: str | None) -> int | None:
+def _parse_log_time(option: str, text: str | None) -> int | None:
     from kraftcheck.validation.log4j import milliseconds
 
     found = None if text is None else milliseconds(text)
@@ -124,20 +124,20 @@ def _time(option: str, text: str | None) -> int | None:
     return found
 
 
-def _validated(arguments: argparse.Namespace, life: Life | None) -> Validation:
+def _run_validation(arguments: argparse.Namespace, life: Life | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
     from kraftcheck.validation.cluster import Inputs, validate
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
 
     inputs = Inputs(
         tuple(arguments.paths),
-        tuple(_nodes(arguments.node)),
+        tuple(_parse_node_paths(arguments.node)),
         arguments.pattern or DEFAULT_PATTERN,
-        since=_time("--from", arguments.since),
-        until=_time("--to", arguments.until),
+        since=_parse_log_time("--from", arguments.since),
+        until=_parse_log_time("--to", arguments.until),
         limit_bytes=arguments.max_size,
         kafka=arguments.kafka,
-        without=_without(arguments),
+        without=_differences_left_out(arguments),
         monitors=arguments.monitors,
         seconds=arguments.stop_after,
     )

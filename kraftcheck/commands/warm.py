@@ -42,15 +42,15 @@ def compile_tables() -> None:
 
     run = ENGINES["tables"].run
     for order in Search:
-        run(_small(), SearchRequest(search=order))
-    run(_small(), SearchRequest(symmetry="symmRM", memory=1))
-    simulate(_small(), SearchRequest(), Plan(1, 5, 0), None)
+        run(_small_protocol(), SearchRequest(search=order))
+    run(_small_protocol(), SearchRequest(symmetry="symmRM", memory=1))
+    simulate(_small_protocol(), SearchRequest(), Plan(1, 5, 0), None)
 
 
 def compile_symbolic() -> None:
     """Compile the symbolic engine: search a small protocol with each of its orders."""
     for order in ENGINES["symbolic"].searches:
-        ENGINES["symbolic"].run(_small(), SearchRequest(search=order))
+        ENGINES["symbolic"].run(_small_protocol(), SearchRequest(search=order))
 
 
 def compile_bytecode() -> None:
@@ -60,7 +60,7 @@ def compile_bytecode() -> None:
     ENGINES["bytecode"].run(DieHard(small=3, big=5, goal=4), SearchRequest())
 
 
-def _small() -> Protocol:
+def _small_protocol() -> Protocol:
     from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
     return TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from kraftcheck.commands._lockstep import tasks
+from kraftcheck.commands._lockstep import lockstep_tasks
 from kraftcheck.kraft_model.quorum.variants.kafka import UpgradesAtOnce
 from kraftcheck.lockstep.cover import Reason
 from kraftcheck.lockstep.lockstep import Lockstep
@@ -186,7 +186,7 @@ def test_a_walk_file_also_leaves_out_what_the_command_line_names(stub: Stub, run
     asked = argparse.Namespace(
         cover=False, walk=[path], runs=None, without=["upgrades-at-once"], go_on=True, disk=False, known=True
     )
-    (task,) = tasks(asked)
+    (task,) = lockstep_tasks(asked)
     assert task.file.without == ("upgrades-at-once",)
     assert task.file.go_on
     assert UpgradesAtOnce not in task.kind().__mro__
