@@ -59,14 +59,14 @@ _NAMES_OF_MODULE = {
     "kraftcheck.validation.stepping": "Refused ValidationState validate_step",
 }
 """Modules of the public names that `kraftcheck.spec` does not export. Type checkers read `__init__.pyi` instead."""
-_LINKS = ("explorer", "kraft_model", "spec", "traces")
+_LINKED_PACKAGES = ("explorer", "kraft_model", "spec", "traces")
 """Packages that a checkout has at its top, with symbolic links to them beside this file."""
 
 
 def _missing_link(error: ImportError) -> str | None:
     """Return the message for an import that failed because a symbolic link is missing, or None."""
     name = str(error.name).removeprefix("kraftcheck.")
-    if name not in _LINKS:
+    if name not in _LINKED_PACKAGES:
         return None
     return (
         f"kraftcheck/{name}: expected a symbolic link to ../{name}; run 'pip install .' and then the installed "

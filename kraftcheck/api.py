@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from kraftcheck.catalogue import Job, Model, blaming_protocol, find_model, model_of
-from kraftcheck.engines import compiling, search
+from kraftcheck.engines import search, timing_compilation
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.jobs import bound_by_names, configuration, job_for, read
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Keep = Callable[[int, tuple[TraceStep, ...]], None]
+WalkCallback = Callable[[int, tuple[TraceStep, ...]], None]
 
 
 class SearchOptions(TypedDict, total=False):
@@ -132,7 +132,7 @@ class Loaded(NamedTuple):
         """
         job = self.job(**options)
         with blaming_protocol(self.model):
-            return _check(job, strict)
+            return _run_check(job, strict)
 
     @_with_options
     def simulate(
@@ -153,12 +153,12 @@ class Loaded(NamedTuple):
         """
         job = self.job(**options)
         with blaming_protocol(self.model):
-            return _simulate(job, runs, depth, seed)
+            return _run_simulation(job, runs, depth, seed)
 
     @_with_options
     def to_networkx(self, **options: Unpack[SearchOptions]) -> Graph:
         """Return the state graph, as `kraftcheck.to_networkx` does, with the options of `check`."""
-        return _graph(self.job(**options))
+        return _explored_graph(self.job(**options))
 
     def explain(self, result: Result) -> str:
         """Return the counterexamples of a result as text, step by step; "" if it has none."""
@@ -177,7 +177,7 @@ class Loaded(NamedTuple):
         options
             The options that `check` was called with.
         """
-        _report(self.job(**options), result, Path(path))
+        _write_result_report(self.job(**options), result, Path(path))
 
 
 def load(
@@ -257,7 +257,7 @@ def check(protocol: Protocol, *, strict: bool = False, **options: Unpack[CheckOp
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
-    return _check(_job(protocol, options), strict)
+    return _run_check(_job_without_configuration(protocol, options), strict)
 
 
 @_with_options
@@ -267,7 +267,7 @@ def simulate(
     runs: int = 1000,
     depth: int = 100,
     seed: int = 0,
-    keep: Keep | None = None,
+    keep: WalkCallback | None = None,
     **options: Unpack[CheckOptions],
 ) -> Result:
     """Take random walks through the states of a protocol. Each step chooses uniformly among the enabled successors.
@@ -301,7 +301,7 @@ def simulate(
     >>> result.verdict, result.violations[0].property
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
-    return _simulate(_job(protocol, options), runs, depth, seed, keep)
+    return _run_simulation(_job_without_configuration(protocol, options), runs, depth, seed, keep)
 
 
 def explain(protocol: Protocol, violation: Violation) -> str:
@@ -342,7 +342,7 @@ def to_networkx(protocol: Protocol, **options: Unpack[CheckOptions]) -> Graph:
     >>> len(graph), [number for number, initial in graph.nodes(data="initial") if initial]
     (56, [1])
     """
-    return _graph(_job(protocol, options))
+    return _explored_graph(_job_without_configuration(protocol, options))
 
 
 def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) -> None:
@@ -357,7 +357,7 @@ def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) 
     path
         The file: an HTML page if it ends in `.html`, Markdown with a Mermaid diagram if it ends in `.md`.
     """
-    _report(_job(protocol, {})._replace(engine=result.engine), result, Path(path))
+    _write_result_report(_job_without_configuration(protocol, {})._replace(engine=result.engine), result, Path(path))
 
 
 # Shared by the functions and by `Loaded`
@@ -373,7 +373,7 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
     return {name: read(name, value) if name in OPTIONS else value for name, value in values.items()}
 
 
-def _job(protocol: Protocol, options: CheckOptions) -> Job:
+def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> Job:
     """Return the `Job` that searches a protocol without a configuration."""
     if isinstance(protocol, type):
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
@@ -383,28 +383,28 @@ def _job(protocol: Protocol, options: CheckOptions) -> Job:
     return job_for(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
 
 
-def _check(job: Job, strict: bool) -> Result:
+def _run_check(job: Job, strict: bool) -> Result:
     run = partial(search, job.engine, job.protocol, job.options, is_named=job.is_named)
     return run_diagnosed(job, run, strict=strict)
 
 
-def _simulate(job: Job, runs: int, depth: int, seed: int, keep: Keep | None = None) -> Result:
+def _run_simulation(job: Job, runs: int, depth: int, seed: int, keep: WalkCallback | None = None) -> Result:
     def walk() -> Result:
         from kraftcheck.explorer import random_walks as walks
 
         return walks.simulate(job.protocol, job.options, walks.Plan(runs, depth, seed), keep)
 
-    return compiling(walk)
+    return timing_compilation(walk)
 
 
-def _graph(job: Job) -> Graph:
+def _explored_graph(job: Job) -> Graph:
     from kraftcheck.explorer.graph import explore_graph
 
     asked = replace(job.options, properties=(), reachable=(), temporal=(), deadlock=False)
     return explore_graph(job.protocol, asked, lambda state: state)[1]
 
 
-def _report(job: Job, result: Result, path: Path) -> None:
+def _write_result_report(job: Job, result: Result, path: Path) -> None:
     from kraftcheck.reporting.report import run_as_data, write_report
 
     write_report(path, [run_as_data(job, result, {})])

@@ -42,10 +42,10 @@ import tomllib
 
 SINGLE_KEYS = ("specification", "init", "next", "symmetry", "view", "alias", "postcondition")
 LIST_KEYS = ("constraints", "action_constraints", "invariants", "properties")
-DEADLOCK = "check_deadlock"
-KEYS = ("about", "inherits", "without", "constants", *SINGLE_KEYS, *LIST_KEYS, DEADLOCK)
-_ASSIGNMENT = re.compile(r"(\w+)\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\}|\"[^\"]*\"|[^\s{}\"]+)\s*")
-_WIDTH = 118
+DEADLOCK_KEY = "check_deadlock"
+CONFIGURATION_KEYS = ("about", "inherits", "without", "constants", *SINGLE_KEYS, *LIST_KEYS, DEADLOCK_KEY)
+_CONSTANT_ASSIGNMENT = re.compile(r"(\w+)\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\}|\"[^\"]*\"|[^\s{}\"]+)\s*")
+_MOST_LINE_CHARACTERS = 118
 
 
 class ShippedConfig(NamedTuple):
@@ -72,15 +72,15 @@ def read_configurations(path: Path) -> dict[str, ShippedConfig]:
     """Return the configurations of a TOML file by name, in the file's order."""
     tables: dict[str, dict[str, Any]] = {}
     for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        tables[name] = _resolve(f"{path.name}: {name}", table, tables)
+        tables[name] = _merge_inherited(f"{path.name}: {name}", table, tables)
     return {
-        name: ShippedConfig(name, table.get("about", ""), _as_cfg(table))
+        name: ShippedConfig(name, table.get("about", ""), _format_cfg(table))
         for name, table in tables.items()
         if not name.startswith("_")
     }
 
 
-def _resolve(place: str, table: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _merge_inherited(place: str, table: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Merge a table with the tables that it inherits."""
     base: dict[str, Any] = {"constants": {}}
     for parent in table.get("inherits", "").split():
@@ -93,26 +93,26 @@ def _resolve(place: str, table: dict[str, Any], tables: dict[str, dict[str, Any]
         base["constants"].pop(name, None)
     for key, value in table.items():
         if key == "constants":
-            base[key] = base[key] | _constants(place, value)
+            base[key] = base[key] | _split_constants(place, value)
         elif key in LIST_KEYS:
-            base[key] = _edited(base.get(key, ()), value.split())
-        elif key in (*SINGLE_KEYS, DEADLOCK, "about"):
+            base[key] = _edit_names(base.get(key, ()), value.split())
+        elif key in (*SINGLE_KEYS, DEADLOCK_KEY, "about"):
             base[key] = value
         elif key not in ("inherits", "without"):
-            raise InputError(f"{place}: {unknown('key', key, KEYS)}")
+            raise InputError(f"{place}: {unknown('key', key, CONFIGURATION_KEYS)}")
     base["about"] = " ".join(table.get("about", "").split())
     return base
 
 
-def _constants(place: str, text: str) -> dict[str, str]:
+def _split_constants(place: str, text: str) -> dict[str, str]:
     """Split `A = 1  B = {n1, n2}` into names and values."""
-    rest = _ASSIGNMENT.sub("", text).strip()
+    rest = _CONSTANT_ASSIGNMENT.sub("", text).strip()
     if rest:
         raise InputError(f"{place}: constants: expected NAME = VALUE, found {rest}")
-    return dict(_ASSIGNMENT.findall(text))
+    return dict(_CONSTANT_ASSIGNMENT.findall(text))
 
 
-def _edited(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
+def _edit_names(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
     """Return `names` after the edits `+Name` and `-Name` of `change`; without such signs `change` replaces `names`."""
     if not all(word[0] in "+-" for word in change):
         return tuple(change)
@@ -120,9 +120,9 @@ def _edited(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
     return (*(name for name in names if name not in removed), *(word[1:] for word in change if word[0] == "+"))
 
 
-def _as_cfg(table: dict[str, Any]) -> str:
+def _format_cfg(table: dict[str, Any]) -> str:
     """Return the text of the `.cfg`."""
-    lines = [f"\\* {line}" for line in textwrap.wrap(table["about"], _WIDTH, break_on_hyphens=False)]
+    lines = [f"\\* {line}" for line in textwrap.wrap(table["about"], _MOST_LINE_CHARACTERS, break_on_hyphens=False)]
     if table["constants"]:
         lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in table["constants"].items())]
     for key in (*SINGLE_KEYS, *LIST_KEYS):
@@ -131,20 +131,22 @@ def _as_cfg(table: dict[str, Any]) -> str:
             lines.append(f"{key.upper()} {value}")
         elif value:
             indent = "    "
-            names = textwrap.wrap(" ".join(value), _WIDTH, initial_indent=indent, subsequent_indent=indent)
+            names = textwrap.wrap(
+                " ".join(value), _MOST_LINE_CHARACTERS, initial_indent=indent, subsequent_indent=indent
+            )
             lines += [key.upper(), *names]
-    if DEADLOCK in table:
-        lines.append(f"{DEADLOCK.upper()} {str(table[DEADLOCK]).upper()}")
+    if DEADLOCK_KEY in table:
+        lines.append(f"{DEADLOCK_KEY.upper()} {str(table[DEADLOCK_KEY]).upper()}")
     return "\n".join(lines) + "\n"
 
 
 MODEL_PACKAGES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
 """The packages of the shipped models (see `models_in`)."""
 
-CONFIGURATIONS = "configurations.toml"
+CONFIGURATIONS_FILE = "configurations.toml"
 """The file of configurations in a model's package."""
 
-TIERS = ("smoke", "default", "large")
+REQUIRED_CONFIGURATIONS = ("smoke", "default", "large")
 """The configurations of every shipped model."""
 
 
@@ -167,7 +169,7 @@ class Model(NamedTuple):
         if shipped is None:
             return {}
         module = sys.modules[shipped_models()[shipped]]
-        return read_configurations(Path(str(module.__file__)).with_name(CONFIGURATIONS))
+        return read_configurations(Path(str(module.__file__)).with_name(CONFIGURATIONS_FILE))
 
     @property
     def shipped(self) -> str | None:
@@ -234,7 +236,7 @@ def shipped_models() -> dict[str, str]:
 def models_in(home: str) -> dict[str, str]:
     """Return the module of each model of a package, by the model's name, without importing the models."""
     packages = [init.parent for folder in import_module(home).__path__ for init in Path(folder).glob("*/__init__.py")]
-    names = sorted(package.name for package in packages if (package / CONFIGURATIONS).exists())
+    names = sorted(package.name for package in packages if (package / CONFIGURATIONS_FILE).exists())
     return {name.replace("_", "-"): f"{home}.{name}" for name in names}
 
 
@@ -279,19 +281,19 @@ def find_variant(model: Model, name: str) -> Model:
     if name in model.variants:
         return model._replace(protocol=variant_of(model.protocol, name))
     if not (colon and path):
-        raise InputError(unknown("variant", name, model.variants, model.protocol.name()) + _listed(model))
+        raise InputError(unknown("variant", name, model.variants, model.protocol.name()) + _models_command_hint(model))
     protocol = load(path, class_name)
-    if not any(_is_class_of(base, model) for base in protocol.__mro__):
+    if not any(_is_model_class(base, model) for base in protocol.__mro__):
         raise InputError(f"{name}: expected a subclass of {model.protocol.__name__}, found another protocol")
     return model._replace(protocol=protocol, file=Path(path))
 
 
-def _listed(model: Model) -> str:
+def _models_command_hint(model: Model) -> str:
     """Return the hint that ends an error message: the command that lists a model's variants and configurations."""
     return f"; see kraftcheck models {model.shipped}" if model.shipped else ""
 
 
-def _is_class_of(base: type, model: Model) -> bool:
+def _is_model_class(base: type, model: Model) -> bool:
     """Whether a class is the model's class, or a second copy of it from a file that was loaded twice."""
     if base is model.protocol:
         return True
@@ -315,20 +317,20 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         return name, parse_config(known[name].text, known[name].file)
     if own is not None and not Path(own).exists():
         raise InputError(f"{model.name}: configuration = {own!r}: there is no such file; expected --config FILE.cfg")
-    _refuse_name(model, name)
+    _refuse_configuration(model, name)
     return name, read_config(name)
 
 
-def _refuse_name(model: Model, name: str) -> None:
+def _refuse_configuration(model: Model, name: str) -> None:
     """Raise InputError for an unknown configuration: neither a name of the model's nor an existing file."""
     if not name:
         raise InputError("expected a configuration's name or a .cfg file, found ''")
-    if name in TIERS:
+    if name in REQUIRED_CONFIGURATIONS:
         expected = "; expected --config FILE.cfg"
     elif model.configurations and Path(name).suffix != ".cfg" and not Path(name).exists():
-        expected = f"; and there is no such file{_listed(model)}"
+        expected = f"; and there is no such file{_models_command_hint(model)}"
     elif model.shipped and not Path(name).exists():
-        raise InputError(f"{name}: there is no such file{_listed(model)}")
+        raise InputError(f"{name}: there is no such file{_models_command_hint(model)}")
     else:
         return
     raise InputError(unknown("configuration", name, model.configurations, model.name) + expected)
@@ -377,20 +379,20 @@ def blaming_protocol(model: Model) -> Iterator[None]:
     except RaisedError:  # its message has the place
         raise
     except ProtocolError as error:
-        place = _place(model, error.__cause__)
+        place = _place_in_user_file(model, error.__cause__)
         if place is None or str(model.file) in str(error):
             raise
         raise InputError(f"{place}: {error}") from error
     except (InputError, BrokenPipeError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit: a protocol must not end the process
-        place = _place(model, error)
+        place = _place_in_user_file(model, error)
         if place is None:
             raise
         raise InputError(f"{place}: {told_error(error)}") from error
 
 
-def _place(model: Model, error: BaseException | None) -> str | None:
+def _place_in_user_file(model: Model, error: BaseException | None) -> str | None:
     """Return `file:line` of the user's file in which an exception was raised; None if it was raised elsewhere."""
     line = None if error is None or model.file is None else line_to_blame(error, model.file)
     return None if line is None else f"{model.file}:{line}"

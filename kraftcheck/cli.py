@@ -42,7 +42,7 @@ EXIT_ASSERTION = 14
 END_BY_CODE = ""
 """Empty code for `exec`. After an interrupted `exec`, as in dataclasses, CPython ends by the signal unless it runs
 another `exec`."""
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a command as Ctrl-C does."""
 GC_THRESHOLDS = (50_000, 20, 10)
 """Rare garbage collection, because imports create hundreds of thousands of permanent objects."""
@@ -52,39 +52,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default this process's own; return the exit code."""
     _prepare_streams()
     if arguments is not None:
-        return _run(list(arguments))
+        return _run_command_line(list(arguments))
     from kraftcheck.processes import ending_soon
 
     _tune_process()
     with ending_soon():
         try:
-            return _run(sys.argv[1:])
+            return _run_command_line(sys.argv[1:])
         finally:  # the report is complete, so a signal ends the process without a traceback
-            for number in (signal.SIGINT, *SIGNALS):
+            for number in (signal.SIGINT, *TERMINATION_SIGNALS):
                 if signal.getsignal(number) is signal.default_int_handler:
                     signal.signal(number, signal.SIG_DFL)
 
 
-def _run(words: list[str]) -> int:
+def _run_command_line(words: list[str]) -> int:
     """Parse and run a command line; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         from kraftcheck.jobs import complete
 
-        complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
+        complete(build_parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     if not words:
         print(OVERVIEW, file=sys.stderr)
         return 2
     try:
-        given = parser(next(iter(words), "")).parse_args(words)
+        given = build_parser(next(iter(words), "")).parse_args(words)
         from kraftcheck.spec.errors import InputError, require_assertions
-    except _BadUsage as error:
-        return _complain(str(error), _json_in(words), program=error.program)
+    except _UsageError as error:
+        return _report_error(str(error), _json_file_of_arguments(words), program=error.program)
     except KeyboardInterrupt:  # during imports
-        return _interrupted()
+        return _report_interruption()
     given.words = words
     _heed_signals()
     json = getattr(given, "json", None)
-    before = _stamp(json)
+    before = _file_stamp(json)
     try:
         require_assertions()
         with redirect_stdout(sys.stderr) if str(json) == "-" else nullcontext():
@@ -95,9 +95,9 @@ def _run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (InputError, MemoryError, RuntimeError, OSError) as error:
-        return _failed(error, given, _unwritten(json, before))
+        return _report_failure(error, given, _unwritten_json_file(json, before))
     except KeyboardInterrupt:
-        return _interrupted()
+        return _report_interruption()
     finally:
         exec(END_BY_CODE)
 
@@ -105,12 +105,12 @@ def _run(words: list[str]) -> int:
 def _heed_signals() -> None:
     """Make termination signals raise KeyboardInterrupt, unless the caller handles them."""
     if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
+        for number in TERMINATION_SIGNALS:
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, signal.default_int_handler)
 
 
-def _failed(error: Exception, given: argparse.Namespace, json: Path | None) -> int:
+def _report_failure(error: Exception, given: argparse.Namespace, json: Path | None) -> int:
     """Print the error that ended a command and return the exit code. Raise an unexpected error again."""
     from kraftcheck.spec.errors import InputError, RaisedError
 
@@ -120,16 +120,16 @@ def _failed(error: Exception, given: argparse.Namespace, json: Path | None) -> i
 
             traceback.print_exception(error)
         return (
-            _report_raised(error, json)
+            _report_protocol_error(error, json)
             if isinstance(error, RaisedError)
-            else _complain(str(error), json, error.exit_code)
+            else _report_error(str(error), json, error.exit_code)
         )
     if isinstance(error, OSError):
-        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
-    return _complain(_shortage(error, given), json)
+        return _report_error(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
+    return _report_error(_resource_shortage_message(error, given), json)
 
 
-def _shortage(error: Exception, given: argparse.Namespace) -> str:
+def _resource_shortage_message(error: Exception, given: argparse.Namespace) -> str:
     """Return a message for a lack of memory or threads. Raise any other error again."""
     if isinstance(error, MemoryError):
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
@@ -166,10 +166,10 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
             raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED: no buffer
             if name == "stderr" and sys.stderr is stream and type(raw) is FileIO:
-                sys.stderr = sys.__stderr__ = _lossy(stream)  # type: ignore[misc]
+                sys.stderr = sys.__stderr__ = _lossy_stream(stream)  # type: ignore[misc]
 
 
-class _Lossy(FileIO):
+class _LossyFile(FileIO):
     """A file that drops unwritable output; a closed pipe still raises BrokenPipeError."""
 
     def write(self, data: Any, /) -> int:
@@ -183,22 +183,22 @@ class _Lossy(FileIO):
         return len(data) if written is None else written  # None also for a write that would block
 
 
-def _lossy(stream: TextIOWrapper) -> TextIOWrapper:
+def _lossy_stream(stream: TextIOWrapper) -> TextIOWrapper:
     """Return a text stream to the same file as `stream`, which drops output that cannot be written."""
     with suppress(OSError):
         stream.flush()
-    raw = cast("BinaryIO", BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False)))
+    raw = cast("BinaryIO", BufferedWriter(_LossyFile(stream.fileno(), "w", closefd=False)))
     return TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
 
 
-def _interrupted() -> int:
+def _report_interruption() -> int:
     """Print "interrupted" and return the exit code."""
     exec(END_BY_CODE)
     print("interrupted", file=sys.stderr)
     return 130
 
 
-def _stamp(path: Path | None) -> tuple[int, int] | None:
+def _file_stamp(path: Path | None) -> tuple[int, int] | None:
     """Return a file's modification time and size; None if it does not exist."""
     with suppress(OSError):
         found = None if path is None or str(path) == "-" else path.stat()
@@ -206,12 +206,12 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
     return None
 
 
-def _unwritten(json: Path | None, before: tuple[int, int] | None) -> Path | None:
+def _unwritten_json_file(json: Path | None, before: tuple[int, int] | None) -> Path | None:
     """Return the file of `--json` to write an error to; None if the command has already written its result there."""
-    return json if _stamp(json) == before else None
+    return json if _file_stamp(json) == before else None
 
 
-def _report_raised(error: RaisedError, json: Path | None) -> int:
+def _report_protocol_error(error: RaisedError, json: Path | None) -> int:
     """Print the path to an error in a protocol and the error itself; return the exit code."""
     from kraftcheck.reporting.as_json import states_as_json
     from kraftcheck.reporting.counterexample import behaviour_lines
@@ -222,17 +222,17 @@ def _report_raised(error: RaisedError, json: Path | None) -> int:
         shown = sys.stderr if str(json) == "-" else sys.stdout
         print_lines([*behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}"), []], shown)
         found = {"states": states_as_json(error.protocol, error.trace)}
-    return _complain(str(error), json, EXIT_ASSERTION if error.is_assertion else 2, **found)
+    return _report_error(str(error), json, EXIT_ASSERTION if error.is_assertion else 2, **found)
 
 
-def _json_in(words: Sequence[str]) -> Path | None:
+def _json_file_of_arguments(words: Sequence[str]) -> Path | None:
     """Return the file of `--json` in a command line that the parser rejected."""
     named = [after for word, after in pairwise(words) if word == "--json"]
     named += [word.partition("=")[2] for word in words if word.startswith("--json=")]
     return Path(named[0]) if named else None
 
 
-def _complain(
+def _report_error(
     message: str, json: Path | None = None, code: int = 2, *, program: str = "kraftcheck", **more: Any
 ) -> int:
     """Print an error, write it to the file of `--json` if given, and return the exit code."""
@@ -248,7 +248,7 @@ def _complain(
     return code
 
 
-class _Help(argparse.HelpFormatter):
+class _HelpFormatter(argparse.HelpFormatter):
     """A formatter that fills paragraphs to the terminal's width and leaves examples as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -257,7 +257,7 @@ class _Help(argparse.HelpFormatter):
         return "\n\n".join(one if one.startswith("for example:") else fill(one, width, indent) for one in blocks)
 
 
-class _BadUsage(Exception):  # noqa: N818 - a mistake of the user
+class _UsageError(Exception):
     """An invalid command line."""
 
     def __init__(self, program: str, message: str) -> None:
@@ -265,7 +265,7 @@ class _BadUsage(Exception):  # noqa: N818 - a mistake of the user
         self.program = program
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     """A parser that prints the usage and raises `_UsageError`."""
 
     command = ""
@@ -274,10 +274,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         names_option = message.startswith("argument -")  # then the message has the expected value
-        raise _BadUsage(self.prog, message if names_option else f"{message}; see {self.command or self.prog} --help")
+        raise _UsageError(self.prog, message if names_option else f"{message}; see {self.command or self.prog} --help")
 
 
-class _Version(argparse.Action):
+class _VersionAction(argparse.Action):
     """An action that looks up and prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
@@ -287,20 +287,25 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def parser(chosen: str) -> argparse.ArgumentParser:
+def build_parser(chosen: str) -> argparse.ArgumentParser:
     """Return the parser of the command line, with the arguments of the chosen command."""
-    top = _Parser(
+    top = _ArgumentParser(
         prog="kraftcheck",
         description="A model checker for KRaft, Kafka's Raft, and for message-passing protocols in Python.",
         allow_abbrev=False,
     )
-    top.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    top.add_argument("--version", action=_VersionAction, nargs=0, help="print the version")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for file in sorted(Path(__file__).with_name("commands").glob("[!_]*.py")):
         first, _, rest = file.read_text("utf-8").split('"""')[1].partition("\n")
         summary = first[0].lower() + first[1:].removesuffix(".")
         command = commands.add_parser(
-            file.stem, help=summary, description=summary, epilog=rest, allow_abbrev=False, formatter_class=_Help
+            file.stem,
+            help=summary,
+            description=summary,
+            epilog=rest,
+            allow_abbrev=False,
+            formatter_class=_HelpFormatter,
         )
         if file.stem == chosen:
             module = import_module(f"kraftcheck.commands.{chosen}")

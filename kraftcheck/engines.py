@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.result import Result
     from kraftcheck.spec.language.protocol import Protocol
 
-PATH_SECONDS = 60.0
+ERROR_PATH_SECONDS = 60.0
 """Time limit of the table engine's search for the path to an error that another engine met."""
 
 TRIAL_SECONDS = 3.0
 """Time limit of the reference engine's trial before the kernel is compiled."""
 
-SMALL_STATES, SMALL_SECONDS = 500, 0.06
+SMALL_SEARCH_STATES, SMALL_SEARCH_SECONDS = 500, 0.06
 """Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
 
-FIRST_STATES, GROWING_STATES = 1 << 14, 1 << 10
+BYTECODE_TRIAL_STATES, GROWING_SEARCH_STATES = 1 << 14, 1 << 10
 """Number of states that the bytecode engine searches before the table engine learns.
 
 From the second number on it gives up while half of the states wait to be expanded: then there are many more.
 """
 
-COMPILED_STATES = 1 << 15
+BYTECODE_FIRST_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
-LEAST_CALLS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
+LEAST_CALLS_A_STEP = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
-CALL_COST = 12
+TABLE_CALL_COST = 12
 """Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
-FEWEST_STATES = 1 << 6
+FIRST_SAMPLE_STATES = 1 << 6
 """Number of states from which calls are counted, at each doubling."""
-FALLING, LONG = 0.75, 1 << 19
+FALLING_CALLS_RATIO, LONG_SEARCH_STATES = 0.75, 1 << 19
 """The part of the calls for each step that remains after a doubling of the states where the table engine is learning.
 Then it is faster than the bytecode engine in a search of more states than the second number."""
 
@@ -72,7 +72,7 @@ class Engine(NamedTuple):
         return function
 
 
-def _engine(name: str, *more: str) -> Engine:
+def _make_engine(name: str, *more: str) -> Engine:
     searches = search_orders() if name == "tables" else tuple(CAPABILITIES[name])
     own = (option.word for option in OPTIONS.values() if option.engines and name in option.engines)
     module = "reference" if name == "reference" else f"{name}.engine"
@@ -80,16 +80,16 @@ def _engine(name: str, *more: str) -> Engine:
 
 
 ENGINES = {
-    "tables": _engine("tables"),
-    "reference": _engine("reference", "--graph"),
-    "symbolic": _engine("symbolic"),
-    "spark": _engine("spark"),
-    "bytecode": _engine("bytecode"),
+    "tables": _make_engine("tables"),
+    "reference": _make_engine("reference", "--graph"),
+    "symbolic": _make_engine("symbolic"),
+    "spark": _make_engine("spark"),
+    "bytecode": _make_engine("bytecode"),
 }
 """Engines by name, in order of preference."""
 
 
-def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
+def choose_engine(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     """Return the named engine, or the first that supports a search order and options. Raise InputError if none does."""
     if name is not None and name not in ENGINES:
         raise InputError(unknown("engine", name, ENGINES))
@@ -98,10 +98,10 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     fitting = [known for known in ENGINES if all(known in those for those in able.values())]
     if fitting and name in (None, *fitting):
         return name or fitting[0]
-    raise InputError(_refusal(name, able))
+    raise InputError(_refusal_message(name, able))
 
 
-def _refusal(name: str | None, able: dict[str, list[str]]) -> str:
+def _refusal_message(name: str | None, able: dict[str, list[str]]) -> str:
     for option, those in able.items():
         if not those:
             return f"{option}: no engine supports it; engines are {', '.join(ENGINES)}"
@@ -110,7 +110,7 @@ def _refusal(name: str | None, able: dict[str, list[str]]) -> str:
     return f"{', '.join(able)}: no engine supports all of them together; leave one out"
 
 
-def searches() -> list[str]:
+def search_order_names() -> list[str]:
     """Return the names of all engines' search orders."""
     return sorted({name for engine in ENGINES.values() for name in engine.searches})
 
@@ -137,39 +137,45 @@ def search(
     thousand states.
     """
     if engine != "tables" or is_named:
-        return _search(engine, protocol, options, compiles)
-    tried = _tried_by_reference(protocol, options) or _tried_by_bytecode(protocol, options)
-    return tried or _while_calls_repeat(protocol, options, compiles)
+        return _search_with(engine, protocol, options, compiles)
+    tried = _try_reference(protocol, options) or _try_bytecode(protocol, options)
+    return tried or _unless_calls_hardly_repeat(protocol, options, compiles)
 
 
-def _search(
+def _search_with(
     engine: str,
     protocol: Protocol,
     options: SearchRequest,
     compiles: Callable[[], object] | None,
     watched: SearchRequest | None = None,
 ) -> Result:
-    run = partial(_run, engine, protocol, watched or options)
+    run = partial(_run_engine, engine, protocol, watched or options)
     try:
-        return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
+        return replace(run() if engine == "reference" else timing_compilation(run, compiles), engine=engine)
     except HiddenReadError:
-        found = _first_by_reference(protocol, options) if engine == "tables" and options.search == "bfs" else None
+        found = (
+            _search_by_reference_in_tlc_order(protocol, options)
+            if engine == "tables" and options.search == "bfs"
+            else None
+        )
         if found is None:
             raise
         return found
 
 
-def _while_calls_repeat(protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None) -> Result:
+def _unless_calls_hardly_repeat(
+    protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None
+) -> Result:
     """Return the table engine's result, or another engine's if the inputs of handlers hardly repeat."""
     choice = EngineChoice(protocol, options)
     while choice.engine != "reference":
         with suppress(EngineChange, UntranslatableError):
-            found = _search(choice.engine, protocol, options, compiles, choice.watched())
+            found = _search_with(choice.engine, protocol, options, compiles, choice.watched())
             found.notes += choice.notes
             return found
         choice.change()
         gc.collect()  # frees the tables
-    found_last = _by_reference(protocol, choice.rest(), *choice.notes, whole_levels=True)
+    found_last = _search_by_reference(protocol, choice.rest(), *choice.notes, whole_levels=True)
     assert found_last is not None, "only searches that the reference engine supports are watched"
     return found_last
 
@@ -183,7 +189,7 @@ class EngineChoice:
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol, self._options, self._began = protocol, options, time.monotonic()
-        self._others = [one for one in LEAST_CALLS if _is_able(protocol, options, one)]
+        self._others = [one for one in LEAST_CALLS_A_STEP if _engine_supports(protocol, options, one)]
         self.engine, self._following, self._most = "tables", "tables", inf
         self.notes: list[str] = []
         self._restart()
@@ -228,14 +234,17 @@ class EngineChoice:
     def _count_calls(self, progress: Progress) -> None:
         """Choose another engine by the calls since the number of states was half as large."""
         states, last = progress.distinct_states, self._last
-        if states < max(FEWEST_STATES, 2 * last.distinct_states):
+        if states < max(FIRST_SAMPLE_STATES, 2 * last.distinct_states):
             return
-        calls, before = _calls_a_step(last, progress), self._calls
+        calls, before = _calls_per_step(last, progress), self._calls
         self._last, self._calls = progress, calls
         for engine in [*self._others]:
             if self._is_faster(engine, last, progress):
-                self.notes = [_note(progress, engine)]
-                self._following, self._most = engine, LONG if calls < FALLING * before else inf
+                self.notes = [_engine_change_note(progress, engine)]
+                self._following, self._most = (
+                    engine,
+                    LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
+                )
                 raise EngineChange
 
     def _is_faster(self, engine: str, before: Progress, progress: Progress) -> bool:
@@ -243,26 +252,26 @@ class EngineChoice:
 
         The reference engine does so too if the calls take longer than all of its own calls and steps.
         """
-        least = [number for first, number in LEAST_CALLS[engine] if progress.distinct_states >= first]
-        is_often = bool(least) and _calls_a_step(before, progress) >= least[-1]
+        least = [number for first, number in LEAST_CALLS_A_STEP[engine] if progress.distinct_states >= first]
+        is_often = bool(least) and _calls_per_step(before, progress) >= least[-1]
         if engine != "reference" or is_often or not least:
             return is_often and (engine == "reference" or self._is_translatable(progress.distinct_states))
         states = progress.distinct_states - before.distinct_states
         steps = progress.generated_states - before.generated_states
         calls = sum(progress.handler_calls.values()) - sum(before.handler_calls.values())
-        return CALL_COST * calls > states * (2 + self._handlers) + steps
+        return TABLE_CALL_COST * calls > states * (2 + self._handlers) + steps
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
-        if states < COMPILED_STATES and not _bytecode().is_compiled():
+        if states < BYTECODE_FIRST_STATES and not _bytecode_engine().is_compiled():
             return False
-        if not _bytecode().is_supported(self._protocol, self.rest()):
+        if not _bytecode_engine().is_supported(self._protocol, self.rest()):
             self._others.remove("bytecode")
             return False
         return True
 
 
-def _note(progress: Progress, engine: str) -> str:
+def _engine_change_note(progress: Progress, engine: str) -> str:
     calls = progress.handler_calls
     most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
     return (
@@ -271,51 +280,53 @@ def _note(progress: Progress, engine: str) -> str:
     )
 
 
-def _calls_a_step(before: Progress, after: Progress) -> float:
+def _calls_per_step(before: Progress, after: Progress) -> float:
     """Return the number of calls for each step between two samples."""
     calls = sum(after.handler_calls.values()) - sum(before.handler_calls.values())
     return calls / max(1, after.generated_states - before.generated_states)
 
 
-def _tried_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+def _try_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the reference engine's result: of a small search, before the compiler has run, or where a VIEW renames."""
     if protocol.renames(options.view) is not None:
         note = f"VIEW {options.view} renames states: the reference engine searched"
-        return _by_reference(protocol, options, note, whole_levels=True)
-    tried = _at_once_by_reference(protocol, options) if "numba" not in sys.modules else None
-    return _soon_by_reference(protocol, options) if tried is None and not _is_compiled() else tried
+        return _search_by_reference(protocol, options, note, whole_levels=True)
+    tried = _small_search_by_reference(protocol, options) if "numba" not in sys.modules else None
+    return _search_by_reference_in_time(protocol, options) if tried is None and not _are_kernels_compiled() else tried
 
 
 class _TooLarge(Exception):  # noqa: N818 - a way out of a trial, not an error
     """Raised to end the reference engine's trial of a search that is not small."""
 
 
-def _at_once_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+def _small_search_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the reference engine's result of a small complete search without a violation, else None."""
     import_module("kraftcheck.explorer.reference")  # before the clock starts
-    until = time.process_time() + SMALL_SECONDS
-    return _unless_large(partial(_by_reference, protocol), options, SMALL_STATES, until)
+    until = time.process_time() + SMALL_SEARCH_SECONDS
+    return _search_unless_large(partial(_search_by_reference, protocol), options, SMALL_SEARCH_STATES, until)
 
 
-def _tried_by_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
+def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the bytecode engine's result of a complete search of some thousand states without a violation."""
-    if not _is_able(protocol, options, "bytecode") or not _bytecode().is_compiled():
+    if not _engine_supports(protocol, options, "bytecode") or not _bytecode_engine().is_compiled():
         return None
-    return _unless_large(lambda request: _search("bytecode", protocol, request, None), options, FIRST_STATES)
+    return _search_unless_large(
+        lambda request: _search_with("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES
+    )
 
 
-def _bytecode() -> Any:
+def _bytecode_engine() -> Any:
     return import_module(ENGINES["bytecode"].target.partition(":")[0])
 
 
-def _unless_large(
+def _search_unless_large(
     run: Callable[[SearchRequest], Result | None], options: SearchRequest, most: int, until: float = inf
 ) -> Result | None:
     """Return the result of a search without a violation, unless it has too many states or takes too long."""
 
     def stop_late(progress: Progress) -> None:
         states = progress.distinct_states
-        is_growing = states >= GROWING_STATES and 2 * progress.frontier > states
+        is_growing = states >= GROWING_SEARCH_STATES and 2 * progress.frontier > states
         if states > most or is_growing or time.process_time() > until:
             raise _TooLarge
 
@@ -325,32 +336,34 @@ def _unless_large(
     return None
 
 
-def _soon_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+def _search_by_reference_in_time(protocol: Protocol, options: SearchRequest) -> Result | None:
     soon = replace(options, time_limit=min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS))
     note = "the table engine is not compiled here yet: the reference engine searched"
-    found = _by_reference(protocol, soon, note, whole_levels=True)
+    found = _search_by_reference(protocol, soon, note, whole_levels=True)
     too_late = found is not None and found.limit == "time_limit" and soon.time_limit != options.time_limit
     return None if too_late else found
 
 
-def _first_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+def _search_by_reference_in_tlc_order(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Search with the reference engine in TLC's order, for a property that reads variables outside the VIEW."""
     note = "a property reads variables outside the VIEW: the reference engine searched, in TLC's order"
-    return _by_reference(protocol, replace(options, workers=None) if options.workers == 1 else options, note)
+    return _search_by_reference(protocol, replace(options, workers=None) if options.workers == 1 else options, note)
 
 
-def _by_reference(protocol: Protocol, options: SearchRequest, *notes: str, whole_levels: bool = False) -> Result | None:
+def _search_by_reference(
+    protocol: Protocol, options: SearchRequest, *notes: str, whole_levels: bool = False
+) -> Result | None:
     """Return the reference engine's result with notes; None if the engine lacks one of the given options."""
     from kraftcheck.explorer.reference import explore
 
-    if not _is_able(protocol, options):
+    if not _engine_supports(protocol, options):
         return None
     result = explore(protocol, options, whole_levels=whole_levels)
     result.notes += notes
     return replace(result, engine="reference")
 
 
-def _is_able(protocol: Protocol, options: SearchRequest, engine: str = "reference") -> bool:
+def _engine_supports(protocol: Protocol, options: SearchRequest, engine: str = "reference") -> bool:
     """Return whether an engine supports a request's search order, options and features; one worker is no option."""
     has, one = ENGINES[engine], replace(options, workers=None if options.workers == 1 else options.workers)
     if options.search not in has.searches or not set(engine_specific_options(one)) <= set(has.options):
@@ -358,7 +371,7 @@ def _is_able(protocol: Protocol, options: SearchRequest, engine: str = "referenc
     return not any(lacking_features(engine, protocol, options))
 
 
-def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
+def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
     try:
         return ENGINES[engine].run(protocol, options)
     except RaisedError as error:
@@ -367,7 +380,7 @@ def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
         return _path_to_error(error, protocol, options)
 
 
-def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
+def timing_compilation(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run a search that uses a kernel; its result has the compile time apart from the search time."""
     from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 
@@ -378,7 +391,7 @@ def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None =
     return replace(result, compile_seconds=noting.seconds, warnings=warnings)
 
 
-def _is_compiled() -> bool:
+def _are_kernels_compiled() -> bool:
     from kraftcheck.explorer.compiling import is_compiled
 
     return is_compiled()
@@ -386,7 +399,7 @@ def _is_compiled() -> bool:
 
 def _path_to_error(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
     """Return the table engine's result for an error to which another engine has no path."""
-    known = replace(options, search="bfs", time_limit=PATH_SECONDS, report=None, master=None, conf=())
+    known = replace(options, search="bfs", time_limit=ERROR_PATH_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
     if found.violations and found.violations[0].failed:
         found.notes.append("the engine 'tables' searched again for the path to the error; counts refer to it")

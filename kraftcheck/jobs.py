@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Job, Model, find_config, find_model, shipped_models, with_settings
-from kraftcheck.engines import ENGINES, choose, engine_specific_options, searches
+from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options, search_order_names
 from kraftcheck.explorer.request import OPTIONS, SearchRequest, seconds, setting, size
 from kraftcheck.explorer.request import count as count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
@@ -84,7 +84,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--calls": _flag("print how often each action was called in Python"),
     "--quiet": _flag("print only the verdict, with warnings and counterexamples"),
 }
-_ARGUMENTS["--search"]["choices"] = searches()
+_ARGUMENTS["--search"]["choices"] = search_order_names()
 CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
 """The options that decide the checks."""
 
@@ -98,8 +98,8 @@ def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None
 def read(name: str, value: Any) -> Any:
     """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
-    if name == "search" and value not in searches():
-        raise InputError(unknown("search", value, searches()))
+    if name == "search" and value not in search_order_names():
+        raise InputError(unknown("search", value, search_order_names()))
     if value is None or option.read is str:
         return value
     try:
@@ -187,7 +187,7 @@ def job_for(
     order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}
     asked = {**order, **asked, "symmetry": _symmetry(bound, asked.get("symmetry"))}
     options = SearchRequest.of(bound, **asked)
-    name = choose(engine, options.search, [*others, *engine_specific_options(options)])
+    name = choose_engine(engine, options.search, [*others, *engine_specific_options(options)])
     return Job(model, config_name, bound.protocol, name, engine is not None, options)
 
 
@@ -269,6 +269,6 @@ def lenient_job(
     seen_as = content.view.name if content.view and content.view.name in model.protocol.views else None
     kinds = {name: prop.kind for name, prop in model.protocol.properties.items()}
     temporal = tuple(one.name for one in content.properties if kinds.get(one.name) == TEMPORAL)
-    engine = choose(None, options.search)
+    engine = choose_engine(None, options.search)
     next_name = "Next" if content.next is None else content.next.name
     return Job(model, config_name, bound.protocol, engine, False, options, seen_as, temporal, next_name), warnings

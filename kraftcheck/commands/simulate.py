@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.engines import compiling
+from kraftcheck.engines import timing_compilation
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import CHECKED, add, count, job_of, seed
@@ -63,7 +63,7 @@ def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
         compiles = None if arguments.quiet else announce_compiling
 
         def work(options: SearchRequest) -> Result:
-            return compiling(partial(simulate, job.protocol, options, plan, keep, there), compiles)
+            return timing_compilation(partial(simulate, job.protocol, options, plan, keep, there), compiles)
 
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=work)
     if there:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.cli import parser
+from kraftcheck.cli import build_parser
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -40,7 +40,7 @@ def problems(words: list[str]) -> Iterator[str]:
         yield f"no program {program}"
     if program == "kraftcheck":
         try:
-            parser(words[1]).parse_args(words[1:])
+            build_parser(words[1]).parse_args(words[1:])
         except Exception as error:
             yield str(error)
     if program in ("python", "python3") and words[1] == "-m" and words[2] not in RELEASE and not find_spec(words[2]):

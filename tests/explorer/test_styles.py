@@ -36,10 +36,10 @@ def checked(style: Style, engine: str | None = "tables") -> Result:
 
 def tables_first(monkeypatch: pytest.MonkeyPatch, *, tried_by_bytecode: bool = False) -> None:
     """Let no other engine try before the table engine."""
-    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    monkeypatch.setattr(engines, "_try_reference", lambda *_: None)
     monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
     if not tried_by_bytecode:
-        monkeypatch.setattr(engines, "_tried_by_bytecode", lambda *_: None)
+        monkeypatch.setattr(engines, "_try_bytecode", lambda *_: None)
 
 
 @pytest.mark.parametrize("name", ["si-one", *(pytest.param(name, marks=pytest.mark.slow) for name in MOST_CALLS)])
@@ -69,7 +69,7 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
 ) -> None:
     expected = checked(SEARCHES["si-one"], "reference")
     tables_first(monkeypatch)
-    monkeypatch.setattr(engines, "LEAST_CALLS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
+    monkeypatch.setattr(engines, "LEAST_CALLS_A_STEP", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
     monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
     found = checked(SEARCHES["si-one"], None)
     assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")
@@ -99,14 +99,14 @@ def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
 def test_a_long_search_leads_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     tables_first(monkeypatch)
     engines_used = []
-    run = engines._run
+    run = engines._run_engine
 
     def noted(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
         engines_used.append(engine)
         return run(engine, protocol, options)
 
-    monkeypatch.setattr(engines, "_run", noted)
-    monkeypatch.setattr(engines, "LONG", 4_000)
+    monkeypatch.setattr(engines, "_run_engine", noted)
+    monkeypatch.setattr(engines, "LONG_SEARCH_STATES", 4_000)
     found = checked(SEARCHES["mongo"], None)
     assert engines_used == ["tables", "bytecode", "tables"]
     assert (found.engine, found.distinct_states) == ("tables", 66_259)
@@ -117,14 +117,14 @@ def test_the_bytecode_engine_ends_a_search_of_some_thousand_states(monkeypatch: 
     tables_first(monkeypatch, tried_by_bytecode=True)
     found = checked(SEARCHES["kip279-small"], None)
     assert (found.engine, found.distinct_states, found.depth) == ("bytecode", 9_027, 18)
-    monkeypatch.setattr(engines, "FIRST_STATES", 9_026)
+    monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", 9_026)
     job = loaded(SEARCHES["kip279-small"]).job()
-    assert engines._tried_by_bytecode(job.protocol, job.options) is None
+    assert engines._try_bytecode(job.protocol, job.options) is None
 
 
 def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     tables_first(monkeypatch, tried_by_bytecode=True)
-    states, run = [], engines._run
+    states, run = [], engines._run_engine
 
     def noted(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
         def report(progress: Progress) -> None:
@@ -134,9 +134,9 @@ def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPat
 
         return run(engine, protocol, replace(options, report=report))
 
-    monkeypatch.setattr(engines, "_run", noted)
+    monkeypatch.setattr(engines, "_run_engine", noted)
     job = loaded(SEARCHES["mongo"]).job()
-    assert engines._tried_by_bytecode(job.protocol, job.options) is None
+    assert engines._try_bytecode(job.protocol, job.options) is None
     assert 0 < states[-1] < 4_000
 
 
@@ -171,7 +171,7 @@ def test_programs_in_c_visit_as_many_states(peer: Peer, tmp_path: Path) -> None:
 
 def test_the_bytecode_engine_is_not_imported_for_messages() -> None:
     code = (
-        "import sys; from kraftcheck import engines, load; engines._tried_by_reference = lambda *_: None; "
+        "import sys; from kraftcheck import engines, load; engines._try_reference = lambda *_: None; "
         "job = load('two-phase-commit', 'smoke').job(); "
         "print(engines.search('tables', job.protocol, job.options, is_named=False).engine); "
         "print('kraftcheck.explorer.bytecode' in sys.modules)"

@@ -35,8 +35,8 @@ from kraftcheck import (
     to_pandas,
     write_report,
 )
-from kraftcheck.api import _job
-from kraftcheck.engines import searches
+from kraftcheck.api import _job_without_configuration
+from kraftcheck.engines import search_order_names
 from kraftcheck.explorer.result import Progress
 from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -111,8 +111,8 @@ def test_both_ways_take_the_first_order_of_an_engine() -> None:
     loaded = load("two-phase-commit", "smoke")
     for engine, order in (("symbolic", "saturation"), ("tables", "bfs"), (None, "bfs")):
         assert loaded.job(engine=engine).options.search == order
-        assert _job(loaded.protocol, {"engine": engine}).options.search == order
-    assert _job(loaded.protocol, {"engine": "symbolic", "search": "bfs"}).options.search == "bfs"
+        assert _job_without_configuration(loaded.protocol, {"engine": engine}).options.search == order
+    assert _job_without_configuration(loaded.protocol, {"engine": "symbolic", "search": "bfs"}).options.search == "bfs"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_both_ways_take_the_first_order_of_an_engine() -> None:
         ({"symmetry": "x"}, "unknown symmetry x; TwoPhaseCommit has symmRM"),
         ({"view": "x"}, "unknown view x; TwoPhaseCommit has none"),
         ({"init": "x"}, "unknown start x; TwoPhaseCommit has Init"),
-        ({"search": "x"}, f"unknown search x; there is {', '.join(searches())}"),
+        ({"search": "x"}, f"unknown search x; there is {', '.join(search_order_names())}"),
         ({"engine": "x"}, "unknown engine x; there is "),
     ],
 )

@@ -18,7 +18,7 @@ import numba
 import pytest
 
 from kraftcheck import InputError, Verdict, check, load
-from kraftcheck.engines import compiling, search
+from kraftcheck.engines import search, timing_compilation
 from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 from kraftcheck.explorer.result import CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _checked
@@ -511,8 +511,8 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
     assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
     monkeypatch.setattr("kraftcheck.explorer.compiling.cache_problem", lambda: problem)
-    assert compiling(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
-    assert compiling(Result).warnings == []
+    assert timing_compilation(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
+    assert timing_compilation(Result).warnings == []
 
 
 SMALL_VIOLATIONS = [
@@ -545,7 +545,7 @@ def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(
 def test_a_small_search_imports_no_compiler() -> None:
     def ran(*words: str) -> str:
         code = (
-            "import sys; from kraftcheck import engines; engines.SMALL_SECONDS = 60.0; "
+            "import sys; from kraftcheck import engines; engines.SMALL_SEARCH_SECONDS = 60.0; "
             f"from kraftcheck.cli import main; main({[*words, '--quiet']}); print('numba' in sys.modules)"
         )
         ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -565,25 +565,25 @@ def test_the_language_imports_neither_a_compiler_nor_a_model() -> None:
 
 def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "numba", raising=False)
-    monkeypatch.setattr("kraftcheck.engines.SMALL_SECONDS", 60.0)
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SEARCH_SECONDS", 60.0)
     job, passed = load("two-phase-commit", "smoke").job(), Result()
-    monkeypatch.setattr("kraftcheck.engines._is_compiled", lambda: True)
-    monkeypatch.setattr("kraftcheck.engines._run", lambda *_: passed)
-    monkeypatch.setattr("kraftcheck.engines._tried_by_bytecode", lambda *_: None)
-    monkeypatch.setattr("kraftcheck.engines.compiling", lambda run, _: run())
+    monkeypatch.setattr("kraftcheck.engines._are_kernels_compiled", lambda: True)
+    monkeypatch.setattr("kraftcheck.engines._run_engine", lambda *_: passed)
+    monkeypatch.setattr("kraftcheck.engines._try_bytecode", lambda *_: None)
+    monkeypatch.setattr("kraftcheck.engines.timing_compilation", lambda run, _: run())
     options = replace(job.options, report=lambda _: None)
 
     def engine() -> str | None:
         return search("tables", job.protocol, options, is_named=False).engine
 
     assert engine() == "reference"
-    monkeypatch.setattr("kraftcheck.engines.SMALL_STATES", 100)
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SEARCH_STATES", 100)
     assert engine() == "tables"
-    monkeypatch.setattr("kraftcheck.engines.SMALL_STATES", 500)
-    monkeypatch.setattr("kraftcheck.engines.SMALL_SECONDS", 0.0)
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SEARCH_STATES", 500)
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SEARCH_SECONDS", 0.0)
     assert engine() == "tables"
     violated = load("lock-service", variant="impatient-server").job()
-    monkeypatch.setattr("kraftcheck.engines.SMALL_SECONDS", 60.0)
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SEARCH_SECONDS", 60.0)
     assert search("tables", violated.protocol, violated.options, is_named=False).engine == "tables"
 
 

@@ -10,15 +10,15 @@ import sys
 import pytest
 
 from kraftcheck.catalogue import (
-    CONFIGURATIONS,
+    CONFIGURATIONS_FILE,
     MODEL_PACKAGES,
-    TIERS,
+    REQUIRED_CONFIGURATIONS,
     find_config,
     find_model,
     models_in,
     shipped_models,
 )
-from kraftcheck.engines import ENGINES, Engine, choose
+from kraftcheck.engines import ENGINES, Engine, choose_engine
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
@@ -28,13 +28,13 @@ from kraftcheck.spec.discovery import first_sentence, load, variants_of
 @pytest.mark.parametrize("name", shipped_models())
 def test_every_shipped_model_has_every_tier_with_something_to_check(name) -> None:
     model = find_model(name)
-    for tier in TIERS:
+    for tier in REQUIRED_CONFIGURATIONS:
         found, config = find_config(model, tier)
         assert found == tier
         assert bind(model.protocol, config).properties
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", REQUIRED_CONFIGURATIONS)
 def test_reconfig_checks_all_invariants_of_the_specification(tier) -> None:
     config = find_config(find_model("reconfig"), tier)[1]
     invariants = {p.name for p in ReconfigProperties.properties.values() if p.kind == "invariant"}
@@ -66,7 +66,7 @@ def test_models_command(run, tmp_path) -> None:
     reconfig = content["reconfig"]
     assert reconfig["summary"].startswith("KRaft with one-at-a-time reconfiguration")
     assert "restart-without-state-corrected" in reconfig["variants"]
-    assert list(reconfig["configurations"])[:3] == list(TIERS)
+    assert list(reconfig["configurations"])[:3] == list(REQUIRED_CONFIGURATIONS)
     assert len(outcome.out.splitlines()) == len(content) + 3
     for name, entry in content.items():
         (line,) = [line for line in outcome.out.splitlines() if line.startswith(f"{name} ")]
@@ -101,7 +101,7 @@ def home(tmp_path, monkeypatch):
     def add(name: str, source: str, variants: str | None = None) -> None:
         package = folder / name
         package.mkdir()
-        (package / CONFIGURATIONS).write_text('[default]\nabout = "All of it."\ninit = "Init"\nnext = "Next"\n')
+        (package / CONFIGURATIONS_FILE).write_text('[default]\nabout = "All of it."\ninit = "Init"\nnext = "Next"\n')
         (package / "__init__.py").write_text(source)
         if variants is not None:
             (package / "variants.py").write_text(variants)
@@ -158,7 +158,7 @@ def test_a_model_is_found_because_its_folder_is_there(home, run) -> None:
 
 def test_a_folder_without_configurations_is_no_model(home, tmp_path) -> None:
     home("to_three", COUNTER)
-    (tmp_path / "house_of_models" / "to_three" / CONFIGURATIONS).unlink()
+    (tmp_path / "house_of_models" / "to_three" / CONFIGURATIONS_FILE).unlink()
     assert "to-three" not in shipped_models()
 
 
@@ -222,10 +222,10 @@ def test_a_users_model_needs_no_configuration(ping) -> None:
 def test_engines(monkeypatch) -> None:
     quick = Engine("nowhere:run", ("bfs", "iddfs"), ("--workers",))
     monkeypatch.setattr("kraftcheck.engines.ENGINES", {"reference": ENGINES["reference"], "quick": quick})
-    assert choose(None, "bfs") == "reference"
-    assert choose(None, "bfs", ["--workers"]) == "quick"
-    assert choose(None, "iddfs") == "quick"
-    assert choose("quick", "bfs") == "quick"
+    assert choose_engine(None, "bfs") == "reference"
+    assert choose_engine(None, "bfs", ["--workers"]) == "quick"
+    assert choose_engine(None, "iddfs") == "quick"
+    assert choose_engine("quick", "bfs") == "quick"
     for arguments, message in (
         (("quick", "dfs"), "--search dfs: not supported by the engine quick; use --engine reference"),
         (("reference", "bfs", ["--workers"]), "--workers: not supported by the engine reference; "),
@@ -233,7 +233,7 @@ def test_engines(monkeypatch) -> None:
         ((None, "bfs", ["--workers", "--graph"]), "--search bfs, --workers, --graph: no engine supports all of them"),
     ):
         with pytest.raises(InputError, match=None) as caught:
-            choose(*arguments)
+            choose_engine(*arguments)
         assert str(caught.value).startswith(message)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import kraftcheck
 from kraftcheck import CheckOptions, SearchOptions, check, load, simulate
-from kraftcheck.cli import parser
+from kraftcheck.cli import build_parser
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
@@ -43,7 +43,7 @@ def test_every_command_is_listed_with_what_it_does(run) -> None:
     for command in COMMANDS:
         docstring = str(import_module(f"kraftcheck.commands.{command}").__doc__)
         assert f"{command} {docstring[0].lower()}{docstring.partition(chr(10))[0][1:].removesuffix('.')}" in listed
-    assert parser("").prog == "kraftcheck"
+    assert build_parser("").prog == "kraftcheck"
 
 
 def test_every_option_of_a_search_is_one_of_check_or_comes_from_the_configuration() -> None:
@@ -72,7 +72,7 @@ def test_the_help_of_a_command_ends_with_examples_that_are_right(command, run, m
     for line in lines:
         words = shlex.split(line[line.index("kraftcheck ") :], comments=True)
         assert words[:2] == ["kraftcheck", command]
-        assert parser(command).parse_args(words[1:]).run
+        assert build_parser(command).parse_args(words[1:]).run
     assert max(map(len, shown.removesuffix(text).splitlines())) <= 80
 
 
@@ -92,7 +92,7 @@ def leave(code: int) -> None:
 
 def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return what a shell would offer at the end of the words."""
-    top, told = parser(words.split()[1] if words.count(" ") > 1 else ""), StringIO()
+    top, told = build_parser(words.split()[1] if words.count(" ") > 1 else ""), StringIO()
     with_completers(top)
     environment = {"_ARGCOMPLETE": "1", "COMP_LINE": words, "COMP_POINT": str(len(words)), "_ARGCOMPLETE_IFS": "\n"}
     for name, value in environment.items():
