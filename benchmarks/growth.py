@@ -14,7 +14,7 @@ import resource
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Progress, SearchRequest
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.processes import default_workers
+from kraftcheck.processes import default_worker_count
 from kraftcheck.spec.cfg.binding import bind, override
 from kraftcheck.spec.cfg.config import parse_setting, read_config
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--model", default="reconfig")
     parser.add_argument("--config", required=True)
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--workers", type=int, default=default_workers())
+    parser.add_argument("--workers", type=int, default=default_worker_count())
     parser.add_argument("--max-states", type=int)
     given = parser.parse_args()
     config = read_config(given.config)

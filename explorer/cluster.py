@@ -26,7 +26,7 @@ from kraftcheck.explorer import executor_boot as boot
 from kraftcheck.explorer.executor_boot import PACKAGE, USER_FOLDER, digest_of, source_files
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.processes import LEAST_JAVA, ending_children, java_program, java_version
+from kraftcheck.processes import LEAST_JAVA, java_program, java_version, killing_children
 from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_of
 from kraftcheck.spec.errors import InputError, PlatformError
 from kraftcheck.spec.language.protocol import Protocol
@@ -127,7 +127,7 @@ class Cluster:
         from pyspark import SparkContext
         from pyspark.errors import PySparkException
 
-        known = ending_children(unless=lambda: SparkContext._gateway)  # a JVM that it does not know yet would not end
+        known = killing_children(unless=lambda: SparkContext._gateway)  # a JVM that it does not know yet would not end
         try:
             with nullcontext() if self._says is None else stderr_into(self._says), self._temporary.made_within(), known:
                 spark = builder.getOrCreate()

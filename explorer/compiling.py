@@ -18,7 +18,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from kraftcheck.explorer.result import CLOCK
-from kraftcheck.files import distrusted
+from kraftcheck.files import distrust_reason
 from kraftcheck.spec.errors import InputError
 
 LEAST_ADDRESSES = 1 << 30
@@ -49,7 +49,7 @@ def cache_problem() -> str | None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         if os.access(folder, os.W_OK):
-            problem = distrusted(folder)  # cached code is executed
+            problem = distrust_reason(folder)  # cached code is executed
     if problem is None:
         return None
     own = mkdtemp(prefix="kraftcheck-")

@@ -14,7 +14,7 @@ from kraftcheck.catalogue import Job, Model, blaming_protocol, find_model, model
 from kraftcheck.engines import search, timing_compilation
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
-from kraftcheck.jobs import bound_by_names, configuration, job_for, read
+from kraftcheck.jobs import bound_by_names, configuration_with_settings, job_for, parse_option
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_diagnosed
 from kraftcheck.spec.cfg.binding import bind
@@ -115,7 +115,7 @@ class Loaded(NamedTuple):
         asked = _parsed_options(SearchOptions, options)
         settings = [f"{name}={value}" for name, value in self.constants.items()]
         with blaming_protocol(self.model):
-            name, content = configuration(self.model, self.config, settings)
+            name, content = configuration_with_settings(self.model, self.config, settings)
             return job_for(self.model, name, bind(self.model.protocol, content), asked, asked.pop("engine", None))
 
     @_with_options
@@ -370,7 +370,7 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
         if name not in names:
             raise InputError(unknown("option", name, names))
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    return {name: read(name, value) if name in OPTIONS else value for name, value in values.items()}
+    return {name: parse_option(name, value) if name in OPTIONS else value for name, value in values.items()}
 
 
 def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> Job:

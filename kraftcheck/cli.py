@@ -53,10 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     if arguments is not None:
         return _run_command_line(list(arguments))
-    from kraftcheck.processes import ending_soon
+    from kraftcheck.processes import ending_within_grace
 
     _tune_process()
-    with ending_soon():
+    with ending_within_grace():
         try:
             return _run_command_line(sys.argv[1:])
         finally:  # the report is complete, so a signal ends the process without a traceback
@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command_line(words: list[str]) -> int:
     """Parse and run a command line; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
-        from kraftcheck.jobs import complete
+        from kraftcheck.jobs import complete_shell_words
 
-        complete(build_parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
+        complete_shell_words(build_parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     if not words:
         print(OVERVIEW, file=sys.stderr)
         return 2

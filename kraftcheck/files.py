@@ -18,18 +18,18 @@ from uuid import uuid4
 
 from kraftcheck.spec.errors import InputError
 
-LINK = "found a link, which is not followed; remove it"
-_PREFIX, _OWNER = "kraftcheck-", "owner"
-UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
-"""The temporary names of `replacing`; a killed process leaves them behind."""
+LINK_REFUSED = "found a link, which is not followed; remove it"
+_TEMPORARY_PREFIX, _OWNER_FILE = "kraftcheck-", "owner"
+UNFINISHED_FILE_NAME = re.compile(r"\..+\.[0-9a-f]{32}\.new")
+"""The temporary names of `atomic_replacement`; a killed process leaves them behind."""
 
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_URI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def is_uri(name: str) -> bool:
     """Whether a name is a URI, such as `s3a://bucket/out`, rather than a path."""
-    return _URI.match(name) is not None
+    return _URI_SCHEME.match(name) is not None
 
 
 def require_local(name: str, option: str = "", fix: str = "mount the storage, or copy the files") -> None:
@@ -48,7 +48,7 @@ def real_path(path: str | Path) -> Path:
 
 
 @contextmanager
-def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
+def atomic_replacement(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path to write to; then rename it to `path`, so `path` is a complete file at all times.
 
     The last of several concurrent writers wins. An exception leaves `path` unchanged.
@@ -57,7 +57,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     try:
         yield new
         if durable:
-            sync(new)
+            fsync_path(new)
         new.replace(path)
     except BaseException as error:
         new.unlink(missing_ok=True)
@@ -65,17 +65,17 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
             error.filename = str(path)
         raise
     if durable:
-        sync(path.parent)
+        fsync_path(path.parent)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the temporary files of `replacing` that killed processes left in a folder."""
+    """Remove the temporary files of `atomic_replacement` that killed processes left in a folder."""
     for path in folder.iterdir():
-        if UNFINISHED.fullmatch(path.name):
+        if UNFINISHED_FILE_NAME.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
-def sync(path: Path) -> None:
+def fsync_path(path: Path) -> None:
     """Flush a file's content, or a folder's entries, to disk with fsync."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -84,7 +84,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_small(path: Path, most: int = 4 << 20) -> str:
+def read_small_file(path: Path, most: int = 4 << 20) -> str:
     """Return the text of a file of at most `most` bytes."""
     with path.open("rb") as file:
         raw = file.read(most + 1)
@@ -93,10 +93,10 @@ def read_small(path: Path, most: int = 4 << 20) -> str:
     return raw.decode()
 
 
-def read_written(path: Path, what: str) -> str:
+def read_text_file(path: Path, what: str) -> str:
     """Return the text of a small text file, such as a scenario; raise InputError if it cannot be read."""
     try:
-        return read_small(path)
+        return read_small_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -112,12 +112,16 @@ def open_in_folder(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR):
-            raise InputError(f"{path}: expected a file, {'found a folder' if path.is_dir() else LINK}") from None
+            raise InputError(
+                f"{path}: expected a file, {'found a folder' if path.is_dir() else LINK_REFUSED}"
+            ) from None
         raise
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
-        raise InputError(f"{path}: expected a file, {LINK if found.st_nlink > 1 else 'found a device or a pipe'}")
+        raise InputError(
+            f"{path}: expected a file, {LINK_REFUSED if found.st_nlink > 1 else 'found a device or a pipe'}"
+        )
     return descriptor
 
 
@@ -127,10 +131,12 @@ def make_folder(path: Path) -> None:
         path.mkdir()
     except FileExistsError:
         if path.is_symlink() or not path.is_dir():
-            raise InputError(f"{path}: expected a folder, {LINK if path.is_symlink() else 'found a file'}") from None
+            raise InputError(
+                f"{path}: expected a folder, {LINK_REFUSED if path.is_symlink() else 'found a file'}"
+            ) from None
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file, a folder with its content, or a link, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -138,7 +144,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def distrusted(folder: Path) -> str | None:
+def distrust_reason(folder: Path) -> str | None:
     """Return the reason why another user could have written to a folder or its files; None if no other user could.
 
     Skip the subfolders of a folder that only its owner can enter: they may hold thousands of files.
@@ -157,7 +163,7 @@ def distrusted(folder: Path) -> str | None:
     return None
 
 
-class InUseError(Exception):
+class LockedFolderError(Exception):
     """Another process holds the lock; `owner` is its process id or "unknown"."""
 
     def __init__(self, owner: str) -> None:
@@ -173,7 +179,7 @@ def lock_file(path: Path) -> TextIO:
     except OSError:
         owner = lock.read(20).strip()
         lock.close()
-        raise InUseError(owner or "unknown") from None
+        raise LockedFolderError(owner or "unknown") from None
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
@@ -184,10 +190,10 @@ class TemporaryFolder:
     """A temporary folder. If the process is killed, the next temporary folder's creation removes this one."""
 
     def __init__(self) -> None:
-        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        for path in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY_PREFIX}*"):
             _remove_if_left(path)
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._lock = lock_file(self.path / _OWNER)
+        self.path = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX))
+        self._lock = lock_file(self.path / _OWNER_FILE)
 
     @contextmanager
     def made_within(self) -> Iterator[None]:
@@ -206,8 +212,8 @@ class TemporaryFolder:
 
 def _remove_if_left(path: Path) -> None:
     """Remove a temporary folder of the same user whose process has ended."""
-    with suppress(OSError, InputError, InUseError):
-        if not path.is_symlink() and path.stat().st_uid == os.getuid() and (path / _OWNER).is_file():
-            lock = lock_file(path / _OWNER)
+    with suppress(OSError, InputError, LockedFolderError):
+        if not path.is_symlink() and path.stat().st_uid == os.getuid() and (path / _OWNER_FILE).is_file():
+            lock = lock_file(path / _OWNER_FILE)
             shutil.rmtree(path, ignore_errors=True)
             lock.close()

@@ -1,7 +1,7 @@
 """Jobs: validated search requests with model and engine, from a command line, script or scenario.
 
 The options of the command line are fields of `SearchRequest`, and options of single commands. Each command adds its
-options by name (`add`). The arguments contain a field of a request only if the user gives it.
+options by name (`add_options`). The arguments contain a field of a request only if the user gives it.
 """
 
 from __future__ import annotations
@@ -27,75 +27,87 @@ from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.values import cut
 
 
-def seed(text: str) -> int:
+def parse_seed(text: str) -> int:
     """Parse a seed, any whole number."""
     if not re.fullmatch("-?[0-9]{1,1000}", text):
         raise argparse.ArgumentTypeError(f"expected a whole number of at most 1000 digits, found {cut(text, 60)!r}")
     return int(text)
 
 
-def _name(text: str) -> str:
+def _parse_name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a name or a file, found ''")
     return text
 
 
-def _value(metavar: str, what: str, read: Callable[[str], object] = str, **more: Any) -> dict[str, Any]:
+def _value_option(metavar: str, what: str, read: Callable[[str], object] = str, **more: Any) -> dict[str, Any]:
     return {"metavar": metavar, "help": what, "type": read, **more}
 
 
-def _flag(what: str) -> dict[str, Any]:
+def _flag_option(what: str) -> dict[str, Any]:
     return {"help": what, "action": "store_true"}
 
 
-SPARK_LOG = "show the log of Spark"
+SPARK_LOG_HELP = "show the log of Spark"
 """The help of `--verbose` in commands without a table of actions."""
-COLUMNS = "columns"
+COLUMNS_VIEW = "columns"
 """The value of `--view` for one column per replica."""
-_MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file.py:ClassName")
-_ARGUMENTS: dict[str, dict[str, Any]] = {
+_MODEL_ARGUMENT = _value_option("MODEL", "a name that `kraftcheck models` lists, or path/to/file.py:ClassName")
+_OPTION_ARGUMENTS: dict[str, dict[str, Any]] = {
     **{
         option.word: {"dest": name, "default": argparse.SUPPRESS, **option.arguments()}
         for name, option in OPTIONS.items()
         if option.word
     },
-    "model": _MODEL,
-    "--model": _MODEL | {"required": True},
-    "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _name),
-    "--set": _value("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
-    "--variant": _value("NAME", "a variant of the model"),
-    "--engine": _value("NAME", "tables, reference, symbolic or spark (default: the first that supports the options)"),
-    "--max-size": _value("SIZE", "limit on the unpacked size of a file (default: %(default)s)", size, default="4G"),
-    "--resume-if-present": _flag("resume from the folder of --checkpoint if it holds a checkpoint"),
-    "--allow-incomplete": _flag("exit with 0 if nothing is violated and the search stopped at a limit"),
-    "--strict": _flag("exit with 20 if there is a warning or a property holds vacuously"),
-    "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
-    "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
-    "--report": _value("FILE", "write a page for the browser (.html), or Markdown with Mermaid diagrams (.md)", Path),
+    "model": _MODEL_ARGUMENT,
+    "--model": _MODEL_ARGUMENT | {"required": True},
+    "--config": _value_option(
+        "CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _parse_name
+    ),
+    "--set": _value_option("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
+    "--variant": _value_option("NAME", "a variant of the model"),
+    "--engine": _value_option(
+        "NAME", "tables, reference, symbolic or spark (default: the first that supports the options)"
+    ),
+    "--max-size": _value_option(
+        "SIZE", "limit on the unpacked size of a file (default: %(default)s)", size, default="4G"
+    ),
+    "--resume-if-present": _flag_option("resume from the folder of --checkpoint if it holds a checkpoint"),
+    "--allow-incomplete": _flag_option("exit with 0 if nothing is violated and the search stopped at a limit"),
+    "--strict": _flag_option("exit with 20 if there is a warning or a property holds vacuously"),
+    "--json": _value_option("FILE", "write the result as JSON; - is standard output", Path),
+    "--trace": _value_option(
+        "FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path
+    ),
+    "--report": _value_option(
+        "FILE", "write a page for the browser (.html), or Markdown with Mermaid diagrams (.md)", Path
+    ),
     "--view": {
-        "choices": ("steps", COLUMNS),
+        "choices": ("steps", COLUMNS_VIEW),
         "dest": "layout",
         "help": "layout of a counterexample: the changes of each step, or one column per replica (default: steps)",
     },
-    "--simplify": _flag("make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"),
-    "--simplify-time": _value("SECONDS", "time limit per counterexample (default: 30)", seconds, default=30.0),
-    "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
-    "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
-    "--calls": _flag("print how often each action was called in Python"),
-    "--quiet": _flag("print only the verdict, with warnings and counterexamples"),
+    "--simplify": _flag_option(
+        "make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"
+    ),
+    "--simplify-time": _value_option("SECONDS", "time limit per counterexample (default: 30)", seconds, default=30.0),
+    "--junit": _value_option("FILE", "write the verdict on each property as JUnit's XML", Path),
+    "--github": _flag_option("print annotations of GitHub Actions, with the file and line of the property"),
+    "--calls": _flag_option("print how often each action was called in Python"),
+    "--quiet": _flag_option("print only the verdict, with warnings and counterexamples"),
 }
-_ARGUMENTS["--search"]["choices"] = search_order_names()
-CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
+_OPTION_ARGUMENTS["--search"]["choices"] = search_order_names()
+CHECK_OPTIONS = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
 """The options that decide the checks."""
 
 
-def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
+def add_options(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
     """Add options to a command's parser, or to a group of its arguments."""
     for name in names:
-        parser.add_argument(name, **(_ARGUMENTS[name] | changes))
+        parser.add_argument(name, **(_OPTION_ARGUMENTS[name] | changes))
 
 
-def read(name: str, value: Any) -> Any:
+def parse_option(name: str, value: Any) -> Any:
     """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
     if name == "search" and value not in search_order_names():
@@ -108,7 +120,7 @@ def read(name: str, value: Any) -> Any:
         raise InputError(f"argument {option.word}: {error}") from None
 
 
-def given(arguments: argparse.Namespace) -> dict[str, Any]:
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the request fields for which the user gave an option, with their values."""
     found = {name: getattr(arguments, name) for name, option in OPTIONS.items() if option.word and name in arguments}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
@@ -117,15 +129,15 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
 # Completion in shells, which alone imports argcomplete
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
+def complete_shell_words(parser: argparse.ArgumentParser) -> None:
     """Print completions for a shell and exit. Set up: `eval "$(register-python-argcomplete kraftcheck)"`."""
     import argcomplete
 
-    with_completers(parser)
+    attach_completers(parser)
     argcomplete.autocomplete(parser)
 
 
-def with_completers(parser: argparse.ArgumentParser) -> None:
+def attach_completers(parser: argparse.ArgumentParser) -> None:
     """Attach completers for models, variants, configurations and constants to the arguments."""
     from argcomplete.completers import FilesCompleter
 
@@ -156,7 +168,7 @@ def with_completers(parser: argparse.ArgumentParser) -> None:
                 action.completer = completers[action.dest]  # type: ignore[attr-defined]
 
 
-CHECKS = ("invariants", "properties", "constraints", "action_constraints")
+CHECKED_KEYS = ("invariants", "properties", "constraints", "action_constraints")
 """The fields of a configuration that name properties."""
 
 
@@ -168,9 +180,9 @@ def job_of(
     beside: Iterable[type[Protocol]] = (),
 ) -> Job:
     """Return the validated job of a command line; `others` are engine options outside of `SearchRequest`."""
-    config_name, content = configuration(model, config, getattr(arguments, "set", ()))
-    bound = bind(model.protocol, _without_others(content, model.protocol, beside))
-    return job_for(model, config_name, bound, given(arguments), arguments.engine, others)
+    config_name, content = configuration_with_settings(model, config, getattr(arguments, "set", ()))
+    bound = bind(model.protocol, _drop_names_of_others(content, model.protocol, beside))
+    return job_for(model, config_name, bound, given_options(arguments), arguments.engine, others)
 
 
 def job_for(
@@ -185,30 +197,32 @@ def job_for(
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: no checkpoint to write; add --checkpoint or --resume")
     order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}
-    asked = {**order, **asked, "symmetry": _symmetry(bound, asked.get("symmetry"))}
+    asked = {**order, **asked, "symmetry": _search_symmetry(bound, asked.get("symmetry"))}
     options = SearchRequest.of(bound, **asked)
     name = choose_engine(engine, options.search, [*others, *engine_specific_options(options)])
     return Job(model, config_name, bound.protocol, name, engine is not None, options)
 
 
-def configuration(model: Model, choice: str | None, settings: Iterable[str]) -> tuple[str, ModelConfig]:
+def configuration_with_settings(model: Model, choice: str | None, settings: Iterable[str]) -> tuple[str, ModelConfig]:
     """Return the name and the content of a configuration, with the constants of `--set`."""
     name, content = find_config(model, choice)
     return name, with_settings(content, settings)
 
 
-def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Iterable[type[Protocol]]) -> ModelConfig:
+def _drop_names_of_others(
+    config: ModelConfig, protocol: type[Protocol], beside: Iterable[type[Protocol]]
+) -> ModelConfig:
     """Drop from a configuration the constants and properties that its protocol lacks but a compared protocol has."""
     own = {*protocol.constants, *protocol.properties}
     others = {name for other in beside for name in (*other.constants, *other.properties)} - own
     if not others:
         return config
-    kept = {name: tuple(one for one in getattr(config, name) if one.name not in others) for name in CHECKS}
+    kept = {name: tuple(one for one in getattr(config, name) if one.name not in others) for name in CHECKED_KEYS}
     constants = {name: given for name, given in config.constants.items() if name not in others}
     return replace(config, constants=constants, **kept)  # type: ignore[arg-type]
 
 
-def _symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
+def _search_symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
     """Return the symmetry of a search; without SYMMETRY in the `.cfg`, `--symmetry` means the one over most sets."""
     if not asked:
         return bound.symmetry if asked is None else None
@@ -261,11 +275,11 @@ def lenient_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False, properties: bool = False
 ) -> tuple[Job, list[str]]:
     """Return the job of a command that compares traces or state sets, with the warnings of `bind_leniently`."""
-    config_name, content = configuration(model, arguments.config, getattr(arguments, "set", ()))
+    config_name, content = configuration_with_settings(model, arguments.config, getattr(arguments, "set", ()))
     bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space, properties=properties)
     if not properties:
         bound = bound._replace(deadlock=False)
-    options = SearchRequest.of(bound, **given(arguments))
+    options = SearchRequest.of(bound, **given_options(arguments))
     seen_as = content.view.name if content.view and content.view.name in model.protocol.views else None
     kinds = {name: prop.kind for name, prop in model.protocol.properties.items()}
     temporal = tuple(one.name for one in content.properties if kinds.get(one.name) == TEMPORAL)

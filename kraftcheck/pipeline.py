@@ -111,7 +111,9 @@ def replay(
 
     has_content = "content" in dict(files.dtypes)
     return replayed_rows(
-        _columns(files, path="string", **({"content": "binary"} if has_content else {})), job.protocol, arguments
+        _checked_columns(files, path="string", **({"content": "binary"} if has_content else {})),
+        job.protocol,
+        arguments,
     )
 
 
@@ -161,14 +163,14 @@ def validate(
     without = list(without)
     check_known(without, known_differences(cluster=True), cluster=True)
     line_pattern(pattern or DEFAULT_PATTERN)
-    found = _columns(files, cluster="string", path="string", content="binary")
+    found = _checked_columns(files, cluster="string", path="string", content="binary")
     arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}
     task = carried("kraftcheck.reporting.clusters:validate_clusters", json.dumps(arguments), Quorum)
     parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))  # by default Spark merges small partitions
     return found.repartition(parts, "cluster").sortWithinPartitions("cluster", "path").mapInArrow(task, CLUSTER_COLUMNS)
 
 
-def _columns(files: DataFrame, **wanted: str) -> DataFrame:
+def _checked_columns(files: DataFrame, **wanted: str) -> DataFrame:
     """Return the columns that a task reads; raise InputError for a column of another type."""
     types = dict(files.dtypes)
     for name, kind in wanted.items():

@@ -21,7 +21,7 @@ LEAST_JAVA = 17
 MEMORY_SHARE = 0.6  # of the machine's memory, for a search without `--memory`
 
 
-def default_workers() -> int:
+def default_worker_count() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -35,12 +35,12 @@ def java_program(name: str) -> tuple[Path | None, str]:
 
 def java_version(program: Path) -> int | None:
     """Return the major version of a JDK program; None if it prints none."""
-    done = run_to_end([str(program), "-version"], patience=60)
+    done = run_program([str(program), "-version"], patience=60)
     match = re.search(r"(?:version \"|javac )(?:1\.)?(\d+)", done.stderr + done.stdout)
     return None if match is None else int(match[1])
 
 
-def run_to_end(command: Sequence[str], patience: float, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run_program(command: Sequence[str], patience: float, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a program; at a timeout or an interruption kill it with its child processes."""
     pipe = subprocess.PIPE
     try:
@@ -52,11 +52,11 @@ def run_to_end(command: Sequence[str], patience: float, stdin: str = "") -> subp
     except subprocess.TimeoutExpired:
         raise InputError(f"{command[0]}: did not end within {patience:.0f} s") from None
     finally:
-        end_all(process)
+        kill_process_session(process)
     return subprocess.CompletedProcess(command, process.returncode, out, said)
 
 
-def end_with_parent() -> None:
+def die_with_parent() -> None:
     """End this process after its parent has ended, even by SIGKILL: no process reads its results then."""
     from multiprocessing import parent_process  # slow to import
 
@@ -70,7 +70,7 @@ def end_with_parent() -> None:
     threading.Thread(target=await_end, daemon=True).start()
 
 
-def end_all(process: subprocess.Popen[str]) -> None:
+def kill_process_session(process: subprocess.Popen[str]) -> None:
     """Kill a process that was started in its own session, with its child processes."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -78,19 +78,19 @@ def end_all(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def ending_children(unless: Callable[[], object]) -> Iterator[None]:
+def killing_children(unless: Callable[[], object]) -> Iterator[None]:
     """If the block is interrupted, kill the processes that it has started, unless a condition holds then."""
-    before = _children()
+    before = _child_processes()
     try:
         yield
     except KeyboardInterrupt:
-        for child in () if unless() else _children() - before:
+        for child in () if unless() else _child_processes() - before:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         raise
 
 
-def _children() -> set[int]:
+def _child_processes() -> set[int]:
     found: set[int] = set()
     for task in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # the thread has ended
@@ -98,13 +98,13 @@ def _children() -> set[int]:
     return found
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a search to stop: Ctrl-C, the system, a closed terminal."""
 
-PATIENCE = 3
+STOP_TIMEOUT_SECONDS = 3
 """Seconds for the search to stop by itself; then Ctrl-C prints a message, and other signals raise an exception."""
 
-GRACE = 4.5
+GRACE_SECONDS = 4.5
 """Seconds from SIGTERM, SIGHUP or a second Ctrl-C to the end of the process; containers allow ten."""
 
 EXIT_INTERRUPTED = 130
@@ -113,8 +113,8 @@ EXIT_INTERRUPTED = 130
 class Interruption:
     """Records the first Ctrl-C, SIGTERM or SIGHUP; a second one raises KeyboardInterrupt at once.
 
-    If the search does not end within `PATIENCE`, as with an endless action, Ctrl-C prints a message. SIGTERM and SIGHUP
-    raise KeyboardInterrupt then, since a second one may never come.
+    If the search does not end within `STOP_TIMEOUT_SECONDS`, as with an endless action, Ctrl-C prints a message.
+    SIGTERM and SIGHUP raise KeyboardInterrupt then, since a second one may never come.
 
     Outside the main thread, where Python allows no signal handlers, the context does nothing. Ignored signals stay
     ignored.
@@ -128,7 +128,9 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            heeded = [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+            heeded = [
+                number for number in INTERRUPTION_SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)
+            ]
             self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
@@ -148,7 +150,7 @@ class Interruption:
             threading.Thread(target=self._hurry, daemon=True).start()
 
     def _urge(self, number: int) -> None:
-        if self._over.wait(PATIENCE):
+        if self._over.wait(STOP_TIMEOUT_SECONDS):
             return
         if number == signal.SIGINT:
             what = "interrupted: finishing the current work; Ctrl-C again ends it at once, and keeps less"
@@ -158,8 +160,8 @@ class Interruption:
 
 
 @contextmanager
-def ending_soon() -> Iterator[None]:
-    """Ensure that SIGTERM, SIGHUP or a second Ctrl-C ends the process within `GRACE` seconds.
+def ending_within_grace() -> Iterator[None]:
+    """Ensure that SIGTERM, SIGHUP or a second Ctrl-C ends the process within `GRACE_SECONDS` seconds.
 
     Python calls signal handlers only between two bytecodes of the main thread. A separate thread reads the signals from
     a pipe, so it ends the process even during compilation or a long call of compiled code.
@@ -174,7 +176,7 @@ def ending_soon() -> Iterator[None]:
             interrupts += number[0] == signal.SIGINT
             if number[0] in (signal.SIGTERM, signal.SIGHUP) or interrupts > 1:
                 asked.set()
-                threading.Event().wait(GRACE)
+                threading.Event().wait(GRACE_SECONDS)
                 with suppress(OSError):
                     os.write(2, b"interrupted: the current work did not end in time\n")
                 os._exit(EXIT_INTERRUPTED)
@@ -193,13 +195,13 @@ def ending_soon() -> Iterator[None]:
             thread.join(0.1)  # briefly: a signal may have come just now
 
 
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_CGROUP_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def available_memory() -> int:
     """Return the memory of this machine or container in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _LIMITS:
+    for path in _CGROUP_LIMIT_FILES:
         try:
             total = min(total, int(path.read_text()))
         except (OSError, ValueError):  # not Linux, or "max"

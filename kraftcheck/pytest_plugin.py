@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kraftcheck.spec.errors import InputError
     from kraftcheck.spec.language.protocol import Protocol
 
-LONGEST_NAME = 150
+MOST_NAME_CHARACTERS = 150
 """Maximum length of a test's name in the file name of its page."""
 
 Check = Callable[..., "Result"]
@@ -63,11 +63,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
     """Return the result of the marker's search; without a marker, a function that searches."""
     marker = request.node.get_closest_marker("kraftcheck")
-    check = partial(_checked, partial(_page_of, request))
+    check = partial(_check_model, partial(_report_page_path, request))
     return check if marker is None else check(*marker.args, **marker.kwargs)
 
 
-def _page_of(request: pytest.FixtureRequest) -> Path:
+def _report_page_path(request: pytest.FixtureRequest) -> Path:
     """Return the path for a failed test's report page."""
     given = request.config.getoption("--kraftcheck-reports")
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
@@ -79,12 +79,12 @@ def _page_of(request: pytest.FixtureRequest) -> Path:
 def _file_name(test: str) -> str:
     """Return a short file name for a test, unique by a hash for tests with parameters."""
     plain = re.sub(r"[^\w.-]+", "-", test, flags=re.ASCII).strip("-")
-    if "[" not in test and test.isascii() and len(plain) <= LONGEST_NAME:
+    if "[" not in test and test.isascii() and len(plain) <= MOST_NAME_CHARACTERS:
         return plain
-    return f"{plain[:LONGEST_NAME]}-{blake2b(test.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
+    return f"{plain[:MOST_NAME_CHARACTERS]}-{blake2b(test.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
-def _text_of(error: InputError) -> str:
+def _error_text(error: InputError) -> str:
     """Return an error as text, with the path that leads to it."""
     from kraftcheck.reporting.counterexample import behaviour_lines
     from kraftcheck.reporting.lines import plain
@@ -96,7 +96,7 @@ def _text_of(error: InputError) -> str:
     return f"{error}\n\n{plain(way)}"
 
 
-def _checked(
+def _check_model(
     page: Callable[[], Path],
     model: str | type[Protocol],
     config: str | None = None,
@@ -127,7 +127,7 @@ def _checked(
             raise InputError(f"{NOTHING_CHECKED}; or allow it with allow_unchecked=True")
         result = loaded.check(strict=strict, **options)
     except InputError as error:
-        problem = _text_of(error)
+        problem = _error_text(error)
     if problem is not None:
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
     if exit_code(result, allow_incomplete=allow_incomplete, strict=strict):

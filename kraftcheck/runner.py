@@ -27,7 +27,7 @@ from kraftcheck.explorer.result import (
     Verdict,
     Violation,
 )
-from kraftcheck.jobs import COLUMNS
+from kraftcheck.jobs import COLUMNS_VIEW
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.lines import Meter, print_lines
@@ -49,14 +49,14 @@ EXIT_CODES = {
     Verdict.ASSERTION: 14,
     Verdict.INCOMPLETE: 20,
 }
-EXIT_TRAP = 13
+EXIT_DEAD_END = 13
 
 
 def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = False) -> int:
     """Return the exit code of a search's result."""
     if result.limit == INTERRUPTED:
         return EXIT_INTERRUPTED
-    code = EXIT_TRAP if result.only_of_behaviours else EXIT_CODES[result.verdict]
+    code = EXIT_DEAD_END if result.only_of_behaviours else EXIT_CODES[result.verdict]
     allowed = allow_incomplete and result.limit != STRICT and not (strict and result.doubts)
     return 0 if allowed and code == EXIT_CODES[Verdict.INCOMPLETE] else code
 
@@ -68,7 +68,7 @@ def run_job(
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
-            result = work(options) if work else _search(job, options, quiet=quiet)
+            result = work(options) if work else _search_job(job, options, quiet=quiet)
         except Interrupted as interrupted:
             result = interrupted.result
         except KeyboardInterrupt:  # before the search starts
@@ -76,7 +76,7 @@ def run_job(
     return replace(result, engine=result.engine or job.engine)
 
 
-def _search(job: Job, options: SearchRequest, *, quiet: bool) -> Result:
+def _search_job(job: Job, options: SearchRequest, *, quiet: bool) -> Result:
     compiles = None if quiet else announce_compiling
     return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
 
@@ -88,13 +88,13 @@ def announce_compiling() -> None:
 
 def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = False) -> Result:
     """Run a search and add warnings about the model; with `strict` they make the result incomplete."""
-    result = _diagnosed(job, search)
+    result = _search_with_probes(job, search)
     if strict and result.verdict is Verdict.OK and result.doubts:
         return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT)
     return result
 
 
-def _diagnosed(job: Job, search: Callable[[], Result]) -> Result:
+def _search_with_probes(job: Job, search: Callable[[], Result]) -> Result:
     protocol, options = job.protocol, job.options
     is_local = job.engine != "spark"  # on Spark other processes evaluate the properties
     watched = install_probes(protocol, (*options.properties, *options.reachable)) if is_local else []
@@ -131,7 +131,7 @@ def report_result(job: Job, result: Result, arguments: argparse.Namespace, files
     files.file("trace", lambda path: write_counterexamples(job.protocol, result.violations, path))
     files.file("report", lambda path: _write_report(job, result, more, path))
     files.file("junit", lambda path: write_junit(job, result, path, allow_incomplete=allowed, strict=strict))
-    columns = shutil.get_terminal_size().columns if arguments.layout == COLUMNS else None
+    columns = shutil.get_terminal_size().columns if arguments.layout == COLUMNS_VIEW else None
     lines = report(
         job.protocol,
         result,
@@ -166,7 +166,7 @@ def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
             notes.append(f"{violation.property}: --simplify does not support lassos")
             continue
         shortest = None if is_shortest or violation.trap else partial(_find_shortest, job, violation)
-        simpler, note = _simplified(job, violation, arguments, shortest)
+        simpler, note = _simplify_violation(job, violation, arguments, shortest)
         violations.append(simpler)
         notes.append(note)
     return replace(result, violations=violations, notes=result.notes + notes)
@@ -180,11 +180,13 @@ def simplify_trace(
 
     violation = violation_of(job.protocol, trace, violated)
     return (
-        None if violation is None else _simplified(job, violation, arguments, partial(_find_shortest, job, violation))
+        None
+        if violation is None
+        else _simplify_violation(job, violation, arguments, partial(_find_shortest, job, violation))
     )
 
 
-def _simplified(
+def _simplify_violation(
     job: Job,
     violation: Violation,
     arguments: argparse.Namespace,

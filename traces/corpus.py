@@ -33,7 +33,7 @@ from kraftcheck.explorer.result import (
     Violation,
 )
 from kraftcheck.explorer.search_spec import compact_json, from_spec, to_spec
-from kraftcheck.files import replacing
+from kraftcheck.files import atomic_replacement
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
 from kraftcheck.processes import Interruption
 from kraftcheck.spec import Protocol, State
@@ -60,7 +60,7 @@ class WalkWriter:
     def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
         """Write a walk to the file of its number."""
         path = walk_file(self._folder, number)
-        with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+        with atomic_replacement(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(as_module(path.stem, map(self._step, walk)))
 
     def _step(self, step: TraceStep) -> tuple[str | None, dict[str, str]]:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.files import read_written
+from kraftcheck.files import read_text_file
 from kraftcheck.spec.diagnosis.why import diagnose
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states, sent_by
@@ -160,7 +160,7 @@ class Story(NamedTuple):
 
 def read_stories(path: Path) -> list[Story]:
     """Return the stories of a scenario file, one for each `start`."""
-    text = read_written(path, "scenario")
+    text = read_text_file(path, "scenario")
     try:
         blocks, _ = read_blocks(text)
     except ScenarioError as error:

@@ -27,7 +27,7 @@ from kraftcheck.explorer.spark.definitions import Definition, from_table, to_tab
 from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
 from kraftcheck.explorer.tables.rows import Words, by_owner, packing
 from kraftcheck.explorer.tables.visited import Partition
-from kraftcheck.files import make_folder, remove, remove_unfinished, replacing, sync
+from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished
 from kraftcheck.spec.errors import InputError
 
 States = NDArray[np.int32]
@@ -65,7 +65,7 @@ class SharedFolder:
             for path in folder.iterdir():
                 stem = path.name.split(".")[0]
                 if path.is_symlink() or not stem.isdigit() or int(stem) > after:
-                    remove(path)
+                    remove_path(path)
                 elif path.is_dir():
                     remove_unfinished(path)
 
@@ -73,7 +73,7 @@ class SharedFolder:
 
     def begin_level(self, level: int) -> None:
         """Create the folder of a level, empty."""
-        remove(self._level(level))
+        remove_path(self._level(level))
         make_folder(self._level(level))
 
     def write_states(self, level: int, part: int, states: States) -> int:
@@ -108,7 +108,7 @@ class SharedFolder:
     def sync(self, level: int, parts: list[int]) -> None:
         """Flush a level to disk, so that it survives a loss of power."""
         for path in [*(self._part(level, part) for part in parts), self._level(level)]:
-            sync(path)
+            fsync_path(path)
 
     # Definitions
 
@@ -142,7 +142,7 @@ def _write(table: Any, path: Path) -> int:
     plain = {
         "compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True,
     }  # fmt: skip
-    with replacing(path) as new:
+    with atomic_replacement(path) as new:
         pq.write_table(table, new, row_group_size=GROUP, **plain)
     return path.stat().st_size
 

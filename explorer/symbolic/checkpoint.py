@@ -34,7 +34,7 @@ from kraftcheck.explorer.symbolic.variables import (
     OpaqueSetRequired,
     Variables,
 )
-from kraftcheck.files import replacing
+from kraftcheck.files import atomic_replacement
 from kraftcheck.persistence.stored_files import DIGEST_BYTES, mix_hashes, reading, require, require_distinct
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits
@@ -147,7 +147,7 @@ class SetsCheckpoint(SearchCheckpoint):
         np.savez(file, values=np.frombuffer(encode(held), np.uint8), nodes=nodes, edges=edges)
         self._number += 1
         name = f"sets-{self._number}.npz"
-        with self.writing(), replacing(self.path / name, durable=True) as new:
+        with self.writing(), atomic_replacement(self.path / name, durable=True) as new:
             new.write_bytes(file.getvalue())
         noted = {
             "sets": dict(zip(sets, roots, strict=True)),

@@ -37,7 +37,7 @@ from kraftcheck.explorer.tables.rows import (
     Worker,
     packing,
 )
-from kraftcheck.processes import default_workers
+from kraftcheck.processes import default_worker_count
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -102,7 +102,7 @@ class Expander:
         )
         if options.temporal:
             learner.follow(options.all_fairness)
-        threads = workers or options.workers or default_workers()
+        threads = workers or options.workers or default_worker_count()
         return cls(learner, parts, threads, deadlock=options.deadlock)
 
     @property

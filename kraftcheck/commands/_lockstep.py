@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Model, all_properties_config, blaming_protocol, find_model, scenario_job, with_settings
-from kraftcheck.jobs import configuration, lenient_job
+from kraftcheck.jobs import configuration_with_settings, lenient_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.survey import Task, naming
@@ -44,7 +44,9 @@ def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 def _random_walks_task(arguments: argparse.Namespace) -> Task:
     model = find_quorum_model(arguments.model, arguments.variant)
     settings = [*([f"FetchLimit={COVER_FETCH_LIMIT}"] if arguments.cover else []), *arguments.set]
-    _, config = configuration(model, arguments.config or ("smoke" if arguments.cover else DEFAULT_CONFIG), settings)
+    _, config = configuration_with_settings(
+        model, arguments.config or ("smoke" if arguments.cover else DEFAULT_CONFIG), settings
+    )
     wider = _widen_bounds(model, config) if arguments.cover else config
     bound = bind(model.protocol, wider)
     about = _walk_settings(arguments.model, arguments.variant, bound.protocol, arguments)
@@ -146,7 +148,7 @@ def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     model = find_quorum_model(arguments.model, arguments.variant)
     job, warnings = lenient_job(model, arguments)
     print_warnings(warnings)
-    _, config = configuration(model, arguments.config, arguments.set)
+    _, config = configuration_with_settings(model, arguments.config, arguments.set)
     for number, trace in enumerate(read_traces(path, job.replayer(), job.options.init), start=1):
         about = _walk_settings(arguments.model, arguments.variant, job.protocol, arguments)
         yield _make_task(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.jobs import CHECKED, add, count, job_of
+from kraftcheck.jobs import CHECK_OPTIONS, add_options, count, job_of
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.output import OutputFiles, header, how_to_go_on
 from kraftcheck.runner import report_result, run_diagnosed, run_job, simplify
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model")
-    add(parser.add_argument_group("model and properties"), *CHECKED, "--variant")
-    add(parser.add_argument_group("search"), "--search", "--engine", "--workers", "--memory")
-    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
-    add(parser.add_argument_group("limits"), "--max-states", "--max-depth", "--max-nodes", "--time-limit")
+    add_options(parser, "model")
+    add_options(parser.add_argument_group("model and properties"), *CHECK_OPTIONS, "--variant")
+    add_options(parser.add_argument_group("search"), "--search", "--engine", "--workers", "--memory")
+    add_options(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
+    add_options(parser.add_argument_group("limits"), "--max-states", "--max-depth", "--max-nodes", "--time-limit")
     resuming = parser.add_argument_group("checkpoints")
-    add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
+    add_options(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
-    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace")
-    add(files, "--calls", "--verbose", "--quiet")
-    add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete", "--strict")
+    add_options(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace")
+    add_options(files, "--calls", "--verbose", "--quiet")
+    add_options(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete", "--strict")
     files.add_argument(
         "--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json, .dot, .svg or .parquet)"
     )

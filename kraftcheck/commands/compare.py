@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Job, Model, blaming_protocol, find_model, find_variant
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
-from kraftcheck.jobs import CHECKED, SPARK_LOG, add, job_of
+from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
@@ -56,22 +56,22 @@ RunsOfConfiguration = list[ComparedRun]
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model")
+    add_options(parser, "model")
     variants = "a variant of the model, or path/to/file.py:ClassName"
     parser.add_argument("variants", nargs="+", metavar="VARIANT", help=variants)
     checked = parser.add_argument_group("model and properties")
     config = "a .cfg file, or one of the model's (default: each variant's own, else default)"
-    add(checked, "--config", help=config)
-    add(checked, *CHECKED[1:])
-    add(parser.add_argument_group("search"), "--search", "--engine", "--workers", "--memory")
+    add_options(checked, "--config", help=config)
+    add_options(checked, *CHECK_OPTIONS[1:])
+    add_options(parser.add_argument_group("search"), "--search", "--engine", "--workers", "--memory")
     spark = parser.add_argument_group("on Spark, with --engine spark")
-    add(spark, "--master", "--conf")
-    add(spark, "--verbose", help=SPARK_LOG)
-    add(parser.add_argument_group("limits"), "--max-states", "--max-depth", "--time-limit")
+    add_options(spark, "--master", "--conf")
+    add_options(spark, "--verbose", help=SPARK_LOG_HELP)
+    add_options(parser.add_argument_group("limits"), "--max-states", "--max-depth", "--time-limit")
     files = parser.add_argument_group("output")
-    add(files, "--report", help="write all runs as a page for the browser (.html), or as Markdown (.md)")
-    add(files, "--json", help="write the results as JSON, the base first")
-    add(files, "--quiet", help="print only the table")
+    add_options(files, "--report", help="write all runs as a page for the browser (.html), or as Markdown (.md)")
+    add_options(files, "--json", help="write the results as JSON, the base first")
+    add_options(files, "--quiet", help="print only the table")
 
 
 def run(arguments: argparse.Namespace) -> int:

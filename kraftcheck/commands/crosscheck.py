@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kraftcheck.catalogue import named_model
 from kraftcheck.commands._crosscheck import crosscheck_dump, crosscheck_spec
-from kraftcheck.jobs import add, count, lenient_job
+from kraftcheck.jobs import add_options, count, lenient_job
 from kraftcheck.reporting.crosscheck import crosscheck_as_json, crosscheck_lines
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
@@ -26,9 +26,9 @@ EXIT_CODE_OF_VIOLATION = {"deadlock": 11, "safety": 12, "temporal": 13}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model")
-    add(parser, "--config", help="a .cfg file, or one of the model's", required=True)
-    add(parser, "--variant")
+    add_options(parser, "model")
+    add_options(parser, "--config", help="a .cfg file, or one of the model's", required=True)
+    add_options(parser, "--variant")
     other = parser.add_mutually_exclusive_group(required=True)
     other.add_argument("--dump", type=Path, metavar="FILE", help="a file of TLC's -dump, or of -dump dot,actionlabels")
     other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file; TLC runs on a copy of it")
@@ -36,10 +36,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=most)
     unlabelled = "compare steps without action names, where TLC's labels are not the protocol's actions"
     parser.add_argument("--unlabelled", action="store_true", help=unlabelled)
-    add(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")
-    add(parser, "--max-size")
-    add(parser, "--json")
-    add(parser, "--quiet", help="print no progress and only the differences")
+    add_options(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")
+    add_options(parser, "--max-size")
+    add_options(parser, "--json")
+    add_options(parser, "--quiet", help="print no progress and only the differences")
 
 
 def run(arguments: argparse.Namespace) -> int:

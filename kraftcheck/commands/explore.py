@@ -19,8 +19,8 @@ import webbrowser
 
 from kraftcheck.catalogue import named_model
 from kraftcheck.exploring.session import Server, Session
-from kraftcheck.exploring.tree import Tree
-from kraftcheck.jobs import add, lenient_job
+from kraftcheck.exploring.tree import StateTree
+from kraftcheck.jobs import add_options, lenient_job
 from kraftcheck.reporting.lines import print_warnings
 
 BROWSER_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -28,10 +28,10 @@ BROWSER_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", "--config", "--set", "--variant")
+    add_options(parser, "model", "--config", "--set", "--variant")
     trace = "start with the traces of a file, such as a counterexample of check --trace"
     parser.add_argument("--trace", metavar="FILE", help=trace)
-    add(parser, "--max-size")
+    add_options(parser, "--max-size")
     parser.add_argument(
         "--port", type=_parse_port, default=0, metavar="N", help="the port of the page (default: a free one)"
     )
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     with named_model(arguments) as model:
         job, warnings = lenient_job(model, arguments, whole_space=True, properties=True)
         print_warnings(warnings)
-        tree = Tree(job, arguments.set)
+        tree = StateTree(job, arguments.set)
         if arguments.trace:
             tree.open(arguments.trace, arguments.max_size)
     try:

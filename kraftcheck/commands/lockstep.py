@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.jobs import add, count, seed
+from kraftcheck.jobs import add_options, count, parse_seed
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEPTH, RUNS
 from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
@@ -60,8 +60,8 @@ class VersionRun(NamedTuple):
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", help="quorum")
-    add(parser, "--config", "--set", "--variant")
+    add_options(parser, "model", help="quorum")
+    add_options(parser, "--config", "--set", "--variant")
     kafka = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST_KAFKA})"
     kafka += "; repeatable: prints a table of walks by version; NAME=VERSION: a replica of one mixed cluster"
     kafka += "; NAME=VERSION:VERSION: its restart takes the next version"
@@ -73,7 +73,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     walks.add_argument("--runs", type=count, metavar="N", help=runs)
     depth = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
     walks.add_argument("--depth", type=count, metavar="N", help=depth)
-    walks.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the random walks (default: 0)")
+    walks.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of the random walks (default: 0)")
     walk = "take the walks of these files: walk files, scenarios, or traces (as replay reads them)"
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=walk)
     cover = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
@@ -96,8 +96,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     reach = "write the lines and branches of Kafka's Raft client that the walks covered, by class (with JaCoCo)"
     files.add_argument("--reach", type=Path, metavar="FILE", help=reach)
     report = "write the walks with findings as a page for the browser (.html), or as Markdown (.md)"
-    add(files, "--report", help=report)
-    add(files, "--json", "--quiet")
+    add_options(files, "--report", help=report)
+    add_options(files, "--json", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> int:

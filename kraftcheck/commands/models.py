@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
-from kraftcheck.jobs import add
+from kraftcheck.jobs import add_options
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.discovery import first_sentence
@@ -24,9 +24,9 @@ MOST_LINE_CHARACTERS = 100
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", nargs="?", help="the model whose variants and configurations are listed")
+    add_options(parser, "model", nargs="?", help="the model whose variants and configurations are listed")
     parser.add_argument("--cfg", metavar="NAME", help="print a configuration of the model as a .cfg for TLC")
-    add(parser, "--json", help="also write the list as JSON, with all variants and configurations")
+    add_options(parser, "--json", help="also write the list as JSON, with all variants and configurations")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.result import NOTHING_CHECKED
-from kraftcheck.jobs import add, count, job_of, seed
+from kraftcheck.jobs import add_options, count, job_of, parse_seed
 from kraftcheck.mutation.baseline import BaselineRun, record
 from kraftcheck.mutation.mutants import (
     Mutant,
@@ -37,7 +37,7 @@ from kraftcheck.mutation.mutants import (
 )
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
-from kraftcheck.processes import EXIT_INTERRUPTED, default_workers
+from kraftcheck.processes import EXIT_INTERRUPTED, default_worker_count
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.reporting.output import OutputFiles
@@ -54,33 +54,33 @@ SHIPPED_PATTERNS = ("smoke*", "default*")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model")
+    add_options(parser, "model")
     checked = parser.add_argument_group("model and properties")
     config = "a .cfg file, or one of the model's, * for any (repeatable; default: smoke* and default*)"
-    add(checked, "--config", action="append", help=config)
-    add(checked, "--set", "--variant")
+    add_options(checked, "--config", action="append", help=config)
+    add_options(checked, "--set", "--variant")
     which = parser.add_argument_group("choice of mutants")
     which.add_argument("--sample", type=count, metavar="N", help="only N mutants, chosen by --seed")
-    which.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the sample (default: 0)")
+    which.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of the sample (default: 0)")
     only = "only mutants whose name contains this (repeatable)"
     which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
     how = parser.add_argument_group("search")
-    add(how, "--engine")
-    add(how, "--workers", help="processes (default: one for each processor)", dest="processes", default=None)
+    add_options(how, "--engine")
+    add_options(how, "--workers", help="processes (default: one for each processor)", dest="processes", default=None)
     stop = parser.add_argument_group("limits")
-    add(stop, "--max-states", help=f"distinct states per configuration (default: {MOST_STATES:,})")
-    add(stop, "--max-depth")
+    add_options(stop, "--max-states", help=f"distinct states per configuration (default: {MOST_STATES:,})")
+    add_options(stop, "--max-depth")
     limit = f"time limit per mutant (default: {MUTANT_SECONDS:.0f}); a mutant beyond it counts as killed by an error"
-    add(stop, "--time-limit", help=limit, dest="seconds", default=MUTANT_SECONDS)
+    add_options(stop, "--time-limit", help=limit, dest="seconds", default=MUTANT_SECONDS)
     going = parser.add_argument_group("checkpoints")
     kept = "folder for the verdicts; the same command resumes from there"
-    add(going, "--checkpoint", help=kept, dest="folder", default=None)
+    add_options(going, "--checkpoint", help=kept, dest="folder", default=None)
     files = parser.add_argument_group("output")
     explained = "explanations of survivors: the name of a mutant, and indented below it the reason"
     files.add_argument("--explained", type=Path, metavar="FILE", help=explained)
     files.add_argument("--strict", action="store_true", help="exit with 1 if a mutant survived without an explanation")
-    add(files, "--json")
-    add(files, "--quiet", help="print only the table and the survivors")
+    add_options(files, "--json")
+    add_options(files, "--quiet", help="print only the table and the survivors")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,7 +119,7 @@ def _judge_mutants(
     in_folder = nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs))
     with recomputing_properties(modules), in_folder as kept:
         baselines = _record_baselines(jobs, files, modules, arguments)
-        processes = arguments.processes or default_workers()
+        processes = arguments.processes or default_worker_count()
         workers = Workers(MutantRunner(baselines, modules), processes, arguments.seconds)
         with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
             return baselines, judge_all(workers, mutants, kept, meter.reach)

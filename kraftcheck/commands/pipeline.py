@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.request import seconds, size
 from kraftcheck.files import is_uri, real_path
-from kraftcheck.jobs import SPARK_LOG, add, count, lenient_job
+from kraftcheck.jobs import SPARK_LOG_HELP, add_options, count, lenient_job
 from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.reporting.replay import pipeline_as_json, pipeline_exit_code, pipeline_lines
@@ -55,9 +55,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", required=True, help=out)
     form = "format of new tables at a URI (default: delta where the package delta-spark is installed, else parquet)"
     parser.add_argument("--table-format", choices=("delta", "parquet"), help=form)
-    add(parser, "--model", "--config", "--set", "--variant")
-    add(parser, "--master", help="Spark's master (default: local[*])")
-    add(parser, "--conf", "--max-size")
+    add_options(parser, "--model", "--config", "--set", "--variant")
+    add_options(parser, "--master", help="Spark's master (default: local[*])")
+    add_options(parser, "--conf", "--max-size")
     workers = "replay in N processes of this machine, without Spark (default where PySpark is not installed)"
     parser.add_argument("--workers", type=count, dest="processes", metavar="N", help=workers)
     limit = "give up a trace after this time; its file gets a row in the table of errors"
@@ -70,9 +70,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", metavar="TEXT", help=label)
     verify = "read all rows of the tables first, rather than their number alone"
     parser.add_argument("--verify", action="store_true", help=verify)
-    add(parser, "--json", help="write the summary as JSON")
-    add(parser, "--quiet", help="print no progress and no table of actions")
-    add(parser, "--verbose", help=SPARK_LOG)
+    add_options(parser, "--json", help="write the summary as JSON")
+    add_options(parser, "--quiet", help="print no progress and no table of actions")
+    add_options(parser, "--verbose", help=SPARK_LOG_HELP)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.result import Violation
-from kraftcheck.jobs import add, count, lenient_job
+from kraftcheck.jobs import add_options, count, lenient_job
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles, write_counterexamples
@@ -38,20 +38,22 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model")
+    add_options(parser, "model")
     formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
-    add(parser, "--config", "--set", "--variant", "--max-size")
+    add_options(parser, "--config", "--set", "--variant", "--max-size")
     reach = "search up to N states for the first state of a trace that begins in the middle (default: 100,000)"
     parser.add_argument("--reach-first", type=count, nargs="?", const=100_000, default=0, metavar="N", help=reach)
-    add(parser, "--report", help="write the traces as a page for the browser (.html), or as Markdown (.md)")
-    add(parser, "--json", help="write the verdict on each trace as JSON")
-    add(parser, "--simplify", help="shrink a trace that violates a property")
-    add(parser, "--simplify-time")
-    add(parser, "--trace", help="write the trace of --simplify (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)")
+    add_options(parser, "--report", help="write the traces as a page for the browser (.html), or as Markdown (.md)")
+    add_options(parser, "--json", help="write the verdict on each trace as JSON")
+    add_options(parser, "--simplify", help="shrink a trace that violates a property")
+    add_options(parser, "--simplify-time")
+    add_options(
+        parser, "--trace", help="write the trace of --simplify (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)"
+    )
     parquet = "write the Parquet tables of `kraftcheck pipeline`, without Spark"
     parser.add_argument("--parquet", type=Path, metavar="DIR", help=parquet)
-    add(parser, "--quiet", help="print only the verdicts")
+    add_options(parser, "--quiet", help="print only the verdicts")
 
 
 def run(arguments: argparse.Namespace) -> int:

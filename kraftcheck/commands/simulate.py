@@ -21,7 +21,7 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.engines import timing_compilation
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.jobs import CHECKED, add, count, job_of, seed
+from kraftcheck.jobs import CHECK_OPTIONS, add_options, count, job_of, parse_seed
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.output import OutputFiles, header
 from kraftcheck.runner import announce_compiling, report_result, run_job, simplify
@@ -96,23 +96,23 @@ def walk_on_spark(job: Job, arguments: argparse.Namespace) -> Result:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model")
-    add(parser.add_argument_group("model and properties"), *CHECKED, "--variant")
+    add_options(parser, "model")
+    add_options(parser.add_argument_group("model and properties"), *CHECK_OPTIONS, "--variant")
     how = parser.add_argument_group("walks")
     for option, read, default, what in (
         ("--runs", count, 1000, "number of walks"),
         ("--depth", count, 100, "maximum number of states on a walk"),
         ("--min-depth", count, 1, "minimum number of states on a walk; a shorter walk is taken again"),
-        ("--seed", seed, 0, "seed of the random choices"),
+        ("--seed", parse_seed, 0, "seed of the random choices"),
     ):
         how.add_argument(option, type=read, default=default, metavar="N", help=f"{what} (default: {default})")
-    add(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK_ENGINE}")
-    add(how, "--workers")
-    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
-    add(parser.add_argument_group("limits"), "--max-states", "--time-limit")
+    add_options(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK_ENGINE}")
+    add_options(how, "--workers")
+    add_options(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
+    add_options(parser.add_argument_group("limits"), "--max-states", "--time-limit")
     files = parser.add_argument_group("output")
-    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace")
-    add(files, "--calls", "--verbose", "--quiet")
+    add_options(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace")
+    add_options(files, "--calls", "--verbose", "--quiet")
     files.add_argument("--out", type=Path, metavar="DIR", help="write each walk to a file, as TLC's -simulate does")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.request import seconds, size
-from kraftcheck.jobs import add
+from kraftcheck.jobs import add_options
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", help="quorum")
+    add_options(parser, "model", help="quorum")
     paths = "log4j files (gzipped, rotated, in any order), data folders, tarballs or folders of them"
     parser.add_argument("paths", nargs="+", type=Path, default=[], metavar="PATH", help=paths).required = False
     kafka = "Kafka's version, for the output (default: the one that the logs show)"
@@ -45,7 +45,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("--pattern", metavar="PATTERN", help=pattern)
     logs.add_argument("--from", dest="since", metavar="TIME", help="leave out earlier lines (2026-11-25T13:19:44)")
     logs.add_argument("--to", dest="until", metavar="TIME", help="leave out later lines")
-    add(logs, "--max-size", default=size("64G"))
+    add_options(logs, "--max-size", default=size("64G"))
     limit = "stop the replay after this time, with exit code 20"
     logs.add_argument("--time-limit", dest="stop_after", type=seconds, metavar="SECONDS", help=limit)
     monitors = "exit with 0 if nothing is broken in INFO logs or disks, which show no steps"
@@ -53,13 +53,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     setup = "print what to change on a cluster for each way to observe it, and its cost"
     parser.add_argument("--print-setup", action="store_true", help=setup)
     output = parser.add_argument_group("output")
-    add(output, "--report", help="write a page for the browser, with the cluster's life as a sequence diagram (.html)")
-    add(output, "--json")
+    add_options(
+        output, "--report", help="write a page for the browser, with the cluster's life as a sequence diagram (.html)"
+    )
+    add_options(output, "--json")
     output.add_argument("--parquet", type=Path, metavar="FILE", help="write the events as a Parquet table")
     events = "write the events, for other tools and for validate, as NDJSON of docs/validate-events.schema.json"
     output.add_argument("--events", type=Path, metavar="FILE", help=events)
-    add(output, "--junit", help="write the replay and each check as JUnit's XML")
-    add(output, "--quiet", help="print only the verdict, the divergence, and broken checks")
+    add_options(output, "--junit", help="write the replay and each check as JUnit's XML")
+    add_options(output, "--quiet", help="print only the verdict, the divergence, and broken checks")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from kraftcheck.catalogue import blaming_protocol
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
-from kraftcheck.exploring.tree import Node, Tree
+from kraftcheck.exploring.tree import StateTree, VisitedNode
 from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool, value_as_json, violation_as_json
 from kraftcheck.reporting.counterexample import changes, messages
 from kraftcheck.reporting.lines import many
@@ -39,7 +39,7 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.values import text_of
 
-MARKS = {"-": "consumed", "+": "sent", "*": "kept"}
+MESSAGE_MARKS = {"-": "consumed", "+": "sent", "*": "kept"}
 
 SAVED_FILES = {
     "walk.out": "trace, as TLC prints it",
@@ -51,7 +51,7 @@ SAVED_FILES = {
 }
 """The file names of a saved walk, with their descriptions."""
 
-SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "explore.js")
+PAGE_SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "explore.js")
 """The parts of the page's script; all but the last are those of a report."""
 
 CONNECT_POLICY = "connect-src 'self'; img-src 'self'; "
@@ -61,7 +61,7 @@ CONNECT_POLICY = "connect-src 'self'; img-src 'self'; "
 class StateInspector:
     """Evaluates the enabled steps, disabled actions and properties of visited states."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: StateTree) -> None:
         self._tree = tree
         self._semantics = tree.semantics
         self._job = tree.job
@@ -87,7 +87,7 @@ class StateInspector:
             "deadlock": not offered and self._job.options.deadlock,
         }
 
-    def broken(self, node: Node) -> list[str]:
+    def broken(self, node: VisitedNode) -> list[str]:
         """Return the names of the violated properties of a node and of the step to it, and "Deadlock" in a deadlock."""
         if node.number not in self._broken:
             before = None if node.before is None else node.before.step
@@ -98,7 +98,7 @@ class StateInspector:
             self._broken[node.number] = found
         return self._broken[node.number]
 
-    def why(self, node: Node, name: str) -> dict[str, Any] | None:
+    def why(self, node: VisitedNode, name: str) -> dict[str, Any] | None:
         """Return the reason of a violation in a node as JSON; None if the evaluation raises."""
         last = [one.step for one in node.way[-2:]]
         try:
@@ -108,47 +108,49 @@ class StateInspector:
 
     # Steps
 
-    def _step(self, node: Node, taken: Transition, way: list[Any]) -> dict[str, Any]:
+    def _step(self, node: VisitedNode, taken: Transition, way: list[Any]) -> dict[str, Any]:
         protocol, before, after = self._job.protocol, node.step.state, taken.target
         under_way = messages(protocol.network, before, after, taken.message)
         is_own = taken.action in protocol.network.own_actions()
-        next_one = Node(-1, node, taken, TraceStep(after))
+        next_one = VisitedNode(-1, node, taken, TraceStep(after))
         return {
             "action": taken.action,
             "by": "the network" if is_own else "the environment" if taken.actor is None else text_of(taken.actor),
             "on": None if taken.message is None else value_as_json(taken.message),
             "changes": [[one.path, one.text] for one in changes(protocol, before, after)],
-            "messages": [[MARKS[one.mark], value_as_json(one.message)] for one in under_way if one.mark in MARKS],
+            "messages": [
+                [MESSAGE_MARKS[one.mark], value_as_json(one.message)] for one in under_way if one.mark in MESSAGE_MARKS
+            ],
             "breaks": self._false(node.step, next_one),
             "outside": list(self._outside(node, taken)),
             "back": next((number for number, state in enumerate(way, start=1) if state == after), None),
         }
 
-    def _outside(self, node: Node, taken: Transition) -> Iterator[str]:
+    def _outside(self, node: VisitedNode, taken: Transition) -> Iterator[str]:
         """Yield the constraints that a step violates; a search does not expand the step's target."""
         semantics, options = self._semantics, self._job.options
         yield from (one.name for one in options.constraints if not semantics.holds(one, taken.target))
         over = options.action_constraints
         yield from (one.name for one in over if not semantics.holds_over(one, node.step.state, taken.target))
 
-    def _disabled(self, node: Node, action: str, *, is_taken: bool) -> dict[str, Any]:
+    def _disabled(self, node: VisitedNode, action: str, *, is_taken: bool) -> dict[str, Any]:
         found = [one for one in diagnose(self._semantics, node.step.state, action) if one.kind != ENABLED]
         grouped: dict[tuple[str, str], list[Reason]] = {}
         for reason in found:
-            grouped.setdefault((reason.text, _place(reason)), []).append(reason)
+            grouped.setdefault((reason.text, _place_of_condition(reason)), []).append(reason)
         reasons = [
-            {"text": text, "place": place, "kind": alike[0].kind, "who": [_who(one) for one in alike]}
+            {"text": text, "place": place, "kind": alike[0].kind, "who": [_culprits_as_json(one) for one in alike]}
             for (text, place), alike in grouped.items()
         ]
         return {"action": action, "reasons": reasons, "others": is_taken}
 
     # Properties
 
-    def _false(self, before: TraceStep | None, node: Node) -> list[str]:
+    def _false(self, before: TraceStep | None, node: VisitedNode) -> list[str]:
         """Return the names of the properties that are violated, or raise an error, in a node or the step to it."""
         return [prop.name for prop in self._job.options.properties if self._verdict(prop, before, node) is not True]
 
-    def _verdict(self, prop: Property, before: TraceStep | None, node: Node) -> bool | str:
+    def _verdict(self, prop: Property, before: TraceStep | None, node: VisitedNode) -> bool | str:
         """Return whether a property holds in a node, or over the step to it; the text of the error if it raises."""
         try:
             with blaming_protocol(self._job.model):
@@ -160,7 +162,7 @@ class StateInspector:
         except InputError as error:
             return str(error)
 
-    def _properties(self, node: Node) -> Iterator[dict[str, Any]]:
+    def _properties(self, node: VisitedNode) -> Iterator[dict[str, Any]]:
         """Yield every property with its verdict, or with its error if the evaluation raised."""
         before = None if node.before is None else node.before.step
         options = self._job.options
@@ -174,23 +176,25 @@ class StateInspector:
             yield found
 
 
-def _who(reason: Reason) -> list[Any]:
+def _culprits_as_json(reason: Reason) -> list[Any]:
     """Return the replica and the message of an explanation, as JSON."""
     who = None if reason.actor is None else text_of(reason.actor)
     return [who, None if reason.message is None else value_as_json(reason.message)]
 
 
-def _place(reason: Reason) -> str:
+def _place_of_condition(reason: Reason) -> str:
     """Return the place of the failed condition: the last two parts of the path, and the line."""
     return "" if reason.file is None else f"{'/'.join(reason.file.split('/')[-2:])}:{reason.line}"
 
 
-def saved(tree: Tree, node: Node, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]) -> bytes:
+def saved_file_content(
+    tree: StateTree, node: VisitedNode, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]
+) -> bytes:
     """Return the content of a file with the walk to a node, in the format of its name."""
     if name not in SAVED_FILES:
         raise InputError(f"expected a file called {', '.join(SAVED_FILES)}, found {name}")
     if name == "walk.txt":
-        return scenario(tree, node).encode()
+        return walk_as_scenario_text(tree, node).encode()
     with TemporaryDirectory() as folder:
         path = Path(folder) / name
         if path.suffix in REPORTS:
@@ -201,7 +205,7 @@ def saved(tree: Tree, node: Node, name: str, run: Callable[[], dict[str, Any]], 
         return path.read_bytes()
 
 
-def scenario(tree: Tree, node: Node) -> str:
+def walk_as_scenario_text(tree: StateTree, node: VisitedNode) -> str:
     """Return the walk to a node as a scenario."""
     job, way = tree.job, node.way
     variant = job.model.protocol.variant
@@ -215,7 +219,7 @@ def scenario(tree: Tree, node: Node) -> str:
 class Session:
     """A session of one protocol. A lock serializes its requests."""
 
-    def __init__(self, tree: Tree, warnings: Sequence[str] = ()) -> None:
+    def __init__(self, tree: StateTree, warnings: Sequence[str] = ()) -> None:
         self._tree = tree
         self._inspector = StateInspector(tree)
         self._warnings = list(warnings)
@@ -234,7 +238,7 @@ class Session:
                 "forms": SAVED_FILES,
                 "warnings": self._warnings,
             },
-            SCRIPTS,
+            PAGE_SCRIPTS,
             CONNECT_POLICY,
         )
 
@@ -257,9 +261,9 @@ class Session:
         """Return the content of a file with the walk to a node."""
         with self._lock, blaming_protocol(self._tree.job.model):
             node = self._tree.node(number)
-            return saved(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
+            return saved_file_content(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 
-    def _run(self, node: Node) -> dict[str, Any]:
+    def _run(self, node: VisitedNode) -> dict[str, Any]:
         """Return the walk to a node in the form of `run_as_data`."""
         job, way = self._tree.job, node.way
         states = [self._state(place, one) for place, one in enumerate(way, start=1)]
@@ -280,7 +284,7 @@ class Session:
             "traces": [trace],
         }
 
-    def _state(self, place: int, node: Node) -> dict[str, Any]:
+    def _state(self, place: int, node: VisitedNode) -> dict[str, Any]:
         if node.number not in self._states:
             before = None if node.before is None else node.before.step
             found = state_as_json(self._tree.job.protocol, place, before, node.step)
@@ -288,14 +292,14 @@ class Session:
         return self._states[node.number]
 
 
-ADDRESS = "127.0.0.1"
-LONGEST_BODY = 4096
+SERVER_ADDRESS = "127.0.0.1"
+MOST_BODY_BYTES = 4096
 """Maximum size of a request body, in bytes."""
 
-PATIENCE = 30
+REQUEST_TIMEOUT_SECONDS = 30
 """Timeout of a request, in seconds."""
 
-HEADERS = {
+RESPONSE_HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -314,7 +318,7 @@ class RefusedError(Exception):
         self.status = status
 
 
-class _Answer(NamedTuple):
+class _Response(NamedTuple):
     kind: str
     content: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -327,11 +331,11 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, session: Session, port: int = 0) -> None:
         try:
-            super().__init__((ADDRESS, port), _Handler)
+            super().__init__((SERVER_ADDRESS, port), _RequestHandler)
         except OSError as error:
             raise InputError(f"--port {port}: not available: {error.strerror}; leave it out for a free one") from error
         self.session = session
-        self.host = f"{ADDRESS}:{self.server_port}"
+        self.host = f"{SERVER_ADDRESS}:{self.server_port}"
         self.token = secrets.token_urlsafe(24)
         self.address = f"http://{self.host}/{self.token}/"
 
@@ -339,11 +343,11 @@ class Server(ThreadingHTTPServer):
         """Ignore errors of connections that the client closed."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     server: Server
     server_version = "kraftcheck"
     sys_version = ""
-    timeout = PATIENCE
+    timeout = REQUEST_TIMEOUT_SECONDS
 
     def do_GET(self) -> None:
         self._answer("GET")
@@ -358,21 +362,21 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             found = self._found(method)
         except RefusedError as refused:
-            found = _error(str(refused), refused.status)
+            found = _error_response(str(refused), refused.status)
         except InputError as error:
-            found = _error(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
+            found = _error_response(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            found = _error(f"{type(error).__name__}: {error}", HTTPStatus.INTERNAL_SERVER_ERROR)
+            found = _error_response(f"{type(error).__name__}: {error}", HTTPStatus.INTERNAL_SERVER_ERROR)
         self.send_response(found.status)
-        for name, value in HEADERS.items():
+        for name, value in RESPONSE_HEADERS.items():
             self.send_header(name, value)
         self.send_header("Content-Type", found.kind)
         self.send_header("Content-Length", str(len(found.content)))
         self.end_headers()
         self.wfile.write(found.content)
 
-    def _found(self, method: str) -> _Answer:
+    def _found(self, method: str) -> _Response:
         """Check a request and return its answer."""
         self._require_ours(method)
         try:
@@ -380,24 +384,24 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "expected an address") from None
         if (method, url.path) == ("GET", "/favicon.ico"):
-            return _Answer("image/x-icon", b"", HTTPStatus.NO_CONTENT)
+            return _Response("image/x-icon", b"", HTTPStatus.NO_CONTENT)
         token, _, what = url.path.removeprefix("/").partition("/")
         if not compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
             raise RefusedError(HTTPStatus.FORBIDDEN, "wrong token; use the address that kraftcheck explore printed")
         session = self.server.session
         given = {name: values[-1] for name, values in parse_qs(url.query).items()}
         if (method, what) == ("GET", ""):
-            return _Answer("text/html; charset=utf-8", session.page().encode("utf-8", "replace"))
+            return _Response("text/html; charset=utf-8", session.page().encode("utf-8", "replace"))
         if (method, what) == ("GET", "walk"):
-            return _json(session.walk(_number(given, "node")))
+            return _json_response(session.walk(_parse_number(given, "node")))
         if (method, what) == ("GET", "offers"):
-            return _json(session.offers(_number(given, "node")))
+            return _json_response(session.offers(_parse_number(given, "node")))
         if (method, what) == ("GET", "save"):
-            content = session.save(_number(given, "node"), str(given.get("name")))
-            return _Answer("application/octet-stream", content)
+            content = session.save(_parse_number(given, "node"), str(given.get("name")))
+            return _Response("application/octet-stream", content)
         if (method, what) == ("POST", "take"):
             asked = self._body()
-            return _json(session.take(_number(asked, "node"), _number(asked, "choice")))
+            return _json_response(session.take(_parse_number(asked, "node"), _parse_number(asked, "choice")))
         raise RefusedError(HTTPStatus.NOT_FOUND, "unknown address")
 
     def _require_ours(self, method: str) -> None:
@@ -412,8 +416,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != "application/json":
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "expected JSON")
         length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit() and len(length) < 9 and int(length) <= LONGEST_BODY):
-            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LONGEST_BODY} bytes")
+        if not (length.isascii() and length.isdigit() and len(length) < 9 and int(length) <= MOST_BODY_BYTES):
+            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {MOST_BODY_BYTES} bytes")
         try:
             found = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
@@ -423,7 +427,7 @@ class _Handler(BaseHTTPRequestHandler):
         return found
 
 
-def _number(given: dict[str, Any], name: str) -> int:
+def _parse_number(given: dict[str, Any], name: str) -> int:
     value = given.get(name)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
@@ -432,9 +436,9 @@ def _number(given: dict[str, Any], name: str) -> int:
     raise RefusedError(HTTPStatus.BAD_REQUEST, f"{name}: expected a number")
 
 
-def _json(content: Any) -> _Answer:
-    return _Answer("application/json", json.dumps(content, separators=(",", ":")).encode("ascii"))
+def _json_response(content: Any) -> _Response:
+    return _Response("application/json", json.dumps(content, separators=(",", ":")).encode("ascii"))
 
 
-def _error(message: str, status: HTTPStatus) -> _Answer:
-    return _json({"error": message})._replace(status=status)
+def _error_response(message: str, status: HTTPStatus) -> _Response:
+    return _json_response({"error": message})._replace(status=status)

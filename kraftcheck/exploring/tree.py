@@ -21,21 +21,21 @@ from kraftcheck.spec.values import cut
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
-SHOWN = 60
+MOST_DESCRIPTION_CHARACTERS = 60
 """Maximum length of an initial state's description."""
 
 
 @dataclass(frozen=True)
-class Node:
+class VisitedNode:
     """A visited state."""
 
     number: int  # in the order of visits
-    before: Node | None  # the previous node; None for an initial state
+    before: VisitedNode | None  # the previous node; None for an initial state
     transition: Transition | None  # the step that leads here; None for an initial state
     step: TraceStep  # the state as a step of a trace
 
     @property
-    def way(self) -> list[Node]:
+    def way(self) -> list[VisitedNode]:
         """The nodes on the path from the initial state to this node."""
         found, node = [self], self.before
         while node is not None:
@@ -44,7 +44,7 @@ class Node:
         return found[::-1]
 
 
-class Start(NamedTuple):
+class WalkStart(NamedTuple):
     """A possible start of a walk: an initial state or a trace."""
 
     name: str
@@ -52,18 +52,20 @@ class Start(NamedTuple):
     note: str = ""  # such as the place where a trace diverges from the protocol
 
 
-class Tree:
+class StateTree:
     """The tree of visited states of a protocol."""
 
     def __init__(self, job: Job, settings: Sequence[str] = ()) -> None:
         self.job = job
         self.settings = settings
         self.semantics = Semantics(job.protocol)
-        self._nodes: list[Node] = []
-        self._taken: dict[tuple[int, int], Node] = {}
+        self._nodes: list[VisitedNode] = []
+        self._taken: dict[tuple[int, int], VisitedNode] = {}
         self._places = {name: place for place, name in enumerate(self.actions)}
         self._initial = initial_states(self.semantics, job.options.init)
-        self.starts = [Start(self._called(state), self._add(None, None, TraceStep(state))) for state in self._initial]
+        self.starts = [
+            WalkStart(self._called(state), self._add(None, None, TraceStep(state))) for state in self._initial
+        ]
 
     @property
     def actions(self) -> list[str]:
@@ -77,23 +79,23 @@ class Tree:
             return name
         news = changes(self.job.protocol, self._initial[0], self._initial[place])
         text = "; ".join(f"{one.path} {one.text}" for one in news)
-        return f"{name} {place + 1}: {cut(text or 'other messages', SHOWN)}"
+        return f"{name} {place + 1}: {cut(text or 'other messages', MOST_DESCRIPTION_CHARACTERS)}"
 
-    def _add(self, before: Node | None, transition: Transition | None, step: TraceStep) -> int:
-        self._nodes.append(Node(len(self._nodes), before, transition, step))
+    def _add(self, before: VisitedNode | None, transition: Transition | None, step: TraceStep) -> int:
+        self._nodes.append(VisitedNode(len(self._nodes), before, transition, step))
         return len(self._nodes) - 1
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> VisitedNode:
         """Return the node with a number."""
         if not 0 <= number < len(self._nodes):
             raise InputError(f"state {number}: unknown after a restart of kraftcheck explore; reload the page")
         return self._nodes[number]
 
-    def offered(self, node: Node) -> list[Transition]:
+    def offered(self, node: VisitedNode) -> list[Transition]:
         """Return the enabled steps of a state in a fixed order, by action."""
         return sorted(self.semantics.transitions(node.step.state), key=lambda one: self._places[one.action])
 
-    def take(self, number: int, choice: int) -> Node:
+    def take(self, number: int, choice: int) -> VisitedNode:
         """Take a step from a node and return the next node."""
         node = self.node(number)
         if (number, choice) not in self._taken:
@@ -113,10 +115,10 @@ class Tree:
         """Insert the traces of a file before the other starts, each up to its divergence from the protocol."""
         walked: list[ReplayedState] = []
         replayer = self.job.replayer(limit_bytes=limit_bytes, watch=walked.append)
-        found: list[Start] = []
+        found: list[WalkStart] = []
         for replay in replayer.replay(file):
             if walked:
-                found.append(Start(trace_title(replay), self._follow(walked, replayer), _note(replay)))
+                found.append(WalkStart(trace_title(replay), self._follow(walked, replayer), _trace_note(replay)))
                 walked.clear()
             elif replay.verdict is ReplayVerdict.UNREADABLE:
                 raise InputError(str(replay.problem))
@@ -150,7 +152,7 @@ class Tree:
         )
 
 
-def _note(replay: Replay) -> str:
+def _trace_note(replay: Replay) -> str:
     """Return the note on a trace: its divergence or claim, or its notes if it conforms."""
     if replay.verdict is ReplayVerdict.UNREADABLE:
         return f"The rest of it cannot be read: {replay.problem}"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile
 
-from kraftcheck.files import distrusted, replacing
-from kraftcheck.processes import LEAST_JAVA, java_program, java_version, run_to_end
+from kraftcheck.files import atomic_replacement, distrust_reason
+from kraftcheck.processes import LEAST_JAVA, java_program, java_version, run_program
 from kraftcheck.spec.errors import InputError
 
 NO_JDK = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"
@@ -50,7 +50,7 @@ def cache() -> Path:
     folder = Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    problem = distrusted(folder)
+    problem = distrust_reason(folder)
     if problem is not None:
         raise InputError(f"{folder}: {problem}, and its files are executed; remove it, or set XDG_CACHE_HOME")
     return folder
@@ -132,7 +132,7 @@ def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> Non
         sources += sorted(DRIVER_SOURCES.glob(f"{family}/*.java"))
     classes = new / "classes"
     command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
-    done = run_to_end([*command, *map(str, sources)], PATIENCE)
+    done = run_program([*command, *map(str, sources)], PATIENCE)
     if done.returncode != 0:
         first = next((line for line in done.stderr.splitlines() if "error:" in line), "javac says nothing")
         problem = first.rpartition("/")[2]
@@ -146,10 +146,10 @@ def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> Non
 def _archive(java: Path, jars: Sequence[Path], target: Path) -> None:
     """Make an archive of the classes that walks need; without one, the driver only starts more slowly."""
     entries = os.pathsep.join(map(str, (target / "driver.jar", *jars)))
-    with replacing(target / "classes.jsa") as new:
+    with atomic_replacement(target / "classes.jsa") as new:
         options = (*QUIET_OPTIONS, f"-XX:ArchiveClassesAtExit={new}")
         commands = "".join(f"{json.dumps(command)}\n" for command in REHEARSAL_COMMANDS)
-        run_to_end([str(java), *options, "-cp", entries, MAIN_CLASS], PATIENCE, commands)
+        run_program([str(java), *options, "-cp", entries, MAIN_CLASS], PATIENCE, commands)
         new.touch()  # an empty archive is not used
 
 
@@ -263,16 +263,16 @@ def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
     if maven is None:
         raise InputError("lockstep needs Maven to fetch Kafka's jars: there is no mvn on the PATH; or give --kafka DIR")
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / "pom.xml") as project, replacing(folder / "classpath") as listed:
+    with atomic_replacement(folder / "pom.xml") as project, atomic_replacement(folder / "classpath") as listed:
         project.write_text(pom)
         listed.touch()
         command = [maven, "-q", "-B", "-f", str(project), "dependency:build-classpath", f"-Dmdep.outputFile={listed}"]
-        done = run_to_end(command, PATIENCE)
+        done = run_program(command, PATIENCE)
         entries = listed.read_text().strip()
     if done.returncode != 0 or not entries:
         _fail(name, done.stdout + done.stderr, done.returncode)
     jars = [Path(entry) for entry in entries.split(os.pathsep)]
-    with replacing(noted) as new:
+    with atomic_replacement(noted) as new:
         new.write_text("\0".join([pom, *map(str, jars)]))
     return jars
 
@@ -314,11 +314,11 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
         require_new_enough(compiler)
         command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
         try:
-            done = run_to_end([*command, *map(str, sources)], PATIENCE)
+            done = run_program([*command, *map(str, sources)], PATIENCE)
             if done.returncode != 0:
                 first = next((line for line in done.stderr.splitlines() if "error:" in line), "javac says nothing")
                 raise InputError(f"{sources[0].name}: cannot be compiled: {first.rpartition('/')[2]}")
-            with replacing(target) as new, ZipFile(new, "w") as jar:
+            with atomic_replacement(target) as new, ZipFile(new, "w") as jar:
                 if manifest:
                     _pack(jar, manifest, jars[0])
                 for path in sorted(classes.rglob("*.class")):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.files import replacing
+from kraftcheck.files import atomic_replacement
 from kraftcheck.kraft_model.quorum.records import AdminResponse, Answered, Key, Operation
 from kraftcheck.lockstep.cluster import number_of
 from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict
@@ -117,7 +117,7 @@ def write_project(driver: Driver, survey: Survey, name: str, kafka: str, folder:
     for path, text in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target) as new:
+        with atomic_replacement(target) as new:
             new.write_text(text)
 
 

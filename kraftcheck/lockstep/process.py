@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kraftcheck.lockstep.jars import MAIN_CLASS, QUIET_OPTIONS, classpath
-from kraftcheck.processes import end_all
+from kraftcheck.processes import kill_process_session
 from kraftcheck.spec.errors import InputError
 
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET_OPTIONS)
@@ -113,14 +113,14 @@ class Driver:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(grace)
-        end_all(self._process)
+        kill_process_session(self._process)
 
     def close(self) -> None:
         """End the process."""
         try:
             self._end(GRACE)
         finally:
-            end_all(self._process)
+            kill_process_session(self._process)
             if self._process.stdout is not None:
                 self._process.stdout.close()
             self._forget()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from kraftcheck.lockstep.jars import CLIENT, Artifact, Classpath, NotInMavenError, fetch_jars, holds
-from kraftcheck.processes import run_to_end
+from kraftcheck.processes import run_program
 from kraftcheck.spec.errors import InputError
 
 JACOCO = "0.8.13"
@@ -66,7 +66,7 @@ class Reach:
         """Return the coverage of each class, after the process has ended."""
         report = self._data.with_suffix(".xml")
         command = [str(self._java), "-jar", str(self._reporter), "report", str(self._data)]
-        done = run_to_end([*command, "--classfiles", str(self._kafka), "--xml", str(report)], PATIENCE)
+        done = run_program([*command, "--classfiles", str(self._kafka), "--xml", str(report)], PATIENCE)
         if done.returncode != 0 or not report.is_file():
             raise InputError("--reach: the Java process left no counts behind")
         return list(_read(report))

@@ -25,7 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.files import read_written, replacing
+from kraftcheck.files import atomic_replacement, read_text_file
 from kraftcheck.kraft_model.quorum.records import Nil, Replica
 from kraftcheck.spec import Protocol, Record, State
 from kraftcheck.spec.errors import InputError
@@ -333,7 +333,7 @@ def _instead(offers: Candidates, step: Step) -> str:
 def read_walk(path: Path) -> WalkFile:
     """Read a walk file."""
     said: defaultdict[str, list[str]] = defaultdict(list)
-    steps, text = list[Step](), read_written(path, "walk file")
+    steps, text = list[Step](), read_text_file(path, "walk file")
     if not text:
         raise InputError(f"{path}: expected a walk file, found an empty one")
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
@@ -360,5 +360,5 @@ def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None
     head += [f"without {name}" for name in walk.without]
     head += [f"ignore {name}" for name in walk.ignored]
     head += ["go on"] if walk.go_on else []
-    with replacing(path) as new:
+    with atomic_replacement(path) as new:
         new.write_text("\n".join([*head, "", *map(str, walk.steps)]) + "\n")

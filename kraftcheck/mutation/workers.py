@@ -18,7 +18,7 @@ from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICTS, MutantRunner, MutantVerdict
 from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
-from kraftcheck.processes import Interruption, end_with_parent
+from kraftcheck.processes import Interruption, die_with_parent
 from kraftcheck.spec.errors import InputError
 
 PATIENCE = 0.2
@@ -165,7 +165,7 @@ def _work(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    end_with_parent()
+    die_with_parent()
     end.send_bytes(json.dumps(judge.judge(mutant)._asdict()).encode())
 
 

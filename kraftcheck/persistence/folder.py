@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from kraftcheck.files import (
-    UNFINISHED,
-    InUseError,
+    UNFINISHED_FILE_NAME,
+    LockedFolderError,
+    atomic_replacement,
     lock_file,
     make_folder,
     remove_unfinished,
-    replacing,
     require_local,
 )
 from kraftcheck.persistence import program_version
@@ -71,7 +71,7 @@ class Folder:
                 make_folder(self.inner)
             try:
                 self._lock = lock_file(self.inner / LOCK)
-            except InUseError as error:
+            except LockedFolderError as error:
                 problem = f"in use by another {self.USER} (process {error.owner}); wait for it or give another folder"
                 raise self.error(problem) from None
         with self.closed_on_error():
@@ -83,7 +83,9 @@ class Folder:
         """Raise InputError for a folder without a manifest that holds files other than `own`."""
         if any((self.inner / name).exists() for name in OLD_MANIFESTS):
             raise self.error(f"the {self.NAME} has format 1, this version reads {FORMAT}; use a new one")
-        strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED.fullmatch(entry.name)} - {own}
+        strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED_FILE_NAME.fullmatch(entry.name)} - {
+            own
+        }
         if strangers:
             raise self.error(f"not a folder of an earlier run: it holds {min(strangers)}; give a new folder")
 
@@ -153,7 +155,7 @@ class Folder:
             "identity": self.identity,
             **more,
         }
-        with self.writing(), replacing(self.inner / MANIFEST, durable=True) as new:
+        with self.writing(), atomic_replacement(self.inner / MANIFEST, durable=True) as new:
             new.write_bytes(manifest_text(content))
         self.manifest = content
 
@@ -309,7 +311,7 @@ def read_note(path: Path, shape: Any = dict) -> Noted:
 
 def write_note(path: Path, content: Noted) -> None:
     """Write a note atomically. The last of several concurrent writers wins."""
-    with replacing(path, durable=True) as new:
+    with atomic_replacement(path, durable=True) as new:
         new.write_text(json.dumps(content, indent=1))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.files import read_small
+from kraftcheck.files import read_small_file
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.operators import OPERATOR_NAMES
 from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, MutantVerdict
@@ -50,7 +50,7 @@ class Explanations:
 def _read_reasons(path: Path) -> dict[str, str]:
     """Read a file of explanations; return the reasons by name."""
     try:
-        lines = read_small(path).splitlines()
+        lines = read_small_file(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error  # a decoding error has no `strerror`
         raise InputError(f"--explained {path}: cannot be read: {why}") from None

@@ -17,7 +17,7 @@ from typing import Any, Self
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, STRICT, Result, Verdict, Violation
-from kraftcheck.files import real_path, replacing
+from kraftcheck.files import atomic_replacement, real_path
 from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, why
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
 from kraftcheck.spec.errors import InputError
@@ -343,7 +343,7 @@ class OutputFiles:
         """Write the lines of an option's file as a whole."""
 
         def write(path: Path) -> None:
-            with replacing(path) as new:
+            with atomic_replacement(path) as new:
                 new.write_text("\n".join(content()) + "\n")
 
         self.file(option, write)

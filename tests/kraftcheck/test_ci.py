@@ -21,7 +21,7 @@ from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import search, timing_compilation
 from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 from kraftcheck.explorer.result import CLOCK, Result, Violation
-from kraftcheck.pytest_plugin import _checked
+from kraftcheck.pytest_plugin import _check_model
 from kraftcheck.reporting.as_json import SCHEMA, value_as_json
 from kraftcheck.spec import Map, ModelValue
 from tests.support.command_line import Run
@@ -268,14 +268,14 @@ def test_strict_from_python() -> None:
 
 
 def test_a_test_that_checks_nothing_fails_unless_it_expects_that(tmp_path: Path, unchecked) -> None:
-    check_marked = partial(_checked, lambda: tmp_path / "page.html", *unchecked[:1], str(unchecked[2]))
+    check_marked = partial(_check_model, lambda: tmp_path / "page.html", *unchecked[:1], str(unchecked[2]))
     with pytest.raises(pytest.fail.Exception, match=NOTHING):
         check_marked(engine="reference")
     assert check_marked(engine="reference", allow_unchecked=True).warnings
     with pytest.raises(pytest.fail.Exception, match=r"INCOMPLETE: .*--strict"):
         check_marked(engine="reference", allow_unchecked=True, strict=True)
     with pytest.raises(pytest.fail.Exception, match="configuration smoke"):
-        _checked(lambda: tmp_path / "page.html", "two-phase-commit", "smoke", engine="reference", strict=True)
+        _check_model(lambda: tmp_path / "page.html", "two-phase-commit", "smoke", engine="reference", strict=True)
 
 
 # Going on

@@ -18,7 +18,7 @@ import pytest
 from kraftcheck.catalogue import Job, find_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.exploring.session import SAVED_FILES, Server, Session
-from kraftcheck.exploring.tree import Tree
+from kraftcheck.exploring.tree import StateTree
 from kraftcheck.jobs import lenient_job
 from kraftcheck.reporting.output import write_counterexamples
 from kraftcheck.spec.errors import InputError
@@ -35,8 +35,8 @@ def job(model: str, config: str | None = None, variant: str | None = None, *sett
     return lenient_job(find_model(model, variant), arguments, whole_space=True, properties=True)[0]
 
 
-def tree(*asked: Any) -> Tree:
-    return Tree(job(*asked), asked[3:])
+def tree(*asked: Any) -> StateTree:
+    return StateTree(job(*asked), asked[3:])
 
 
 LOCK = ("lock-service", None, "impatient-server", "MaxLosses=0")

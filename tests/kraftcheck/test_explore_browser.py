@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.exploring.session import Server, Session
-from kraftcheck.exploring.tree import Tree
+from kraftcheck.exploring.tree import StateTree
 from kraftcheck.jobs import lenient_job
 from tests.support.browser import Watched, chromium
 from tests.support.reports import EVIL
@@ -48,7 +48,7 @@ def explore(browser: Any) -> Iterator[Open]:
         settings = ["MaxLosses=0"] if model == "lock-service" else []
         arguments = argparse.Namespace(config=config, set=settings, engine=None)
         job, warnings = lenient_job(find_model(model, variant), arguments, whole_space=True, properties=True)
-        tree = Tree(job, settings)
+        tree = StateTree(job, settings)
         if trace is not None:
             tree.open(trace, 2**20)
         server = Server(Session(tree, warnings))

@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.explorer.compiling import cache_problem
 from kraftcheck.explorer.native import compiling
-from kraftcheck.files import distrusted, remove
+from kraftcheck.files import distrust_reason, remove_path
 from kraftcheck.lockstep import jars
 from kraftcheck.mutation.workers import MutationFolder
 from kraftcheck.persistence.folder import BatchFolder
@@ -61,7 +61,7 @@ def test_a_linked_file_or_folder_of_an_output_folder_is_not_written(kind: type[B
         notes = opened.inner
     inside = [notes / "done", *(folder / name for name in ("traces", "steps") if kind is PipelineFolder)]
     for path, target in [(notes / "lock", victim / "file"), *((one, victim) for one in inside)]:
-        remove(path)
+        remove_path(path)
         path.symlink_to(target)
         with pytest.raises(InputError, match=rf"{path}: expected a \w+, found a link, which is not followed; remove"):
             kind(folder, {})
@@ -175,12 +175,12 @@ def test_code_that_others_can_write_is_not_run(compiled: Callable[[], list[str]]
 
 
 def test_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert distrusted(tmp_path) is None
+    assert distrust_reason(tmp_path) is None
     (tmp_path / "file").touch()
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
     if os.getuid() == 0:  # what root writes is trusted
         os.chown(tmp_path / "file", 4711, 4711)
-    assert distrusted(tmp_path) == f"{tmp_path if os.getuid() else tmp_path / 'file'} belongs to the user " + str(
+    assert distrust_reason(tmp_path) == f"{tmp_path if os.getuid() else tmp_path / 'file'} belongs to the user " + str(
         os.getuid() or 4711
     )
 

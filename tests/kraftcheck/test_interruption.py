@@ -17,7 +17,7 @@ import pytest
 
 from kraftcheck import processes
 from kraftcheck.explorer.compiling import compiled_code_folder
-from kraftcheck.processes import ending_children
+from kraftcheck.processes import killing_children
 
 SECONDS = 5.0
 PROTOCOL = """
@@ -158,7 +158,7 @@ def test_ctrl_c_while_llvm_hands_over_machine_code(tmp_path: Path) -> None:
 def test_ctrl_c_whose_end_takes_long_is_noted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(processes, "PATIENCE", 0)
+    monkeypatch.setattr(processes, "STOP_TIMEOUT_SECONDS", 0)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     with processes.Interruption():
         signal.raise_signal(signal.SIGINT)
@@ -220,9 +220,9 @@ def test_ctrl_c_that_python_ignores_is_sent_again() -> None:
 def test_a_signal_at_the_very_end_delays_nothing(tmp_path: Path) -> None:
     """The thread that counts the seconds may see it only once the command is over."""
     code = (
-        "import os, signal, sys, time\nfrom kraftcheck.processes import ending_soon\n"
+        "import os, signal, sys, time\nfrom kraftcheck.processes import ending_within_grace\n"
         "signal.signal(signal.SIGTERM, lambda *_: None)\nsys.setswitchinterval(60)\n"
-        "with ending_soon():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "with ending_within_grace():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
     )
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -235,7 +235,7 @@ def test_what_an_interrupted_block_has_started_is_killed(*, known: bool) -> None
     """So is the JVM while Spark starts: Python does not know it yet, and it would never end."""
 
     def interrupted() -> None:
-        with ending_children(unless=lambda: known):
+        with killing_children(unless=lambda: known):
             started.append(subprocess.Popen(["sleep", "60"]))
             raise KeyboardInterrupt
 

@@ -22,7 +22,7 @@ from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.jobs import given, with_completers
+from kraftcheck.jobs import attach_completers, given_options
 from kraftcheck.reporting.as_json import result_as_json
 
 COMMANDS = sorted(path.stem for path in (Path(kraftcheck.__file__).parent / "commands").glob("[!_]*.py"))
@@ -59,7 +59,7 @@ def test_an_option_that_is_not_given_is_left_to_its_default(command) -> None:
     words = [word for option in found._actions for word in option.option_strings if word in required]
     words = [word for option in words for word in (option, required[option])]
     positional = ["x" for action in found._actions if not action.option_strings]
-    assert given(found.parse_args([*positional, *words])) == {}
+    assert given_options(found.parse_args([*positional, *words])) == {}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -93,7 +93,7 @@ def leave(code: int) -> None:
 def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return what a shell would offer at the end of the words."""
     top, told = build_parser(words.split()[1] if words.count(" ") > 1 else ""), StringIO()
-    with_completers(top)
+    attach_completers(top)
     environment = {"_ARGCOMPLETE": "1", "COMP_LINE": words, "COMP_POINT": str(len(words)), "_ARGCOMPLETE_IFS": "\n"}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

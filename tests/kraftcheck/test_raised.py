@@ -226,11 +226,11 @@ def test_on_an_executor(run: Run, counter: Path, text: str, code: int) -> None:
 
 
 def test_in_pytest(counter: Path) -> None:
-    from kraftcheck.pytest_plugin import _checked
+    from kraftcheck.pytest_plugin import _check_model
 
     counter.write_text(RAISES)
     with pytest.raises(pytest.fail.Exception, match=r"Fine raised(.|\n)*Path to the error in Fine, 5 "):
-        _checked(lambda: counter, f"{counter}:Counter", engine="reference")
+        _check_model(lambda: counter, f"{counter}:Counter", engine="reference")
 
 
 @pytest.mark.kernel

@@ -20,9 +20,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self
 
-from kraftcheck.files import replacing
+from kraftcheck.files import atomic_replacement
 from kraftcheck.lockstep.jars import cache, compile_jar, jdk
-from kraftcheck.processes import end_all
+from kraftcheck.processes import kill_process_session
 from tests.support.kafka_jars import SOURCES, server_jars
 
 HEAP = ("-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xlog:disable")
@@ -427,7 +427,7 @@ class Cluster:
     def close(self) -> None:
         """Kill all processes."""
         for process in [self.admin.process, *(node.process for node in self.nodes if node.process is not None)]:
-            end_all(process)
+            kill_process_session(process)
             for pipe in (process.stdin, process.stdout):
                 with suppress(OSError):
                     if pipe is not None:
@@ -444,7 +444,7 @@ def archive(version: str) -> Path:
     """Return an archive of the classes that a controller loads: with it a start takes half the time."""
     target = cache() / f"{version}-server" / "classes.jsa"
     if not target.is_file():
-        with TemporaryDirectory(prefix="kafka-archive-") as folder, replacing(target) as new:
+        with TemporaryDirectory(prefix="kafka-archive-") as folder, atomic_replacement(target) as new:
             with Cluster(Path(folder, "run"), version, nodes=1, archived=False) as cluster:
                 cluster.options = (f"-XX:ArchiveClassesAtExit={new}",)
                 cluster.begin("standalone")

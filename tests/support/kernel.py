@@ -22,7 +22,7 @@ from kraftcheck.explorer.symbolic.kernel import saturation
 from kraftcheck.explorer.tables import engine, level_states
 from kraftcheck.explorer.tables.kernel import depth_first
 from kraftcheck.explorer.tables.kernel.native import CACHE
-from kraftcheck.files import InUseError, lock_file
+from kraftcheck.files import LockedFolderError, lock_file
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
 
 LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
@@ -39,7 +39,7 @@ def compiling() -> Iterator[None]:
     """Have another process compile the kernel, unless one does; it does not outlive this context."""
     try:
         lock = lock_file(LOCK)
-    except InUseError:
+    except LockedFolderError:
         yield
         return
     command = [sys.executable, "-m", "tests.support.kernel"]
@@ -66,7 +66,7 @@ def await_lock() -> TextIO:
     while True:
         try:
             return lock_file(LOCK)
-        except InUseError:
+        except LockedFolderError:
             time.sleep(0.1)
 
 

@@ -30,7 +30,7 @@ from typing import Protocol as Protocol_
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
-from kraftcheck.files import make_folder, real_path, remove, require_local
+from kraftcheck.files import make_folder, real_path, remove_path, require_local
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
 from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import InputError
@@ -161,12 +161,12 @@ class PipelineFolder(BatchFolder):
 
     def _clean_up(self) -> None:
         """Remove the staging folder and batches without a note."""
-        remove(self.path / STAGING)
+        remove_path(self.path / STAGING)
         for table in COLUMNS:
             for batch in (self.path / table).glob("batch=*"):
                 number = batch.name.partition("=")[2]
                 if not (number.isdecimal() and int(number) in self._notes):
-                    remove(batch)
+                    remove_path(batch)
 
     def _require_rows(self, batch: int, note: Noted, *, read: bool) -> None:
         """Raise InputError unless the tables have the rows of a finished batch."""
@@ -220,7 +220,7 @@ class PipelineFolder(BatchFolder):
         note = {"seconds": round(seconds, 3), "files": list(files), "rows": rows}
         write_note(self.note_file(self.path, batch), note)
         self._notes[batch] = note
-        remove(self.path / STAGING)
+        remove_path(self.path / STAGING)
 
     def keep_summary(self, summary: Noted) -> None:
         """Write the summary of all finished batches."""
@@ -235,9 +235,9 @@ class PipelineFolder(BatchFolder):
 
     def replace_coverage(self) -> None:
         """Replace the coverage table by the one in its staging folder."""
-        remove(self.path / COVERAGE)
+        remove_path(self.path / COVERAGE)
         Path(self.staging(COVERAGE)).rename(self.path / COVERAGE)
-        remove(self.path / STAGING)
+        remove_path(self.path / STAGING)
 
 
 def _read_batch(note: Path) -> Noted:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, from_spec
-from kraftcheck.processes import default_workers, end_with_parent
+from kraftcheck.processes import default_worker_count, die_with_parent
 from kraftcheck.spec.errors import PlatformError
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
@@ -146,7 +146,7 @@ class PoolRunner:
     """Replays files in worker processes of this machine. See `Runner`."""
 
     def __init__(self, workers: int | None, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
-        self.workers = workers or default_workers()
+        self.workers = workers or default_worker_count()
         self._protocol = protocol
         self._arguments = arguments
         self._output = output
@@ -210,7 +210,7 @@ def _prepare(protocol: Protocol, arguments: str) -> None:
             signal.signal(number, signal.SIG_DFL)
     gc.freeze()  # modules and the model live as long as the process
     gc.set_threshold(700, 10, 10)  # not the rare ones of the command, with which dropped memos stay in memory
-    end_with_parent()
+    die_with_parent()
     _OF_WORKER.append(_file_replayer(protocol, json.loads(arguments)))
 
 
