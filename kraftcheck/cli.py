@@ -236,15 +236,15 @@ def _report_error(
     message: str, json: Path | None = None, code: int = 2, *, program: str = "kraftcheck", **more: Any
 ) -> int:
     """Print an error, write it to the file of `--json` if given, and return the exit code."""
-    from kraftcheck.reporting.lines import harmless
+    from kraftcheck.reporting.lines import escape_control_characters
 
-    print(harmless(f"{program}: error: {message}"), file=sys.stderr)
+    print(escape_control_characters(f"{program}: error: {message}"), file=sys.stderr)
     if json is not None and "--json" not in message:
-        from kraftcheck.reporting.as_json import tool
+        from kraftcheck.reporting.as_json import tool_header
         from kraftcheck.reporting.output import write_json
 
         with suppress(OSError):
-            write_json(json, {**tool(), "result": "error", "error": message, "exit_code": code, **more})
+            write_json(json, {**tool_header(), "result": "error", "error": message, "exit_code": code, **more})
     return code
 
 

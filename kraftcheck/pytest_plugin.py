@@ -87,13 +87,13 @@ def _file_name(test: str) -> str:
 def _error_text(error: InputError) -> str:
     """Return an error as text, with the path that leads to it."""
     from kraftcheck.reporting.counterexample import behaviour_lines
-    from kraftcheck.reporting.lines import plain
+    from kraftcheck.reporting.lines import lines_as_text
     from kraftcheck.spec.errors import RaisedError
 
     if not isinstance(error, RaisedError) or not error.trace:
         return str(error)
     way = behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}")
-    return f"{error}\n\n{plain(way)}"
+    return f"{error}\n\n{lines_as_text(way)}"
 
 
 def _check_model(
@@ -112,7 +112,7 @@ def _check_model(
     __tracebackhide__ = True
     from kraftcheck.api import load
     from kraftcheck.explorer.result import NOTHING_CHECKED
-    from kraftcheck.reporting.lines import plain
+    from kraftcheck.reporting.lines import lines_as_text
     from kraftcheck.reporting.output import report as report_lines
     from kraftcheck.reporting.output import require_report
     from kraftcheck.runner import exit_code
@@ -131,7 +131,7 @@ def _check_model(
     if problem is not None:
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
     if exit_code(result, allow_incomplete=allow_incomplete, strict=strict):
-        said = plain(report_lines(job.protocol, result, configuration=job.config_name, quiet=True))
+        said = lines_as_text(report_lines(job.protocol, result, configuration=job.config_name, quiet=True))
         file = Path(report) if report is not None else page()
         try:
             loaded.write_report(result, file, **options)

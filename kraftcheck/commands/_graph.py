@@ -17,7 +17,7 @@ from kraftcheck.explorer.graph import (
 )
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.reporting.lines import notes, print_lines
+from kraftcheck.reporting.lines import note_lines, print_lines
 from kraftcheck.runner import run_job
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
@@ -58,14 +58,14 @@ class RequestedGraph:
         if asked.graph_around is not None:
             if not result.violations:
                 asked.graph.unlink(missing_ok=True)  # a graph of an earlier run must not pass for this run's
-                print_lines(notes(["--graph-around: no counterexample, so no graph was written"]))
+                print_lines(note_lines(["--graph-around: no counterexample, so no graph was written"]))
                 return
             trace, most = result.violations[0].trace, asked.graph_most or MOST_STATES
             graph = neighbourhood(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
         if graph is not None:
             said = size_of(graph, asked.graph, asked.graph_most)
             if not asked.quiet:
-                print_lines(notes([f"{asked.graph}: {said}"]))
+                print_lines(note_lines([f"{asked.graph}: {said}"]))
             write_graph(graph, asked.graph)
 
     def _text(self, state: State) -> str | bytes:

@@ -22,7 +22,7 @@ from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Vio
 from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
+from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, print_lines, table_lines
 from kraftcheck.reporting.output import LIMITS, OutputFiles, header
 from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.runner import exit_code, run_job
@@ -204,7 +204,7 @@ def comparison_tables(groups: list[RunsOfConfiguration], *, quiet: bool = False)
         if number:
             yield []
         yield from header(group[0].job)
-        yield from columns(
+        yield from table_lines(
             [(HEAD, COLUMN_TITLES), *((PLAIN, _comparison_row(group[0], one)) for one in group)], NUMERIC_COLUMNS
         )
     warnings = (f"{one.job.config_name}: {text}" for group in groups for one in group for text in one.result.warnings)
@@ -219,7 +219,7 @@ def _combined_table(groups: list[RunsOfConfiguration]) -> Iterator[Line]:
         for group in groups
         for one in group
     ]
-    yield from columns([(HEAD, ("configuration", *COLUMN_TITLES)), *rows], [place + 1 for place in NUMERIC_COLUMNS])
+    yield from table_lines([(HEAD, ("configuration", *COLUMN_TITLES)), *rows], [place + 1 for place in NUMERIC_COLUMNS])
 
 
 def _comparison_row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:

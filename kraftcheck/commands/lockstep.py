@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kraftcheck.jobs import add_options, count, parse_seed
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEPTH, RUNS
-from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
+from kraftcheck.reporting.lines import HEAD, Meter, escape_control_characters, print_lines
 from kraftcheck.reporting.lockstep import (
-    Cell,
-    agrees,
-    cell,
+    VersionCell,
+    agrees_with_model,
     changes_lines,
-    counted,
+    count_walks_by_finding,
     cover_as_json,
     cover_lines,
     exit_code,
@@ -35,6 +34,7 @@ from kraftcheck.reporting.lockstep import (
     survey_as_json,
     survey_as_run,
     survey_lines,
+    verdict_cell,
     versions_table,
 )
 from kraftcheck.reporting.output import OutputFiles, writable
@@ -303,7 +303,7 @@ def _version_changes(
     if not arguments.changes or not is_whole:
         return None
     compared = [
-        Compared(kafka, name, agrees(one.made), [*map(counted, one.made)])
+        Compared(kafka, name, agrees_with_model(one.made), [*map(count_walks_by_finding, one.made)])
         for kafka, name, one in zip(versions, _version_names(driven, versions), driven, strict=True)
     ]
     jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
@@ -315,7 +315,7 @@ def _print_findings(driven: VersionRun, asked: Sequence[Task], *, quiet: bool) -
     several = len(asked) > 1
     for task, one in zip(asked, driven.made, strict=False):
         if several and one.problem is not None and not isinstance(one.problem, DriverDied):
-            print(harmless(f"kraftcheck: error: {one.problem}"), file=sys.stderr)
+            print(escape_control_characters(f"kraftcheck: error: {one.problem}"), file=sys.stderr)
         if one.survey is not None and one.survey.walks:
             print_lines([[(HEAD, task.name)]] if several else [])
             print_lines(survey_lines(one.survey, one.kinds, one.verdict, driven.version, quiet=quiet))
@@ -351,11 +351,13 @@ def _row_name(task: Task) -> str:
     return task.name if task.path is None else task.path.stem
 
 
-def _version_column(driven: VersionRun, asked: Sequence[Task]) -> list[Cell]:
+def _version_column(driven: VersionRun, asked: Sequence[Task]) -> list[VersionCell]:
     """Return a version's column of the table: for each task the findings, or the reason for an early end."""
     cells = []
     for one in driven.made:
         ended = str(one.problem or ("interrupted" if one.interrupted else ""))
         why = re.split("; (?:enabled are|there is) ", ended)[0]
-        cells.append(Cell("none", why) if one.survey is None else cell([kind.first for kind in one.kinds], why))
-    return cells + [Cell("-")] * (len(asked) - len(cells))
+        cells.append(
+            VersionCell("none", why) if one.survey is None else verdict_cell([kind.first for kind in one.kinds], why)
+        )
+    return cells + [VersionCell("-")] * (len(asked) - len(cells))

@@ -15,7 +15,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.jobs import add_options
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines, table_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.discovery import first_sentence
 from kraftcheck.spec.errors import InputError, unknown
@@ -55,7 +55,7 @@ def models_table(models: Iterable[Model]) -> Iterator[Line]:
         said = model_as_json(model)
         counts = (f"{len(said['variants'])}", f"{len(said['configurations'])}")
         rows.append((PLAIN, (model.name, *counts, said["summary"])))
-    yield from columns(rows, (1, 2))
+    yield from table_lines(rows, (1, 2))
     yield []
     yield [(FAINT, "kraftcheck models MODEL lists the variants and configurations of one")]
 

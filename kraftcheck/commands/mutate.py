@@ -38,7 +38,7 @@ from kraftcheck.mutation.mutants import (
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
 from kraftcheck.processes import EXIT_INTERRUPTED, default_worker_count
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, count_with_noun, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
@@ -181,7 +181,7 @@ def _header_lines(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> I
     mutants = list(mutants)
     functions = len({mutant.changed.function for mutant in mutants})
     variant = f" ({model.protocol.variant})" if model.protocol.variant else ""
-    what = f"{many(len(mutants), 'mutant')} of {many(functions, 'function')}"
+    what = f"{count_with_noun(len(mutants), 'mutant')} of {count_with_noun(functions, 'function')}"
     yield [(HEAD, f"{model.name}{variant}"), (PLAIN, f", {what}, at most {jobs[0].options.max_states:,} states")]
     yield [(FAINT, f"configurations: {', '.join(job.config_name for job in jobs)}")]
     yield []

@@ -24,7 +24,15 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.jobs import add_options, count, lenient_job
 from kraftcheck.reporting.counterexample import counterexample_lines
-from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
+from kraftcheck.reporting.lines import (
+    FAINT,
+    Line,
+    Meter,
+    escape_control_characters,
+    note_lines,
+    print_lines,
+    print_warnings,
+)
 from kraftcheck.reporting.output import OutputFiles, write_counterexamples
 from kraftcheck.reporting.replay import exit_code, replay_as_json, replay_lines, verdict_counts
 from kraftcheck.reporting.report import as_step, replay_as_data, write_report
@@ -68,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.report:
                 runs.append(replay_as_data(job, replay, walked))
             if replay.verdict is ReplayVerdict.UNREADABLE:
-                print(harmless(f"kraftcheck: error: {replay.problem}"), file=sys.stderr)
+                print(escape_control_characters(f"kraftcheck: error: {replay.problem}"), file=sys.stderr)
             else:
                 print_lines(replay_lines(replay, quiet=arguments.quiet))
             if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
@@ -112,7 +120,7 @@ def _simplified_trace_lines(
     yield []
     yield from counterexample_lines(job.protocol, found)
     yield []
-    yield from notes([note])
+    yield from note_lines([note])
 
 
 def _parquet_writer(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTables | None]:

@@ -27,9 +27,9 @@ from urllib.parse import parse_qs, urlsplit
 from kraftcheck.catalogue import blaming_protocol
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import StateTree, VisitedNode
-from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool, value_as_json, violation_as_json
-from kraftcheck.reporting.counterexample import changes, messages
-from kraftcheck.reporting.lines import many
+from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool_header, value_as_json, violation_as_json
+from kraftcheck.reporting.counterexample import state_changes, step_messages
+from kraftcheck.reporting.lines import count_with_noun
 from kraftcheck.reporting.output import REPORTS, write_counterexamples
 from kraftcheck.reporting.report import anywhere, behaviour_as_data, document, packed, write_report
 from kraftcheck.reporting.scenarios import walk_as_scenario
@@ -110,14 +110,14 @@ class StateInspector:
 
     def _step(self, node: VisitedNode, taken: Transition, way: list[Any]) -> dict[str, Any]:
         protocol, before, after = self._job.protocol, node.step.state, taken.target
-        under_way = messages(protocol.network, before, after, taken.message)
+        under_way = step_messages(protocol.network, before, after, taken.message)
         is_own = taken.action in protocol.network.own_actions()
         next_one = VisitedNode(-1, node, taken, TraceStep(after))
         return {
             "action": taken.action,
             "by": "the network" if is_own else "the environment" if taken.actor is None else text_of(taken.actor),
             "on": None if taken.message is None else value_as_json(taken.message),
-            "changes": [[one.path, one.text] for one in changes(protocol, before, after)],
+            "changes": [[one.path, one.text] for one in state_changes(protocol, before, after)],
             "messages": [
                 [MESSAGE_MARKS[one.mark], value_as_json(one.message)] for one in under_way if one.mark in MESSAGE_MARKS
             ],
@@ -231,7 +231,7 @@ class Session:
         job = self._tree.job
         return document(
             {
-                **tool(),
+                **tool_header(),
                 **model_as_json(job),
                 "configuration": job.config_name.rpartition("/")[2],
                 "starts": [one._asdict() for one in self._tree.starts],
@@ -271,7 +271,7 @@ class Session:
         trace = {
             "property": next(iter(broken), None),
             "why": self._inspector.why(node, broken[0]) if broken else None,
-            "title": f"Walk, {many(len(way), 'state')}",
+            "title": f"Walk, {count_with_noun(len(way), 'state')}",
             "end": f"violates {', '.join(broken)}" if broken else "",
             **behaviour_as_data(job.protocol, states, [one.step for one in way]),
         }

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.result import TraceStep, behaviour_along, step_of
 from kraftcheck.explorer.transition_system import canonicalizer
-from kraftcheck.reporting.counterexample import changes
-from kraftcheck.reporting.lines import plain
+from kraftcheck.reporting.counterexample import state_changes
+from kraftcheck.reporting.lines import lines_as_text
 from kraftcheck.reporting.replay import replay_lines, trace_title
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
@@ -77,7 +77,7 @@ class StateTree:
         name = "Initial state" if self.job.options.init == "Init" else self.job.options.init
         if place == 0:
             return name
-        news = changes(self.job.protocol, self._initial[0], self._initial[place])
+        news = state_changes(self.job.protocol, self._initial[0], self._initial[place])
         text = "; ".join(f"{one.path} {one.text}" for one in news)
         return f"{name} {place + 1}: {cut(text or 'other messages', MOST_DESCRIPTION_CHARACTERS)}"
 
@@ -158,4 +158,4 @@ def _trace_note(replay: Replay) -> str:
         return f"The rest of it cannot be read: {replay.problem}"
     if replay.divergence is None and (replay.claim is None or replay.claim.verdict is ClaimVerdict.SHOWN):
         return "\n".join(replay.notes)
-    return plain(replay_lines(replay, name=Path(replay.file).name))
+    return lines_as_text(replay_lines(replay, name=Path(replay.file).name))

@@ -12,20 +12,20 @@ from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
 from kraftcheck.persistence import program_version
-from kraftcheck.reporting.counterexample import changes, is_shown_by_fields, messages, why
+from kraftcheck.reporting.counterexample import is_shown_by_fields, state_changes, step_messages, violation_reason
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered, text_of
 
-SCHEMA = 1
+JSON_SCHEMA_VERSION = 1
 """The version of the JSON schema. It grows if a field is removed or changes its meaning, not for a new field."""
 
 
-def tool() -> dict[str, Any]:
+def tool_header() -> dict[str, Any]:
     """Return the common JSON header: tool, version, schema version."""
-    return {"tool": "kraftcheck", "version": program_version(), "schema": SCHEMA}
+    return {"tool": "kraftcheck", "version": program_version(), "schema": JSON_SCHEMA_VERSION}
 
 
-def attributes(source: object, *names: str) -> dict[str, Any]:
+def attributes_as_json(source: object, *names: str) -> dict[str, Any]:
     """Return attributes of an object as a dictionary."""
     return {name: getattr(source, name) for name in names}
 
@@ -34,7 +34,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
     """Return the JSON object of a search."""
     violated = [violation.property for violation in result.violations]
     return {
-        **tool(),
+        **tool_header(),
         **model_as_json(job),
         "engine": result.engine,
         **{name: getattr(job.options, name) for name, option in OPTIONS.items() if option.in_json},
@@ -42,7 +42,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "result": result.verdict.value,
         "violated": violated[0] if violated else None,
         "violations": violated,
-        **attributes(result, "complete", "limit", "distinct_states", "depth", "handler_calls", "never_enabled"),
+        **attributes_as_json(result, "complete", "limit", "distinct_states", "depth", "handler_calls", "never_enabled"),
         "generated_states": None if result.uncounted else result.generated_states,
         "actions": {**result.actions, **dict.fromkeys(result.uncounted)},
         "traps": {one.property: one.trap._asdict() for one in result.violations if one.trap},
@@ -54,7 +54,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "peak_memory_bytes": peak_memory(),
         "notes": result.notes,
         "warnings": result.warnings,
-        **_vacuity(result),
+        **_vacuity_as_json(result),
     }
 
 
@@ -68,7 +68,7 @@ def model_as_json(job: Job) -> dict[str, Any]:
     }
 
 
-def _vacuity(result: Result) -> dict[str, Any]:
+def _vacuity_as_json(result: Result) -> dict[str, Any]:
     """Return the vacuously true properties and the unevaluated parts of properties, as far as known."""
     found: dict[str, Any] = {}
     if result.vacuous is not None:
@@ -84,13 +84,13 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
     """Return a counterexample: the property, the reason of its violation, and the states."""
     return {
         "property": violation.property,
-        "why": _why(protocol, violation),
+        "why": _why_as_json(protocol, violation),
         "states": states_as_json(protocol, violation.trace),
-        "loop": None if violation.loop is None else _loop(protocol, violation.loop),
+        "loop": None if violation.loop is None else _loop_as_json(protocol, violation.loop),
     }
 
 
-def _loop(protocol: Protocol, loop: Loop) -> dict[str, Any]:
+def _loop_as_json(protocol: Protocol, loop: Loop) -> dict[str, Any]:
     """Return the lasso: the state it returns to, the closing step (null for stuttering), and its fairness."""
     again = loop.again
     return {
@@ -113,7 +113,7 @@ def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, ste
     """Return one state of a trace with the changes and messages of the step that leads to it."""
     state = step.state
     earlier = None if before is None else before.state
-    found = [] if earlier is None else changes(protocol, earlier, state)
+    found = [] if earlier is None else state_changes(protocol, earlier, state)
     marks = {"-": "consumed", "+": "sent", "*": "kept", " ": "under way"}
     return {
         "number": number,
@@ -126,14 +126,14 @@ def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, ste
         "changes": [{"what": change.path, "how": change.text} for change in found],
         "messages": [
             {"is": marks[one.mark], "message": value_as_json(one.message), "copies": one.copies}
-            for one in messages(protocol.network, earlier, state, step.message)
+            for one in step_messages(protocol.network, earlier, state, step.message)
         ],
     }
 
 
-def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
-    """Return the reason of a violation (see `Why`), with replicas as their ids."""
-    found = why(protocol, violation)
+def _why_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any]:
+    """Return the reason of a violation (see `ViolationReason`), with replicas as their ids."""
+    found = violation_reason(protocol, violation)
     return {
         "says": found.says,
         "false_of": {key: (value_as_json if key == "message" else text_of)(one) for key, one in found.false_of.items()},
@@ -151,14 +151,14 @@ def value_as_json(value: Value) -> Any:
     if isinstance(value, frozenset | tuple):
         return [value_as_json(item) for item in (value if isinstance(value, tuple) else ordered(value))]
     if isinstance(value, Map):
-        return {_key(key): value_as_json(value[key]) for key in ordered(value)}
+        return {_map_key_as_json(key): value_as_json(value[key]) for key in ordered(value)}
     if not is_shown_by_fields(value):
         return text_of(value)
     fields = zip(field_names(type(value)), field_values(value), strict=True)
     return {"_type": type(value).__name__, **{name: value_as_json(item) for name, item in fields}}
 
 
-def _key(key: Value) -> str:
+def _map_key_as_json(key: Value) -> str:
     return key if isinstance(key, str) else text_of(key)
 
 

@@ -17,7 +17,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.cluster import Inputs, validate
 from kraftcheck.validation.verdict import Validation
 
-SCHEMA = pa.schema(
+VERDICT_SCHEMA = pa.schema(
     {
         "cluster": pa.string(),
         "result": pa.string(),
@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 )
 
 
-class File(NamedTuple):
+class FileRow(NamedTuple):
     """A row of the data frame."""
 
     cluster: str
@@ -49,18 +49,18 @@ def validate_clusters(arguments: dict[str, Any], batches: Iterator[Any]) -> Iter
         settings["pattern"] = arguments["pattern"]
     rows = (row for batch in batches for row in zip(*batch.columns, strict=True))
     files = (
-        File(*(value.as_py() or kind() for value, kind in zip(row, (str, str, bytes), strict=True))) for row in rows
+        FileRow(*(value.as_py() or kind() for value, kind in zip(row, (str, str, bytes), strict=True))) for row in rows
     )
     for cluster, group in groupby(files, lambda file: file.cluster):
         with TemporaryDirectory(prefix="kraftcheck-") as folder:
             for file in group:
-                _save(file, Path(folder))
-            row = _row(Inputs((Path(folder),), **settings), folder, cluster)
+                _save_file(file, Path(folder))
+            row = _verdict_row(Inputs((Path(folder),), **settings), folder, cluster)
         found = {"cluster": cluster, "label": arguments["label"], **row}
-        yield pa.RecordBatch.from_pylist([found], SCHEMA)
+        yield pa.RecordBatch.from_pylist([found], VERDICT_SCHEMA)
 
 
-def _save(file: File, folder: Path) -> None:
+def _save_file(file: FileRow, folder: Path) -> None:
     """Write a file below a folder, by its path without the scheme."""
     parts = re.sub(r"^\w+:/+", "", file.path).split("/")
     path = folder.joinpath(*(part for part in parts if part.strip(".")))
@@ -68,7 +68,7 @@ def _save(file: File, folder: Path) -> None:
     path.write_bytes(file.content)
 
 
-def _row(inputs: Inputs, folder: str, cluster: str) -> dict[str, Any]:
+def _verdict_row(inputs: Inputs, folder: str, cluster: str) -> dict[str, Any]:
     """Return the columns of a cluster's verdict; file names are those below the folder."""
     try:
         found = inputs.read()
@@ -77,7 +77,7 @@ def _row(inputs: Inputs, folder: str, cluster: str) -> dict[str, Any]:
         problem = str(error).replace(f"{folder}/", "").replace(folder, cluster)
         return {"result": "unreadable", "exit_code": 2, "problem": problem}
     report = json.loads(json.dumps(validation_as_json(found)).replace(f"{folder}/", ""))
-    file, line, first = _problem(found)
+    file, line, first = _first_problem(found)
     return {
         "result": report["result"],
         "exit_code": found.exit_code,
@@ -91,7 +91,7 @@ def _row(inputs: Inputs, folder: str, cluster: str) -> dict[str, Any]:
     }
 
 
-def _problem(found: Validation) -> tuple[str | None, int | None, str | None]:
+def _first_problem(found: Validation) -> tuple[str | None, int | None, str | None]:
     """Return the file, the line and the text of the first divergence, broken property, finding or open question."""
     if found.divergence is not None:
         return found.divergence.event.file, found.divergence.event.line, found.divergence.what

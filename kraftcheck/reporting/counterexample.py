@@ -12,7 +12,18 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation, unmapped
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many, plain
+from kraftcheck.reporting.lines import (
+    ACTION,
+    FAINT,
+    HEAD,
+    NEW,
+    OLD,
+    PLAIN,
+    Line,
+    StyledText,
+    count_with_noun,
+    lines_as_text,
+)
 from kraftcheck.spec.diagnosis.source import why_assertion, why_false
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import QUANTIFIED, REFINES, STEP, Property
@@ -30,7 +41,7 @@ class FieldChange(NamedTuple):
     """The change of a field."""
 
     path: str  # such as `n1.current_epoch`
-    parts: tuple[Part, ...]  # the change as text in the styles OLD, NEW and PLAIN
+    parts: tuple[StyledText, ...]  # the change as text in the styles OLD, NEW and PLAIN
 
     @property
     def text(self) -> str:
@@ -46,25 +57,27 @@ class Message(NamedTuple):
     copies: int  # the number of copies under way after the step
 
 
-def changes(protocol: Protocol, before: State, after: State) -> list[FieldChange]:
+def state_changes(protocol: Protocol, before: State, after: State) -> list[FieldChange]:
     """Return the changes between two states in replicas, shared fields and used bounds, without messages."""
     found: list[FieldChange] = []
     for key in ordered(after.replicas):
         old, new = before.replicas.get(key), after.replicas[key]
         if old is None:
-            found.append(FieldChange(text_of(key), ((NEW, f"+ {fields_set(new)}"),)))
+            found.append(FieldChange(text_of(key), ((NEW, f"+ {non_default_fields(new)}"),)))
         else:
-            found += difference(text_of(key), old, new)
-    found += difference("shared", before.shared, after.shared)
+            found += value_differences(text_of(key), old, new)
+    found += value_differences("shared", before.shared, after.shared)
     limits = {c.attribute: (c.name, getattr(protocol, c.attribute)) for c in protocol.constants.values() if c.is_bound}
     for bound, used in after.spent.items():
         if used != before.spent[bound]:
             name, limit = limits[bound]
-            found.append(FieldChange(f"spent {name}", (*_replaced(before.spent[bound], used), (PLAIN, f" of {limit}"))))
+            found.append(
+                FieldChange(f"spent {name}", (*_replacement_parts(before.spent[bound], used), (PLAIN, f" of {limit}")))
+            )
     return found
 
 
-def initial(state: State) -> list[FieldChange]:
+def initial_state_lines(state: State) -> list[FieldChange]:
     """Return an initial state as lines: the replicas, and each field with its values and their owners."""
     found = []
     if state.replicas:
@@ -76,13 +89,13 @@ def initial(state: State) -> list[FieldChange]:
         prefix = f"{kind.__name__}." if len(kinds) > 1 else ""
         for name in field_names(kind):
             if name != "id":
-                found.append(FieldChange(prefix + name, ((PLAIN, _who_has_what(name, replicas)),)))
+                found.append(FieldChange(prefix + name, ((PLAIN, _values_with_holders(name, replicas)),)))
     for name in field_names(type(state.shared)):
         found.append(FieldChange(f"shared.{name}", ((PLAIN, text_of(getattr(state.shared, name))),)))
     return found
 
 
-def _who_has_what(name: str, replicas: list[Record]) -> str:
+def _values_with_holders(name: str, replicas: list[Record]) -> str:
     """Format a field's values with the ids of their replicas; without ids if all replicas have one value."""
     holders: dict[str, list[str]] = {}
     for replica in replicas:
@@ -92,7 +105,7 @@ def _who_has_what(name: str, replicas: list[Record]) -> str:
     return "; ".join(f"{value} ({', '.join(ids)})" for value, ids in holders.items())
 
 
-def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
+def non_default_fields(record: Record, leaving_out: Collection[str] = ()) -> str:
     """Return the fields of a record that differ from their defaults."""
     shown = []
     for field in dataclasses.fields(record):  # type: ignore[arg-type]
@@ -103,15 +116,15 @@ def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
     return ", ".join(shown)
 
 
-def difference(path: str, old: Value, new: Value) -> Iterator[FieldChange]:
+def value_differences(path: str, old: Value, new: Value) -> Iterator[FieldChange]:
     """Yield the differences of two values at a path, element by element in records, maps, sets and sequences."""
     if type(old) is not type(new):
-        yield FieldChange(path, _replaced(old, new))
+        yield FieldChange(path, _replacement_parts(old, new))
     elif old == new:
         return
     elif is_shown_by_fields(new):
         for name in field_names(type(new)):
-            yield from difference(f"{path}.{name}", getattr(old, name), getattr(new, name))
+            yield from value_differences(f"{path}.{name}", getattr(old, name), getattr(new, name))
     elif isinstance(new, Map):
         yield from _map_difference(path, old, new)
     elif isinstance(new, frozenset):
@@ -119,16 +132,16 @@ def difference(path: str, old: Value, new: Value) -> Iterator[FieldChange]:
     elif isinstance(new, tuple):
         yield from _sequence_difference(path, old, new)
     else:
-        yield FieldChange(path, _replaced(old, new))
+        yield FieldChange(path, _replacement_parts(old, new))
 
 
-def _set_difference(old: frozenset[Any], new: frozenset[Any]) -> tuple[Part, ...]:
+def _set_difference(old: frozenset[Any], new: frozenset[Any]) -> tuple[StyledText, ...]:
     gained = [(NEW, f"+{text_of(item)}") for item in ordered(new - old)]
     lost = [(OLD, f"-{text_of(item)}") for item in ordered(old - new)]
     return tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:]
 
 
-def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
+def _replacement_parts(old: Value, new: Value) -> tuple[StyledText, ...]:
     """Return "old -> new"; an old record of another type is shown by its type alone."""
     gone = is_shown_by_fields(old) and type(old) is not type(new)
     return ((OLD, f"{type(old).__name__}(...)" if gone else text_of(old)), (PLAIN, " -> "), (NEW, text_of(new)))
@@ -142,14 +155,14 @@ def _map_difference(path: str, old: Map[Any, Any], new: Map[Any, Any]) -> Iterat
         elif key not in new:
             yield FieldChange(place, ((OLD, f"- {text_of(old[key])}"),))
         else:
-            yield from difference(place, old[key], new[key])
+            yield from value_differences(place, old[key], new[key])
 
 
 def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[FieldChange]:
     """Yield the changed elements of sequences of one length; else the removed tail and the appended tail."""
     if len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True), start=1):
-            yield from difference(f"{path}[{place}]", before, after)
+            yield from value_differences(f"{path}[{place}]", before, after)
         return
     shared = 0
     while shared < min(len(old), len(new)) and old[shared] == new[shared]:
@@ -160,10 +173,10 @@ def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) 
         yield FieldChange(f"{path}[{place}]", ((NEW, f"+ {text_of(item)}"),))
 
 
-def messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[Message]:
+def step_messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[Message]:
     """Return the messages that a step consumes, keeps and sends, then the other messages in flight."""
-    then = Counter[Record]() if before is None else _under_way(network, before)
-    now = _under_way(network, after)
+    then = Counter[Record]() if before is None else _count_messages_under_way(network, before)
+    now = _count_messages_under_way(network, after)
     found = []
     for message in {**then, **now}:
         mark = "-" if now[message] < then[message] else "+" if now[message] > then[message] and before else " "
@@ -171,7 +184,7 @@ def messages(network: Network, before: State | None, after: State, delivered: Re
     return sorted(found, key=lambda message: "-*+ ".index(message.mark))
 
 
-def _under_way(network: Network, state: State) -> Counter[Record]:
+def _count_messages_under_way(network: Network, state: State) -> Counter[Record]:
     copies: Counter[Record] = Counter()
     for key in ordered(state.inboxes):
         inbox = state.inboxes[key]
@@ -179,7 +192,7 @@ def _under_way(network: Network, state: State) -> Counter[Record]:
     return +copies  # drops zero counts
 
 
-def message_words(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
+def message_columns(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
     """Return a message as text: its type, "source -> dest", and the other fields, long ones last."""
     names = shown_names(message)
     ends = [text_of(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
@@ -196,7 +209,7 @@ def is_shown_by_fields(value: Value) -> bool:
 
 
 @dataclass
-class Flow:
+class MessageFlow:
     """One copy of a message."""
 
     message: Record
@@ -209,31 +222,31 @@ class Flow:
     is_copy: bool = False  # whether the network duplicated it
 
 
-def flows(network: Network, trace: Iterable[TraceStep]) -> list[Flow]:
+def message_flows(network: Network, trace: Iterable[TraceStep]) -> list[MessageFlow]:
     """Return every copy of a message in a trace, in the order of sending; of equal copies, the oldest leaves first."""
     own: dict[str | None, str] = {action: operation for action, operation, _ in network.own_operations()}
-    found: list[Flow] = []
-    pending: defaultdict[Record, deque[Flow]] = defaultdict(deque)
+    found: list[MessageFlow] = []
+    pending: defaultdict[Record, deque[MessageFlow]] = defaultdict(deque)
     before: State | None = None
     for number, step in enumerate(trace, start=1):
         operation = own.get(step.action)
-        for mark, message, copies in messages(network, before, step.state, step.message):
+        for mark, message, copies in step_messages(network, before, step.state, step.message):
             waiting = pending[message]
             while len(waiting) > copies:
                 taken = waiting.popleft()
-                taken.until, taken.fate = number, _fate(operation, message, step.message)
+                taken.until, taken.fate = number, _fate_of_message(operation, message, step.message)
             if mark == "*" and operation is None and waiting:
                 found.append(replace(waiting[0], fate=KEPT, until=number))
             while len(waiting) < copies:
                 sent = number if before else 0
                 ends = _source_and_dest(message, step.actor)
-                waiting.append(Flow(message, *ends, sent, is_copy=operation == "duplicate"))
+                waiting.append(MessageFlow(message, *ends, sent, is_copy=operation == "duplicate"))
                 found.append(waiting[-1])
         before = step.state
     return sorted(found, key=lambda flow: flow.sent)
 
 
-def _fate(operation: str | None, message: Record, delivered: Record | None) -> str:
+def _fate_of_message(operation: str | None, message: Record, delivered: Record | None) -> str:
     if operation is not None:
         return LOST
     return DELIVERED if message == delivered else DROPPED
@@ -246,21 +259,21 @@ def _source_and_dest(message: Record, actor: Any) -> tuple[str | None, str | Non
     return None if source is None else text_of(source), None if dest is None else text_of(dest)
 
 
-LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
+MESSAGE_MARKS_LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
 COLUMNS_LEGEND = "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped"
-LEAST_COLUMN_WIDTH = 16
+LEAST_COLUMN_CHARACTERS = 16
 """Minimum width of a column, in characters."""
 
-_STYLES = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
-_INDENT, _GAP = "    ", "  "
-_MOST_SAME = 3
+_STYLE_OF_MARK = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
+_INDENT, _COLUMN_GAP = "    ", "  "
+_MOST_UNTOUCHED_MESSAGES = 3
 """The maximum number of untouched messages to list; more are only counted."""
 
-Cells = dict[str, list[str]]
+CellsOfReplicas = dict[str, list[str]]
 """The lines of each replica's column."""
 
 
-class Why(NamedTuple):
+class ViolationReason(NamedTuple):
     """The reason of a violation."""
 
     says: str  # the first paragraph of the property's docstring, in one line
@@ -269,23 +282,27 @@ class Why(NamedTuple):
     because: tuple[str, ...] = ()  # "false: PART" or "true: CONDITION", with the values of its names
 
 
-def why(protocol: Protocol, violation: Violation) -> Why:
+def violation_reason(protocol: Protocol, violation: Violation) -> ViolationReason:
     """Return the reason of a violation."""
     if violation.failed is not None:
-        return _failed(violation.failed)
+        return _failed_assert_reason(violation.failed)
     prop = protocol.properties.get(violation.property)
     if violation.property == DEADLOCK or prop is None:
-        return Why("every state has a successor", {}, None)
+        return ViolationReason("every state has a successor", {}, None)
     says = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     code = prop.function.__code__
-    known = {} if violation.is_of_behaviours() else _known(protocol, prop, violation)
-    culprits = _by_id({name: known[name] for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known})
+    known = {} if violation.is_of_behaviours() else _violating_arguments(protocol, prop, violation)
+    culprits = _replace_replicas_by_id(
+        {name: known[name] for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known}
+    )
     asked = [known.get(name) for name in prop.asks]
-    because = why_false(prop.function, protocol, *asked) if known else _why_unmapped(protocol, prop, violation.trace)
-    return Why(says, culprits, (code.co_filename, code.co_firstlineno), because)
+    because = (
+        why_false(prop.function, protocol, *asked) if known else _unmapped_step_reason(protocol, prop, violation.trace)
+    )
+    return ViolationReason(says, culprits, (code.co_filename, code.co_firstlineno), because)
 
 
-def _why_unmapped(protocol: Protocol, prop: Property, trace: Sequence[TraceStep]) -> tuple[str, ...]:
+def _unmapped_step_reason(protocol: Protocol, prop: Property, trace: Sequence[TraceStep]) -> tuple[str, ...]:
     """Return the reason why the last step of a behaviour maps to no abstract step; () if this is no refinement."""
     if prop.kind != REFINES:
         return ()
@@ -302,20 +319,22 @@ def _why_unmapped(protocol: Protocol, prop: Property, trace: Sequence[TraceStep]
     return (f"as a behaviour of {other.protocol.name()}: {divergence.reason}",)
 
 
-def _by_id(given: Mapping[str, Value]) -> dict[str, Value]:
+def _replace_replicas_by_id(given: Mapping[str, Value]) -> dict[str, Value]:
     """Replace each replica among arguments by its id."""
     return {name: one if name == "message" else getattr(one, "id", one) for name, one in given.items()}
 
 
-def _failed(error: RaisedError) -> Why:
+def _failed_assert_reason(error: RaisedError) -> ViolationReason:
     """Return the reason of a failed `assert`."""
     cause = error.cause
     says = f"AssertionError: {cause}" if str(cause) else "AssertionError"
     because = () if cause is None else why_assertion(cause, error.place)
-    return Why(f"{says} (line {error.place[1]})", _by_id(error.given), error.place, because)
+    return ViolationReason(
+        f"{says} (line {error.place[1]})", _replace_replicas_by_id(error.given), error.place, because
+    )
 
 
-def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
+def _violating_arguments(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
     """Return the arguments that violate a property, keyed by parameter."""
     semantics, last = Semantics(protocol), violation.trace[-1]
     if prop.kind == REFINES:
@@ -326,11 +345,13 @@ def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str
     for taken in semantics.transitions(before):
         is_last = (taken.action, taken.target) == (last.action, last.state)
         if is_last and not semantics.step_satisfies(prop, before, taken):
-            return _known_of_step(semantics, prop, before, taken)
+            return _violating_arguments_of_step(semantics, prop, before, taken)
     return {}
 
 
-def _known_of_step(semantics: Semantics, prop: Property, before: State, taken: Transition) -> dict[str, Value]:
+def _violating_arguments_of_step(
+    semantics: Semantics, prop: Property, before: State, taken: Transition
+) -> dict[str, Value]:
     """Return the arguments that violate a step property: the actor's, or those of the first violating replica."""
     if prop.of_actor:
         act = step_arguments(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
@@ -343,7 +364,7 @@ def _known_of_step(semantics: Semantics, prop: Property, before: State, taken: T
     return {}
 
 
-class Columns:
+class ColumnLayout:
     """The layout of a trace with one column per replica. A column has the changes of its replica."""
 
     def __init__(self, protocol: Protocol, trace: Sequence[TraceStep], width: int) -> None:
@@ -355,12 +376,12 @@ class Columns:
             busy |= {name for name, lines in cells.items() if lines}
         self._shown = [name for name in names if name in busy] or names
         self._others = [name for name in names if name not in self._shown]
-        room = width - len(_INDENT) - len(_GAP) * (len(self._shown) - 1)
-        self._wide = max(LEAST_COLUMN_WIDTH, room // len(self._shown))
+        room = width - len(_INDENT) - len(_COLUMN_GAP) * (len(self._shown) - 1)
+        self._wide = max(LEAST_COLUMN_CHARACTERS, room // len(self._shown))
 
     def head(self) -> Iterator[Line]:
         """Yield the header: the names of the columns, and of the replicas without a column."""
-        yield [(HEAD, _INDENT + _GAP.join(name.ljust(self._wide) for name in self._shown).rstrip())]
+        yield [(HEAD, _INDENT + _COLUMN_GAP.join(name.ljust(self._wide) for name in self._shown).rstrip())]
         if self._others:
             yield [(FAINT, f"{_INDENT}unchanged: {', '.join(self._others)}")]
 
@@ -369,14 +390,14 @@ class Columns:
         cells, rest = self._initial(step) if before is None else self._cells(before, step)
         columns = [[line for text in cells.get(name, ()) for line in self._wrapped(text)] for name in self._shown]
         for row in zip_longest(*columns, fillvalue=""):
-            parts: list[Part] = [(PLAIN, _GAP.join(cell.ljust(self._wide) for cell in row).rstrip())]
+            parts: list[StyledText] = [(PLAIN, _COLUMN_GAP.join(cell.ljust(self._wide) for cell in row).rstrip())]
             yield [(PLAIN, _INDENT), *parts]
         yield from ([(PLAIN, f"{_INDENT}{text}")] for text in rest)
 
     def _wrapped(self, text: str) -> list[str]:
         return wrap(text, self._wide, subsequent_indent="  ") or [""]
 
-    def _initial(self, step: TraceStep) -> tuple[Cells, list[str]]:
+    def _initial(self, step: TraceStep) -> tuple[CellsOfReplicas, list[str]]:
         cells = {}
         for key, replica in step.state.replicas.items():
             names = [name for name in field_names(type(replica)) if name != "id"]
@@ -384,18 +405,18 @@ class Columns:
         shared = step.state.shared
         return cells, [f"shared.{name}  {text_of(getattr(shared, name))}" for name in field_names(type(shared))]
 
-    def _cells(self, before: TraceStep, step: TraceStep) -> tuple[Cells, list[str]]:
+    def _cells(self, before: TraceStep, step: TraceStep) -> tuple[CellsOfReplicas, list[str]]:
         """Return the changes of a step, grouped by replica, and the changes that belong to no replica."""
-        cells: Cells = {text_of(key): [] for key in step.state.replicas}
+        cells: CellsOfReplicas = {text_of(key): [] for key in step.state.replicas}
         rest: list[str] = []
         under_way = 0
-        for message in messages(self._protocol.network, before.state, step.state, step.message):
+        for message in step_messages(self._protocol.network, before.state, step.state, step.message):
             if message.mark == " ":
                 under_way += message.copies
                 continue
             whose, line = self._message(message, step)
             cells.get(text_of(whose), rest).append(line)
-        for change in changes(self._protocol, before.state, step.state):
+        for change in state_changes(self._protocol, before.state, step.state):
             name = next((one for one in cells if f"{change.path}.".startswith(f"{one}.")), None)
             path = change.path if name is None else change.path.removeprefix(name).removeprefix(".")
             (rest if name is None else cells[name]).append(f"{path} {change.text}".strip())
@@ -405,7 +426,7 @@ class Columns:
 
     def _message(self, found: Message, step: TraceStep) -> tuple[Value, str]:
         """Return the column and the line of a message that a step sends or takes."""
-        kind, _, fields = message_words(found.message)
+        kind, _, fields = message_columns(found.message)
         source, dest = (getattr(found.message, end, None) for end in ("source", "dest"))
         if found.mark == "+":
             whose, sign, way = source or step.actor, ">", "" if dest is None else f" to {text_of(dest)}"
@@ -418,7 +439,7 @@ class Columns:
 
 def counterexample_text(protocol: Protocol, violation: Violation) -> str:
     """Return a counterexample as plain text."""
-    return plain(counterexample_lines(protocol, violation))
+    return lines_as_text(counterexample_lines(protocol, violation))
 
 
 def counterexample_lines(protocol: Protocol, violation: Violation, columns: int | None = None) -> Iterator[Line]:
@@ -433,7 +454,7 @@ def counterexample_lines(protocol: Protocol, violation: Violation, columns: int 
     if violation.trap is not None:
         yield []
         where = f"From state {len(violation.trace)} on {violation.property} cannot be reached"
-        yield [(HEAD, f"{where}: {way_out(violation.trap)}")]
+        yield [(HEAD, f"{where}: {dead_end_count_text(violation.trap)}")]
         without = protocol.properties[violation.property].without
         if without:
             yield [(FAINT, f"{_INDENT}no way out is {', '.join(without)}")]
@@ -443,23 +464,25 @@ def behaviour_lines(
     protocol: Protocol, trace: Sequence[TraceStep], what: str, columns: int | None = None
 ) -> Iterator[Line]:
     """Yield the lines of a behaviour."""
-    yield [(HEAD, f"{what}, {many(len(trace), 'state')}")]
+    yield [(HEAD, f"{what}, {count_with_noun(len(trace), 'state')}")]
     if any(step.state.inboxes for step in trace):
-        yield [(FAINT, COLUMNS_LEGEND if columns else LEGEND)]
-    table = Columns(protocol, trace, columns) if columns else None
+        yield [(FAINT, COLUMNS_LEGEND if columns else MESSAGE_MARKS_LEGEND)]
+    table = ColumnLayout(protocol, trace, columns) if columns else None
     if table is not None:
         yield []
         yield from table.head()
     before: TraceStep | None = None
     for number, step in enumerate(trace, start=1):
         yield []
-        yield _heading(protocol, number, step)
+        yield _step_heading(protocol, number, step)
         yield from table.step(before, step) if table is not None else _step_lines(protocol, before, step)
         before = step
 
 
 def _step_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
-    yield from _change_lines(initial(step.state) if before is None else changes(protocol, before.state, step.state))
+    yield from _change_lines(
+        initial_state_lines(step.state) if before is None else state_changes(protocol, before.state, step.state)
+    )
     if before is not None and step.state == before.state:
         yield [(FAINT, f"{_INDENT}nothing changes")]
     yield from _message_lines(protocol, before, step)
@@ -477,9 +500,9 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
         fix = "" if loop.kept else '; to require a step, declare fairness: fair="weak" at its action'
         yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}{fix}")]
     else:
-        heading = _heading(protocol, loop.back_to, loop.again)
+        heading = _step_heading(protocol, loop.back_to, loop.again)
         yield [(HEAD, f"Back to state {loop.back_to}"), *heading[1:]]
-        yield from _change_lines(changes(protocol, last.state, loop.again.state))
+        yield from _change_lines(state_changes(protocol, last.state, loop.again.state))
         yield from _message_lines(protocol, last, loop.again)
     if loop.kept:
         yield [(FAINT, f"{_INDENT}fair, since for ever: {'; '.join(loop.kept)}")]
@@ -489,34 +512,34 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
 
 def why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     """Yield the claim of the property, the violating arguments, and the false parts."""
-    found = why(protocol, violation)
+    found = violation_reason(protocol, violation)
     if violation.property == DEADLOCK or not (found.says or found.false_of or found.because):
         return
     yield []
     yield [(HEAD, violation.property), (PLAIN, "  "), (PLAIN, found.says)]
-    yield from _blame_lines("failed" if violation.failed else "violated", found)
+    yield from _violating_arguments_lines("failed" if violation.failed else "violated", found)
 
 
-def _blame_lines(what: str, found: Why) -> Iterator[Line]:
+def _violating_arguments_lines(what: str, found: ViolationReason) -> Iterator[Line]:
     arguments = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
-    begin = f"{_INDENT}{blame(what, arguments)}"
-    first, *more = map(as_statement, found.because or ("",))
+    begin = f"{_INDENT}{violated_for_text(what, arguments)}"
+    first, *more = map(part_as_statement, found.because or ("",))
     if first:
         yield [(PLAIN, f"{begin}: "), (OLD, first)]
     elif arguments:
         yield [(PLAIN, begin)]
-    yield from ([(OLD, f"{_INDENT}{_GAP}{part}")] for part in more)
+    yield from ([(OLD, f"{_INDENT}{_COLUMN_GAP}{part}")] for part in more)
 
 
-def blame(what: str, arguments: str) -> str:
+def violated_for_text(what: str, arguments: str) -> str:
     """Return "violated for me = 1", or "violated" without arguments."""
     return f"{what} for {arguments}" if arguments else what
 
 
-def as_statement(part: str) -> str:
-    """Return a part of `Why.because` as a statement about the violating state.
+def part_as_statement(part: str) -> str:
+    """Return a part of `ViolationReason.because` as a statement about the violating state.
 
-    >>> as_statement("false: me.votes < 2  (me.votes = 2)"), as_statement("true: me.is_leader")
+    >>> part_as_statement("false: me.votes < 2  (me.votes = 2)"), part_as_statement("true: me.is_leader")
     ('`me.votes < 2` is false  (me.votes = 2)', 'me.is_leader')
     """
     if not part.startswith("false: "):
@@ -525,12 +548,12 @@ def as_statement(part: str) -> str:
     return f"`{text}` is false{gap}{values}"
 
 
-def way_out(trap: Trap) -> str:
+def dead_end_count_text(trap: Trap) -> str:
     """Return the number of dead-end states as text."""
-    return f"{trap.states:,} of {many(trap.among, 'state')} have no way out"
+    return f"{trap.states:,} of {count_with_noun(trap.among, 'state')} have no way out"
 
 
-def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
+def _step_heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
     line: Line = [(HEAD, f"State {number}"), (PLAIN, "  ")]
     if step.action is None:
         return [*line, (PLAIN, "initial state")]
@@ -545,12 +568,12 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
-    found = messages(protocol.network, None if before is None else before.state, step.state, step.message)
+    found = step_messages(protocol.network, None if before is None else before.state, step.state, step.message)
     folded = 0 if before is None else _hidden_count(found)
-    shown = [(item, message_words(item.message)) for item in (found[: len(found) - folded])]
+    shown = [(item, message_columns(item.message)) for item in (found[: len(found) - folded])]
     kinds, ways = (max((len(words[column]) for _, words in shown), default=0) for column in (0, 1))
     lines = [
-        (_STYLES[item.mark], f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{_copies(item)}")
+        (_STYLE_OF_MARK[item.mark], f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{_copy_count_text(item)}")
         for item, (kind, way, rest) in shown
     ]
     lines += [(FAINT, f"  {folded} others still under way")] if folded else []
@@ -563,10 +586,10 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
 def _hidden_count(found: Sequence[Message]) -> int:
     """Return the number of untouched messages, the last in `found`, if they are too many to list; else 0."""
     same = sum(item.mark == " " for item in found)
-    return same if same > _MOST_SAME else 0
+    return same if same > _MOST_UNTOUCHED_MESSAGES else 0
 
 
-def _copies(message: Message) -> str:
+def _copy_count_text(message: Message) -> str:
     """Return the number of copies of a message as text; "" for the usual number."""
     if message.mark == "-":
         return f"  ({message.copies} left)" if message.copies else ""

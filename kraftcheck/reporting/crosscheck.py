@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
-from kraftcheck.reporting.as_json import attributes
-from kraftcheck.reporting.lines import HEAD, OLD, PLAIN, WARNING, Line, columns, many, notes
+from kraftcheck.reporting.as_json import attributes_as_json
+from kraftcheck.reporting.lines import HEAD, OLD, PLAIN, WARNING, Line, count_with_noun, note_lines, table_lines
 from kraftcheck.reporting.replay import (
     difference_table,
     differences_as_json,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kraftcheck.traces.crosscheck import TlcReport
 
 _INDENT = "  "
-_Count = tuple[str, int | None, int | None]
-_Row = tuple[str, tuple[str, ...]]
+_CountOfBothSides = tuple[str, int | None, int | None]
+_StyledRow = tuple[str, tuple[str, ...]]
 
 
 @dataclass
@@ -81,7 +81,7 @@ class CrosscheckResult:
 
     def path_to(self, state: State) -> list[str]:
         """Return the steps to a state of kraftcheck's search as text; none if the search kept no states."""
-        return [] if self.search is None else [_way(step) for step in self.search.path_to(state)]
+        return [] if self.search is None else [_step_text(step) for step in self.search.path_to(state)]
 
 
 def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
@@ -103,15 +103,15 @@ def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: Cro
         "depth": {"ours": outcome.result.depth, "theirs": outcome.their_depth},
         "actions": {"ours": outcome.result.actions, "theirs": outcome.their_actions},
         "states_compared": states is not None,
-        **_one_sided(states, ours, _stranger),
-        "edges": None if edges is None else _edges(edges, text),
+        **_one_sided_as_json(states, ours, _unmatched_state_as_json),
+        "edges": None if edges is None else _steps_as_json(edges, text),
         "tlc": None if run is None else {"version": run.version, "violated": run.violated, "exit_code": run.code},
         "counterexamples": [replay_as_json(found) for found in outcome.counterexamples],
         "notes": outcome.notes,
     }
 
 
-def _one_sided(
+def _one_sided_as_json(
     part: StateComparison | StepComparison | None, ours: Callable[[Any], object], theirs: Callable[[Any], object]
 ) -> dict[str, Any]:
     """Return the number of one-sided states or steps, with examples."""
@@ -123,29 +123,29 @@ def _one_sided(
     }
 
 
-def _stranger(stranger: Stranger) -> dict[str, Any]:
+def _unmatched_state_as_json(stranger: Stranger) -> dict[str, Any]:
     found, divergence = stranger.found, stranger.divergence
     return {
-        **attributes(found, "number", "line"),
+        **attributes_as_json(found, "number", "line"),
         "reason": stranger.problem if divergence is None else divergence.reason,
         "state": {name: one_line(value) for name, value in found.variables.items()},
         "differences": differences_as_json(stranger.differences, "dump"),
     }
 
 
-def _edges(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
+def _steps_as_json(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
     def step(found: LabelledStep) -> dict[str, Any]:
         reason = None if found.divergence is None else found.divergence.reason
         return {"action": found.action, "reason": reason, "before": text(found.before), "after": text(found.after)}
 
     return {
-        **attributes(edges, "labelled", "ours", "theirs"),
-        **_one_sided(edges, step, step),
+        **attributes_as_json(edges, "labelled", "ours", "theirs"),
+        **_one_sided_as_json(edges, step, step),
         "initial_states_equal": not edges.initial_differ,
     }
 
 
-def _way(step: TraceStep) -> str:
+def _step_text(step: TraceStep) -> str:
     if step.action is None:
         return "initial state"
     who = "" if step.actor is None else f" by {text_of(step.actor)}"
@@ -156,14 +156,14 @@ def crosscheck_lines(outcome: CrosscheckResult, *, quiet: bool = False) -> Itera
     """Yield the comparison as lines of text."""
     run = outcome.tlc
     if run is not None and run.violated is not None:
-        yield from _violation(outcome, run)
+        yield from _tlc_violation_lines(outcome, run)
         return
-    yield from _counts(outcome, quiet=quiet)
+    yield from _count_table(outcome, quiet=quiet)
     if outcome.states is not None:
         yield from _state_lines(outcome, outcome.states)
     if outcome.edges is not None:
         yield from _edge_lines(outcome, outcome.edges)
-    yield from notes(outcome.notes)
+    yield from note_lines(outcome.notes)
     steps = "labelled steps" if outcome.edges is None or outcome.edges.labelled else "steps"
     compared = [name for name, part in (("states", outcome.states), (steps, outcome.edges)) if part]
     what = " and ".join(compared) or "numbers of states, depths and actions"
@@ -173,40 +173,40 @@ def crosscheck_lines(outcome: CrosscheckResult, *, quiet: bool = False) -> Itera
         yield [(Verdict.VIOLATION, "DIFFERENT"), (PLAIN, ": see above")]
 
 
-def _violation(outcome: CrosscheckResult, run: TlcReport) -> Iterator[Line]:
+def _tlc_violation_lines(outcome: CrosscheckResult, run: TlcReport) -> Iterator[Line]:
     for found in outcome.counterexamples:
         if found.verdict is not ReplayVerdict.UNREADABLE:
             yield from replay_lines(found, name="TLC's counterexample")
-    yield from notes(outcome.notes)
+    yield from note_lines(outcome.notes)
     what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
     yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped, so states were not compared")]
 
 
-def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
+def _count_table(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     """Yield a table of the counts of both sides."""
     result, run, edges = outcome.result, outcome.tlc, outcome.edges
-    counts: list[_Count] = [("distinct states", result.distinct_states, outcome.their_distinct)]
+    counts: list[_CountOfBothSides] = [("distinct states", result.distinct_states, outcome.their_distinct)]
     if run is not None:
         counts.append(("generated states", result.generated_states, run.generated))
     counts.append(("depth", result.depth, outcome.their_depth))
     if edges is not None:
         counts.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
-    rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_row, counts), (PLAIN, ())]
+    rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_count_row, counts), (PLAIN, ())]
     if run is not None and outcome.their_actions:
         rows += _action_rows(outcome, outcome.their_actions, quiet=quiet)
-    yield from columns(rows, numbers=(1, 2), least=12)
+    yield from table_lines(rows, numbers=(1, 2), least=12)
     why = "TLC counts a step once for each way to satisfy its formula"
-    yield from notes(f"{name}: {times:,} more in TLC's count; {why}" for name, times in outcome.more_often.items())
+    yield from note_lines(f"{name}: {times:,} more in TLC's count; {why}" for name, times in outcome.more_often.items())
 
 
-def _action_rows(outcome: CrosscheckResult, theirs: dict[str, int], *, quiet: bool) -> list[_Row]:
+def _action_rows(outcome: CrosscheckResult, theirs: dict[str, int], *, quiet: bool) -> list[_StyledRow]:
     ours = outcome.result.actions
     names = outcome.differing_actions if quiet else {**ours, **theirs}
-    rows = [_row((name, ours.get(name, 0), theirs.get(name, 0))) for name in names]
+    rows = [_count_row((name, ours.get(name, 0), theirs.get(name, 0))) for name in names]
     return [(HEAD, ("action", "fired", "fired")), *rows, (PLAIN, ())] if rows else []
 
 
-def _row(count: _Count) -> _Row:
+def _count_row(count: _CountOfBothSides) -> _StyledRow:
     name, *numbers = count
     texts = ("-" if number is None else f"{number:,}" for number in numbers)
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
@@ -214,18 +214,23 @@ def _row(count: _Count) -> _Row:
 
 def _state_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
     if states.same:
-        yield [(WARNING, f"{many(states.same, 'duplicate state')} in the dump, by kraftcheck's identity of states")]
+        yield [
+            (
+                WARNING,
+                f"{count_with_noun(states.same, 'duplicate state')} in the dump, by kraftcheck's identity of states",
+            )
+        ]
     if states.only_ours:
-        yield _title(states.only_ours, "state", "that only kraftcheck has")
+        yield _one_sided_title(states.only_ours, "state", "that only kraftcheck has")
         for state in states.ours_examples:
             path = outcome.path_to(state)
             yield [(PLAIN, f"{_INDENT}{len(path)} states: {' > '.join(path)}")]
         yield []
     if states.only_theirs:
-        yield _title(states.only_theirs, "state", "that only the dump has")
+        yield _one_sided_title(states.only_theirs, "state", "that only the dump has")
         for stranger in states.theirs_examples:
             yield [(HEAD, f"{_INDENT}state {stranger.found.number} of the dump (line {stranger.found.line})")]
-            yield from _divergence(stranger.divergence)
+            yield from _reason_lines(stranger.divergence)
             if stranger.problem is not None and stranger.divergence is None:
                 yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
             if stranger.differences:
@@ -243,21 +248,21 @@ def _edge_lines(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Li
     ):
         if count:
             what = "labelled step" if edges.labelled else "step"
-            yield _title(count, what, f"between common states that only {who} has")
+            yield _one_sided_title(count, what, f"between common states that only {who} has")
         for step in examples:
             path = " > ".join(outcome.path_to(step.before)) or "the initial state"
             yield [(PLAIN, f"{_INDENT}{step.action} after {path}")]
-            yield from _divergence(step.divergence)
+            yield from _reason_lines(step.divergence)
     if edges.only_ours or edges.only_theirs:
         yield []
 
 
-def _title(count: int, what: str, which: str) -> Line:
+def _one_sided_title(count: int, what: str, which: str) -> Line:
     first = f" (the first {EXAMPLES})" if count > EXAMPLES else ""
-    return [(OLD, f"{many(count, what)} {which}"), (PLAIN, first)]
+    return [(OLD, f"{count_with_noun(count, what)} {which}"), (PLAIN, first)]
 
 
-def _divergence(found: Divergence | None) -> Iterator[Line]:
+def _reason_lines(found: Divergence | None) -> Iterator[Line]:
     if found is not None:
         yield [(PLAIN, f"{_INDENT}{found.headline}")]
         yield from divergence_lines(found)

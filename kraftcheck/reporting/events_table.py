@@ -14,10 +14,10 @@ from kraftcheck.reporting.validation import shown
 from kraftcheck.validation.events import Body, Event
 from kraftcheck.validation.sources import Sources
 
-ROWS = 50_000
+ROWS_OF_ROW_GROUP = 50_000
 """Rows of a group."""
 
-SCHEMA = pa.schema(
+EVENTS_SCHEMA = pa.schema(
     [
         ("node", pa.int32()),
         ("incarnation", pa.int32()),
@@ -38,20 +38,20 @@ SCHEMA = pa.schema(
 
 def write_events(sources: Sources, path: Path) -> None:
     """Write the events of all nodes, in the order of their logs."""
-    logs = [one for node in sorted(sources.every) for one in _logs(sources, node)]
+    logs = [one for node in sorted(sources.every) for one in _logs_of_node(sources, node)]
     events = chain.from_iterable(logs)
-    with pq.ParquetWriter(path, SCHEMA) as writer:
-        while rows := [_row(event) for event in islice(events, ROWS)]:
-            writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+    with pq.ParquetWriter(path, EVENTS_SCHEMA) as writer:
+        while rows := [_event_row(event) for event in islice(events, ROWS_OF_ROW_GROUP)]:
+            writer.write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA))
 
 
-def _logs(sources: Sources, node: int) -> Iterator[list[Event]]:
+def _logs_of_node(sources: Sources, node: int) -> Iterator[list[Event]]:
     for logs in (sources.quiet, sources.late, sources.logs):
         if node in logs:
             yield logs[node]
 
 
-def _row(event: Event) -> dict[str, Any]:
+def _event_row(event: Event) -> dict[str, Any]:
     body = event.body
     is_message = isinstance(body, Body)
     return {
@@ -67,9 +67,9 @@ def _row(event: Event) -> dict[str, Any]:
         "correlation": event.correlation if event.correlation >= 0 else None,
         "peer": event.peer,
         "address": event.address or None,
-        "body": _message(body) if is_message else None if body is None else shown(body),
+        "body": _message_text(body) if is_message else None if body is None else shown(body),
     }
 
 
-def _message(body: Body) -> str:
+def _message_text(body: Body) -> str:
     return ", ".join(f"{name}={value}" for name, value in zip(body.names, body.values, strict=True))

@@ -30,18 +30,18 @@ _RICH_STYLES = {
     Verdict.ASSERTION: "bold red",
 }
 
-Part = tuple[str, str]
+StyledText = tuple[str, str]
 """A style and text in that style."""
 
-Line = list[Part]
+Line = list[StyledText]
 
 
-def plain(lines: Iterable[Line]) -> str:
+def lines_as_text(lines: Iterable[Line]) -> str:
     """Return lines without their styles."""
     return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
 
 
-def harmless(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Escape control characters: text in a trace file must not control the terminal or the log."""
     return visible(text, keep="\n\t")
 
@@ -51,7 +51,7 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
     file = file or sys.stdout
     if not file.isatty():
         for line in lines:
-            print(harmless(plain([line])), file=file)
+            print(escape_control_characters(lines_as_text([line])), file=file)
         file.flush()  # so a log shows the header before the search
         return
     from rich.console import Console
@@ -59,14 +59,14 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
 
     console = Console(file=file, highlight=False)
     for line in lines:
-        text = Text.assemble(*[(harmless(text), _RICH_STYLES[style]) for style, text in line])
-        indent = Text(" " * hanging(text.plain, console.width))
-        for place, piece in enumerate(text.divide(breaks(text.plain, console.width))):
+        text = Text.assemble(*[(escape_control_characters(text), _RICH_STYLES[style]) for style, text in line])
+        indent = Text(" " * continuation_indent(text.plain, console.width))
+        for place, piece in enumerate(text.divide(line_breaks(text.plain, console.width))):
             piece.rstrip()  # a trailing space would wrap to the next line
             console.print(indent + piece if place else piece, soft_wrap=True)
 
 
-def hanging(text: str, width: int) -> int:
+def continuation_indent(text: str, width: int) -> int:
     """Return the indent of a wrapped line's continuation: its second column, or four more characters."""
     indent = len(text) - len(text.lstrip())
     column = re.match(r"\s*\S+(?: \S+)*\s{2,}(?=\S)", text)
@@ -74,12 +74,12 @@ def hanging(text: str, width: int) -> int:
     return wanted if wanted <= width // 2 else min(indent + 4, width // 2)
 
 
-def breaks(text: str, width: int) -> list[int]:
+def line_breaks(text: str, width: int) -> list[int]:
     """Return the offsets of line breaks, after spaces if possible.
 
     Examples
     --------
-    >>> breaks("    log  one two three", 20)
+    >>> line_breaks("    log  one two three", 20)
     [17]
     """
     found: list[int] = []
@@ -88,7 +88,7 @@ def breaks(text: str, width: int) -> list[int]:
         space = text.rfind(" ", begin + 1, begin + room + 1)
         begin = space + 1 if space > begin and text[begin:space].strip() else begin + room
         found.append(begin)
-        room = max(1, width - hanging(text, width))
+        room = max(1, width - continuation_indent(text, width))
     return found
 
 
@@ -97,7 +97,7 @@ def print_warnings(texts: Iterable[str]) -> None:
     print_lines([(WARNING, f"Warning: {text}")] for text in texts)
 
 
-def columns(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], least: int = 0) -> Iterator[Line]:
+def table_lines(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], least: int = 0) -> Iterator[Line]:
     """Yield rows as the lines of an aligned table; the columns in `numbers` are right-aligned."""
     rows = list(rows)
     full = [cells for _, cells in rows if cells]
@@ -115,25 +115,25 @@ def actions_table(counts: Mapping[str, Mapping[str, int]], least: int = 0) -> It
     rows: list[tuple[str, Sequence[str]]] = [(HEAD, ("action", *counts))]
     for name, times in next(iter(counts.values())).items():
         rows.append((PLAIN if times else FAINT, (name, *(f"{column[name]:,}" for column in counts.values()))))
-    yield from columns(rows if len(rows) > 1 else (), range(1, len(counts) + 1), least)
+    yield from table_lines(rows if len(rows) > 1 else (), range(1, len(counts) + 1), least)
 
 
-def notes(texts: Iterable[str]) -> Iterator[Line]:
+def note_lines(texts: Iterable[str]) -> Iterator[Line]:
     """Yield notes, one per line."""
     yield from ([(FAINT, f"Note: {text}")] for text in texts)
 
 
-def many(count: int, what: str) -> str:
+def count_with_noun(count: int, what: str) -> str:
     """Return a count with its noun: "1 state", "2 states"."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-EVERY = 30.0
+METER_INTERVAL_SECONDS = 30.0
 """Seconds between two progress lines without a terminal."""
 
 
 class Meter:
-    """A progress meter: a bar on a terminal, else a line of text every `EVERY` seconds."""
+    """A progress meter: a bar on a terminal, else a line of text every `METER_INTERVAL_SECONDS` seconds."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Meter:
         self._write = None if quiet else write or sys.stderr.write
         self._count = 0
         self._began = time.monotonic()
-        self._next = EVERY
+        self._next = METER_INTERVAL_SECONDS
         self._bar = None
         if not quiet and write is None and sys.stderr.isatty():
             from tqdm import tqdm
@@ -199,5 +199,5 @@ class Meter:
         if self._bar is not None:
             self._bar.update(count - self._bar.n)
         elif self._write is not None and seconds >= self._next:
-            self._next = seconds + EVERY
+            self._next = seconds + METER_INTERVAL_SECONDS
             self._write(f"{seconds:.0f} s: {count:,} {self._what}{more}\n")

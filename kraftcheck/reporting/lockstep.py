@@ -17,28 +17,28 @@ from kraftcheck.lockstep.survey import FindingClass, Survey, TaskResult, summary
 from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.counterexample import why_lines
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many, plain
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, count_with_noun, lines_as_text
 from kraftcheck.reporting.report import behaviour_as_data
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut, text_of
 
-WIDTH = 160
+MOST_LINE_CHARACTERS = 160
 """Maximum length of a line."""
 
-CONTEXT = 60
+CHARACTERS_BEFORE_DIFFERENCE = 60
 """Characters to show before the first difference of two long values."""
 
-SHOWN = 5
+MOST_UNTAKEN_STEPS = 5
 """Maximum number of untaken steps to list for a reason."""
 
 LINE_NUMBER = re.compile(r"(?<=\.java):\d+")
 """A line number of a Java file. It differs between versions, while the method name does not."""
 
-DISAGREEING = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
+DISAGREEING_VERDICTS = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
 """Verdicts by which Kafka does something else than the model."""
 
 MOST_METHODS = 40
-LONGEST = 120
+MOST_EXCEPTION_CHARACTERS = 120
 """Maximum length of Kafka's exception text, which ends in values."""
 
 
@@ -47,23 +47,23 @@ def survey_lines(
 ) -> Iterator[Line]:
     """Yield a paragraph for each kind of finding, the counts by action, and a summary line with the verdict."""
     for kind in kinds:
-        yield from _paragraph(survey.protocol, kind, quiet=quiet)
+        yield from _finding_paragraph(survey.protocol, kind, quiet=quiet)
     if not quiet:
         width = max(map(len, survey.taken), default=0)
         for action, times in survey.taken.most_common():
             yield [(PLAIN, f"{action:{width}}  {times:>9,}")]
         yield []
-    counted = f"{many(survey.walks, 'walk')}, {survey.steps:,} steps beside Kafka {version}"
+    counted = f"{count_with_noun(survey.walks, 'walk')}, {survey.steps:,} steps beside Kafka {version}"
     yield [(HEAD, f"{verdict.upper()}: "), (PLAIN, counted)]
 
 
-def _paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = False) -> Iterator[Line]:
+def _finding_paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = False) -> Iterator[Line]:
     finding = kind.first
     where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
-    yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({many(kind.times, 'walk')})")]
-    yield [(ACTION, cut(f"  {where}", WIDTH))]
+    yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({count_with_noun(kind.times, 'walk')})")]
+    yield [(ACTION, cut(f"  {where}", MOST_LINE_CHARACTERS))]
     for difference in () if quiet else finding.differences:
-        yield from _sides(difference)
+        yield from _difference_lines(difference)
     for name in () if quiet else finding.violated:
         yield from why_lines(protocol, Violation(name, tuple(kind.behaviour)))
     if kind.file is not None:
@@ -71,18 +71,21 @@ def _paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = False) -
     yield []
 
 
-def _sides(difference: FieldDifference) -> Iterator[Line]:
+def _difference_lines(difference: FieldDifference) -> Iterator[Line]:
     where = difference.field if difference.where is None else f"{difference.where}.{difference.field}"
     values = [
         "-" if value is None else value if isinstance(value, str) else text_of(value)
         for value in (difference.model, difference.kafka)
     ]
     pairs = enumerate(zip(*values, strict=False))
-    alike = next((place for place, (one, other) in pairs if one != other), min(map(len, values))) - CONTEXT
+    alike = (
+        next((place for place, (one, other) in pairs if one != other), min(map(len, values)))
+        - CHARACTERS_BEFORE_DIFFERENCE
+    )
     for style, side, shown in zip((OLD, NEW), ("model", "Kafka"), values, strict=True):
-        if max(map(len, values)) > WIDTH and alike > 0:  # cut the common beginning
+        if max(map(len, values)) > MOST_LINE_CHARACTERS and alike > 0:  # cut the common beginning
             shown = f"...{shown[alike:]}"
-        yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(shown, WIDTH))]
+        yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(shown, MOST_LINE_CHARACTERS))]
 
 
 def survey_as_json(
@@ -132,7 +135,9 @@ def survey_as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: 
         "runs": survey.walks,
         "steps": survey.steps,
         "actions": dict(survey.taken),
-        "details": plain(line for kind in kinds for line in _paragraph(survey.protocol, kind)) if kinds else None,
+        "details": lines_as_text(line for kind in kinds for line in _finding_paragraph(survey.protocol, kind))
+        if kinds
+        else None,
         "traces": [_walk_as_data(survey, title, walk, shows=bool(kinds)) for title, walk in walks if walk],
     }
 
@@ -140,7 +145,7 @@ def survey_as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: 
 def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep], *, shows: bool) -> dict[str, Any]:
     states = states_as_json(survey.protocol, walk)
     end = title if shows else ""
-    trace = {"property": None, "why": None, "title": f"{title}, {many(len(walk), 'state')}", "end": end}
+    trace = {"property": None, "why": None, "title": f"{title}, {count_with_noun(len(walk), 'state')}", "end": end}
     return trace | behaviour_as_data(survey.protocol, states, walk)
 
 
@@ -154,38 +159,38 @@ def exit_code(made: Collection[TaskResult]) -> int:
     return int(any(verdicts[one] for one in LockstepVerdict if one is not LockstepVerdict.AGREES))
 
 
-class Cell(NamedTuple):
+class VersionCell(NamedTuple):
     """The outcome of a walk on one version of Kafka."""
 
     text: str  # a word or two
     note: str = ""  # the footnote below the table, if any
 
 
-def cell(findings: Sequence[Finding], problem: str = "") -> Cell:
+def verdict_cell(findings: Sequence[Finding], problem: str = "") -> VersionCell:
     """Return the cell of walks: the worst verdict, with a footnote on its first finding."""
     order = list(LockstepVerdict)
     worst = max((finding.verdict for finding in findings), key=order.index, default=LockstepVerdict.AGREES)
-    note = _note([finding for finding in findings if finding.verdict is worst], worst)
+    note = _footnote([finding for finding in findings if finding.verdict is worst], worst)
     text = "ends early" if problem and not findings else str(worst)
-    return Cell(text, "; ".join(filter(None, (note, problem))))
+    return VersionCell(text, "; ".join(filter(None, (note, problem))))
 
 
-def _note(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
+def _footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
     if verdict is LockstepVerdict.VIOLATES:
         return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     if verdict is LockstepVerdict.FAILS:
         thrown, _, place = LINE_NUMBER.sub("", found[0].problem).rpartition(" (")
-        return f"step {found[0].step}: {cut(thrown, LONGEST)} ({place}"
+        return f"step {found[0].step}: {cut(thrown, MOST_EXCEPTION_CHARACTERS)} ({place}"
     if verdict is LockstepVerdict.DIFFERS:
         fields = sorted({difference.field for difference in found[0].differences})
         return f"step {found[0].step}: {', '.join(fields)}"
     return ""
 
 
-def versions_table(rows: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Iterator[str]:
+def versions_table(rows: Sequence[str], columns: Mapping[str, Sequence[VersionCell]]) -> Iterator[str]:
     """Yield the Markdown table of walks by version, and its footnotes."""
     notes: dict[str, int] = {}
-    body = [[row, *(_marked(cells[number], notes) for cells in columns.values())] for number, row in enumerate(rows)]
+    body = [[row, *(_cell_text(cells[number], notes) for cells in columns.values())] for number, row in enumerate(rows)]
     yield from _markdown_table([["", *columns], *body])
     if notes:
         yield ""
@@ -200,7 +205,7 @@ def _markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from lines[1:]
 
 
-def _marked(shown: Cell, notes: dict[str, int]) -> str:
+def _cell_text(shown: VersionCell, notes: dict[str, int]) -> str:
     """Return a cell's text with the number of its footnote."""
     if not shown.note:
         return shown.text
@@ -208,13 +213,13 @@ def _marked(shown: Cell, notes: dict[str, int]) -> str:
     return f"{shown.text} ({number})"
 
 
-def agrees(made: Collection[TaskResult]) -> bool:
+def agrees_with_model(made: Collection[TaskResult]) -> bool:
     """Whether Kafka did as the model does on all walks, to their end; both may have violated the same property."""
     found = [one.survey is not None and one.problem is None and not one.interrupted for one in made]
-    return all(found) and not any(kind.first.verdict in DISAGREEING for one in made for kind in one.kinds)
+    return all(found) and not any(kind.first.verdict in DISAGREEING_VERDICTS for one in made for kind in one.kinds)
 
 
-def counted(made: TaskResult) -> Counter[str]:
+def count_walks_by_finding(made: TaskResult) -> Counter[str]:
     """Return the number of walks of a task by finding: its verdict and summary, without line numbers."""
     found = Counter[str]()
     for kind in made.kinds:
@@ -230,7 +235,10 @@ def changes_lines(found: Changes) -> Iterator[str]:
     yield f"Changed in {found.kafka} since {found.since}, which {base}:"
     yield ""
     if found.findings:
-        rows = [(f"{one.walk}: {cut(one.finding, LONGEST)}", str(one.since), str(one.now)) for one in found.findings]
+        rows = [
+            (f"{one.walk}: {cut(one.finding, MOST_EXCEPTION_CHARACTERS)}", str(one.since), str(one.now))
+            for one in found.findings
+        ]
         yield from _markdown_table([("walks with a finding", found.since, found.kafka), *rows])
     else:
         yield "No walk differs between the two."
@@ -244,26 +252,26 @@ def changes_lines(found: Changes) -> Iterator[str]:
 def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:
     """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
-    rows = [(f"`{one.name}`", _share(one.lines), _share(one.branches)) for one in some]
+    rows = [(f"`{one.name}`", _coverage_share(one.lines), _coverage_share(one.branches)) for one in some]
     total = [sum(counts, Counted()) for counts in ((one.lines for one in some), (one.branches for one in some))]
-    yield from _markdown_table([("class", "lines", "branches"), *rows, ("together", *map(_share, total))])
+    yield from _markdown_table([("class", "lines", "branches"), *rows, ("together", *map(_coverage_share, total))])
     yield ""
     yield "Methods without coverage:"
     yield ""
-    yield from (f"- `{one.name}`: {_unreached(one)}" for one in some if one.unreached)
+    yield from (f"- `{one.name}`: {_unreached_methods_text(one)}" for one in some if one.unreached)
     none = [one.name for one in classes if one.lines.all and not one.lines.reached]
     if none:
         yield ""
         yield f"Classes without coverage: {', '.join(none)}"
 
 
-def _unreached(found: ClassReach) -> str:
+def _unreached_methods_text(found: ClassReach) -> str:
     methods = list(dict.fromkeys(found.unreached))
     more = f" and {len(methods) - MOST_METHODS} more" if len(methods) > MOST_METHODS else ""
     return f"{', '.join(methods[:MOST_METHODS])}{more}"
 
 
-def _share(counted: Counted) -> str:
+def _coverage_share(counted: Counted) -> str:
     if not counted.all:
         return "-"
     return f"{counted.reached:,} of {counted.all:,} ({100 * counted.reached // counted.all} %)"
@@ -281,18 +289,18 @@ def cover_lines(cover: Cover) -> Iterator[Line]:
         if found:
             own = sum(is_own for _, is_own in found)
             yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} directly, the others behind them)")]
-        for edge, _ in found[:SHOWN] if reason in (Reason.MISSING, Reason.LEFT) else ():
-            yield [(FAINT, cut(f"             {Step.of(edge.label)}", WIDTH))]
+        for edge, _ in found[:MOST_UNTAKEN_STEPS] if reason in (Reason.MISSING, Reason.LEFT) else ():
+            yield [(FAINT, cut(f"             {Step.of(edge.label)}", MOST_LINE_CHARACTERS))]
 
 
-def counts(cover: Cover) -> Counter[Reason]:
+def count_untaken_by_reason(cover: Cover) -> Counter[Reason]:
     """Return the number of untaken labelled steps by reason."""
     return Counter(reason for _, reason, _ in cover.untaken())
 
 
 def cover_as_json(cover: Cover) -> dict[str, Any]:
     """Return the JSON object of a cover."""
-    graph, counted = cover.graph, counts(cover)
+    graph, counted = cover.graph, count_untaken_by_reason(cover)
     return {
         "start": graph.init,
         "states": len(graph.states),

@@ -12,7 +12,7 @@ from kraftcheck.files import read_small_file
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.operators import OPERATOR_NAMES
 from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, MutantVerdict
-from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many
+from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, count_with_noun, table_lines
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 
@@ -108,14 +108,14 @@ def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = Fa
         yield [(WARNING, f"Warning: --explained: {name} matches no survivor; remove it")]
     counts = Counter(verdict.verdict for _, verdict in judged)
     counted = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
-    yield [(PLAIN, f"{many(len(judged), 'mutant')}: {counted or 'none'}")]
+    yield [(PLAIN, f"{count_with_noun(len(judged), 'mutant')}: {counted or 'none'}")]
     yield [(HEAD, kill_rate(judged).sentence())]
 
 
 def _killers(judged: list[Judged]) -> Iterator[Line]:
     killers = Counter(verdict.by for _, verdict in judged if verdict.verdict == KILLED)
     rows = [(PLAIN, (name, f"{times:,}")) for name, times in killers.most_common()]
-    yield from columns([(HEAD, ("killed by", "mutants")), *rows] if rows else (), [1])
+    yield from table_lines([(HEAD, ("killed by", "mutants")), *rows] if rows else (), [1])
     yield []
 
 
@@ -128,7 +128,7 @@ def _table(judged: list[Judged]) -> Iterator[Line]:
         rows.append((PLAIN, (kind, *(f"{number:,}" for number in (sum(numbers), *numbers)))))
     totals = [sum(counts[kind, verdict] for kind in kinds) for verdict in VERDICTS]
     rows.append((HEAD, ("all", *(f"{number:,}" for number in (sum(totals), *totals)))))
-    yield from columns(rows, range(1, len(VERDICTS) + 2))
+    yield from table_lines(rows, range(1, len(VERDICTS) + 2))
 
 
 def _survivors(judged: list[Judged], explanations: Explanations) -> Iterator[Line]:

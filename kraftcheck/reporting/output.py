@@ -18,8 +18,18 @@ from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, STRICT, Result, Verdict, Violation
 from kraftcheck.files import atomic_replacement, real_path
-from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, why
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
+from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, violation_reason
+from kraftcheck.reporting.lines import (
+    FAINT,
+    HEAD,
+    PLAIN,
+    WARNING,
+    Line,
+    actions_table,
+    count_with_noun,
+    lines_as_text,
+    note_lines,
+)
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS
 from kraftcheck.spec.language.protocol import Protocol
@@ -85,7 +95,7 @@ def report(
     if table or not result.violations:  # a search that stopped early has not reached every action yet
         yield from never_enabled(result)
     yield from ([(WARNING, f"Warning: {text}")] for text in result.warnings)
-    yield from notes(result.notes)
+    yield from note_lines(result.notes)
     yield from ([(PLAIN, step)] for step in next_steps)
     yield summary(result, configuration)
 
@@ -117,7 +127,7 @@ def outcome(result: Result) -> str:
         Verdict.VIOLATION: f"violated: {', '.join(violation.property for violation in result.violations)}",
     }[result.verdict]
     if result.runs is not None:
-        what += f" on {many(result.runs, 'walk')}"
+        what += f" on {count_with_noun(result.runs, 'walk')}"
     if result.limit == STRICT:
         what = "nothing is violated, but --strict rejects warnings and vacuously true properties"
     elif result.limit is not None:
@@ -215,7 +225,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{result.seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = in_xml(plain([summary(result, job.config_name)]))
+    ElementTree.SubElement(suite, "system-out").text = in_xml(lines_as_text([summary(result, job.config_name)]))
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)
@@ -228,7 +238,7 @@ def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Ite
     kind, said = ("error", result.doubts) if strict else ("warning", result.warnings)
     yield from ([(PLAIN, _annotation(kind, {}, "kraftcheck", text))] for text in said)
     if result.verdict is Verdict.INCOMPLETE:
-        end = plain([summary(result, job.config_name)])
+        end = lines_as_text([summary(result, job.config_name)])
         yield [(PLAIN, _annotation("warning", {}, "kraftcheck", end))]
 
 
@@ -237,14 +247,14 @@ def _what(violation: Violation) -> str:
 
 
 def _said(job: Job, violation: Violation) -> str:
-    found = why(job.protocol, violation)
+    found = violation_reason(job.protocol, violation)
     of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
     states = f"a counterexample of {len(violation.trace)} states in {job.model.name}, configuration {job.config_name}"
     return f"{found.says}\n{states}" + (f"; violated for {of}" if of else "")
 
 
 def _place(job: Job, violation: Violation) -> dict[str, str]:
-    place = why(job.protocol, violation).place
+    place = violation_reason(job.protocol, violation).place
     if place is None:
         return {}
     file = Path(place[0])

@@ -6,8 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.reporting.as_json import attributes
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, actions_table, many
+from kraftcheck.reporting.as_json import attributes_as_json
+from kraftcheck.reporting.lines import (
+    ACTION,
+    FAINT,
+    HEAD,
+    NEW,
+    OLD,
+    PLAIN,
+    WARNING,
+    Line,
+    actions_table,
+    count_with_noun,
+)
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Difference, Divergence
@@ -51,13 +62,13 @@ def replay_as_json(replay: Replay) -> dict[str, Any]:
     """Return the JSON object of a replayed trace."""
     found = replay.divergence
     result: dict[str, Any] = {
-        **attributes(replay, "file", "index", "format", "steps"),
+        **attributes_as_json(replay, "file", "index", "format", "steps"),
         "result": replay.verdict,
-        **attributes(replay, "actions", "diverged_at", "reason", "violated", "notes", "partial"),
-        "claim": None if replay.claim is None else attributes(replay.claim, "what", "verdict", "says"),
+        **attributes_as_json(replay, "actions", "diverged_at", "reason", "violated", "notes", "partial"),
+        "claim": None if replay.claim is None else attributes_as_json(replay.claim, "what", "verdict", "says"),
     }
     if found is not None:
-        result |= attributes(found, "kind", "line", "action", "nearest") | {
+        result |= attributes_as_json(found, "kind", "line", "action", "nearest") | {
             "differences": differences_as_json(found.differences, "trace"),
             "enabled": dict(found.enabled),
             "why": found.why,
@@ -77,7 +88,12 @@ def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None
     if found is None:
         style = NEW if replay.verdict is ReplayVerdict.CONFORMS else OLD
         end = claim_text(replay) + (f" ({'; '.join(replay.partial)})" if replay.partial else "")
-        yield [(HEAD, which), (PLAIN, ": "), (style, replay.verdict), (PLAIN, f", {many(replay.steps, 'step')}{end}")]
+        yield [
+            (HEAD, which),
+            (PLAIN, ": "),
+            (style, replay.verdict),
+            (PLAIN, f", {count_with_noun(replay.steps, 'step')}{end}"),
+        ]
     else:
         place = f" at state {found.number}"
         place += f" (line {found.line})" if replay.format and replay.format.has_lines else ""
@@ -156,9 +172,9 @@ def pipeline_exit_code(summary: Summary) -> int:
 def pipeline_as_json(summary: Summary) -> dict[str, Any]:
     """Return the JSON object of a pipeline's summary."""
     return {
-        **attributes(summary, "files", "new_files", "traces", "steps"),
+        **attributes_as_json(summary, "files", "new_files", "traces", "steps"),
         **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in ReplayVerdict},
-        **attributes(summary, "errors", "distinct_states", "actions", "never_taken"),
+        **attributes_as_json(summary, "errors", "distinct_states", "actions", "never_taken"),
     }
 
 

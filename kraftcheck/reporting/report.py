@@ -17,12 +17,21 @@ from kraftcheck.reporting.as_json import (
     model_as_json,
     result_as_json,
     states_as_json,
-    tool,
+    tool_header,
     value_as_json,
     violation_as_json,
 )
-from kraftcheck.reporting.counterexample import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, as_statement, blame, flows
-from kraftcheck.reporting.lines import many, plain
+from kraftcheck.reporting.counterexample import (
+    DELIVERED,
+    DROPPED,
+    KEPT,
+    LOST,
+    UNDER_WAY,
+    message_flows,
+    part_as_statement,
+    violated_for_text,
+)
+from kraftcheck.reporting.lines import count_with_noun, lines_as_text
 from kraftcheck.reporting.output import require_report
 from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
 from kraftcheck.spec.language.protocol import Protocol
@@ -111,7 +120,7 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
         "steps": replay.steps,
         "actions": dict(Counter(replay.actions)),
         "notes": list(replay.notes),
-        "details": None if found is None else plain(divergence_lines(found)),
+        "details": None if found is None else lines_as_text(divergence_lines(found)),
         "traces": [shown] if trace else [],
     }
 
@@ -141,7 +150,7 @@ def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: S
             "type": type(flow.message).__name__,
             **{name: getattr(flow, name) for name in ("source", "dest", "sent", "fate", "until", "is_copy")},
         }
-        for flow in flows(protocol.network, trace)
+        for flow in message_flows(protocol.network, trace)
     ]
     return {"states": states, "flows": found, "bounds": _bounds(protocol)}
 
@@ -201,7 +210,7 @@ def packed(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the data of a page, with deduplicated values and with states as differences to the state before."""
     values = _Values()
     found = [dict(run) | {"traces": [_packed_trace(trace, values) for trace in run["traces"]]} for run in runs]
-    return {**tool(), "runs": found, "values": values.all()}
+    return {**tool_header(), "runs": found, "values": values.all()}
 
 
 def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
@@ -232,7 +241,7 @@ def anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
 def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return the report as Markdown."""
     parts = [part for run in runs for part in _run(run)]
-    return "\n\n".join([*parts, f"<sub>{tool()['tool']} {tool()['version']}</sub>"]) + "\n"
+    return "\n\n".join([*parts, f"<sub>{tool_header()['tool']} {tool_header()['version']}</sub>"]) + "\n"
 
 
 def _run(run: Mapping[str, Any]) -> Iterator[str]:
@@ -271,8 +280,8 @@ def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
 def _blame(why: Mapping[str, Any]) -> str:
     """Return the violating arguments and the false parts of a property as Markdown."""
     arguments = ", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items())
-    parts = "; ".join(map(as_statement, why.get("because", ())))
-    begin = blame("Violated", _code(arguments) if arguments else "")
+    parts = "; ".join(map(part_as_statement, why.get("because", ())))
+    begin = violated_for_text("Violated", _code(arguments) if arguments else "")
     return f"{begin}: {_code(parts)}" if parts else begin
 
 
@@ -281,7 +290,9 @@ def title_of(trace: Mapping[str, Any]) -> str:
     if "title" in trace:
         return str(trace["title"])
     name = trace["property"]
-    return f"{name if name == DEADLOCK else f'Counterexample to {name}'}, {many(len(trace['states']), 'state')}"
+    return (
+        f"{name if name == DEADLOCK else f'Counterexample to {name}'}, {count_with_noun(len(trace['states']), 'state')}"
+    )
 
 
 def _changes(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -46,7 +46,7 @@ hide FIELD ...
     (`shared.elected`).
 show [PATH ...]
     Show a replica (`n1`: its non-default fields), a field (`n1.log`, `shared.acked`), or every message under way
-    (`messages`).
+    (`step_messages`).
 property NAME ...
     Show whether properties hold in the current state or over the last step.
 
@@ -58,7 +58,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kraftcheck.catalogue import scenario_job
-from kraftcheck.reporting.counterexample import changes, fields_set, message_words, messages
+from kraftcheck.reporting.counterexample import message_columns, non_default_fields, state_changes, step_messages
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.protocol import Protocol
@@ -206,7 +206,7 @@ class ScenarioRun:
     def _show(self, given: list[str]) -> Iterator[str]:
         for path in given:
             if path == "messages":
-                under_way = messages(self._semantics.network, None, self._state, None)
+                under_way = step_messages(self._semantics.network, None, self._state, None)
                 lines = self._message_lines([(" ", found.message) for found in under_way])
                 yield from lines if under_way else ["none"]
                 continue
@@ -235,22 +235,22 @@ class ScenarioRun:
             yield f"{INDENT}nothing changes"
             return
         yield from self._changed(before, after)
-        marked = messages(self._semantics.network, before, after, transition.message)
+        marked = step_messages(self._semantics.network, before, after, transition.message)
         yield from self._message_lines([(m.mark, m.message) for m in marked if m.mark != " "])
 
     def _message_lines(self, marked: list[tuple[str, Record]]) -> Iterator[str]:
-        texts = [(mark, *message_words(message, self._hidden)) for mark, message in marked]
+        texts = [(mark, *message_columns(message, self._hidden)) for mark, message in marked]
         kinds, ways = (max((len(text[column]) for text in texts), default=0) for column in (1, 2))
         for mark, kind, way, rest in texts:
             yield f"{INDENT}{mark} {kind:{kinds}}  {way:{ways}}  {rest}".rstrip()
 
     def _shown(self, replica: Record) -> str:
         """Return a replica's non-default fields as text."""
-        return fields_set(replica, self._hidden) or f"a new {type(replica).__name__}"
+        return non_default_fields(replica, self._hidden) or f"a new {type(replica).__name__}"
 
     def _changed(self, before: State, after: State) -> Iterator[str]:
         """Yield the changes between two states, without messages."""
-        found = [c for c in changes(self._semantics.protocol, before, after) if self._is_shown(c.path)]
+        found = [c for c in state_changes(self._semantics.protocol, before, after) if self._is_shown(c.path)]
         width = max((len(change.path) for change in found), default=0)
         for change in found:
             yield f"{INDENT}{change.path:{width}}  {change.text}"

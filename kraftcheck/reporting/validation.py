@@ -15,8 +15,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from kraftcheck.reporting.as_json import tool
-from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many, notes, plain
+from kraftcheck.reporting.as_json import tool_header
+from kraftcheck.reporting.lines import (
+    FAINT,
+    HEAD,
+    NEW,
+    OLD,
+    PLAIN,
+    WARNING,
+    Line,
+    count_with_noun,
+    lines_as_text,
+    note_lines,
+    table_lines,
+)
 from kraftcheck.spec.values import cut, in_xml, text_of, visible
 from kraftcheck.validation.disks import Disk
 from kraftcheck.validation.events import Body, Event, Kind
@@ -61,18 +73,18 @@ def _scope(found: Validation) -> str:
     parts = []
     if found.replay is not None:
         parts.append(
-            f"{found.explained:,} of {many(found.total, 'event')} of {many(len(found.sources.logs), 'node')} explained"
+            f"{found.explained:,} of {count_with_noun(found.total, 'event')} of {count_with_noun(len(found.sources.logs), 'node')} explained"
         )
     if found.monitored is not None:
-        parts.append(f"{_checks(found, found.monitored)} of {many(len(found.sources.every), 'node')}")
+        parts.append(f"{_checks(found, found.monitored)} of {count_with_noun(len(found.sources.every), 'node')}")
     if found.disk_report is not None:
-        parts.append(f"{_checks(found, found.disk_report)} of {many(len(found.disks), 'disk')}")
+        parts.append(f"{_checks(found, found.disk_report)} of {count_with_noun(len(found.disks), 'disk')}")
     versions = found.version or ", ".join(found.sources.versions)
     return "; ".join(parts) + (f"; Kafka {versions}" if versions else "")
 
 
 def _checks(found: Validation, report: Report) -> str:
-    checks = many(report.total, "check")
+    checks = count_with_noun(report.total, "check")
     if found.result is Result.UNBROKEN:
         return checks
     return f"{len(report.findings):,} broken in {checks}" if report.findings else f"nothing broken in {checks}"
@@ -110,7 +122,7 @@ def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
             (PLAIN, (f"    {one.field}", cut(shown(one.kafka), LONGEST), cut(shown(one.model), LONGEST)))
             for one in refusal.differences
         ]
-        yield from columns(rows, ())
+        yield from table_lines(rows, ())
     if refusal.action:
         yield [(PLAIN, f"  nearest action of the model: {refusal.action}")]
     lacking = found.lacking(event)
@@ -146,7 +158,7 @@ def _details(found: Validation) -> Iterator[Line]:
         texts = render(found.disks, found.disk_report).rstrip("\n").split("\n")
         for text in texts[: -len(list(summary(found.disk_report)))]:
             yield [(PLAIN, f"  {text}" if text else "")]
-    yield from notes(notes_of(found))
+    yield from note_lines(notes_of(found))
 
 
 def _counts(title: str, counts: Mapping[Any, int]) -> Iterator[Line]:
@@ -239,7 +251,7 @@ Write at least the first lines of a process: a log that begins when a node start
 def validation_as_json(found: Validation) -> dict[str, Any]:
     """Return the JSON object of a validation."""
     return {
-        **tool(),
+        **tool_header(),
         "command": "validate",
         "result": found.result.value.replace(" ", "-"),
         "exit_code": found.exit_code,
@@ -343,7 +355,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
 
     is_open = found.result is Result.INCONCLUSIVE
     if found.divergence is not None:
-        text = plain(divergence_lines(found, found.divergence)).strip()
+        text = lines_as_text(divergence_lines(found, found.divergence)).strip()
         case("replay", "skipped" if is_open else "failure", text)
     else:
         case("replay", "skipped" if found.open_questions else "", "; ".join(found.open_questions))
@@ -355,7 +367,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{found.seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = in_xml(plain(validation_lines(found, quiet=True)))
+    ElementTree.SubElement(suite, "system-out").text = in_xml(lines_as_text(validation_lines(found, quiet=True)))
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)
@@ -478,7 +490,7 @@ def _page(found: Validation, life: Life) -> Iterator[str]:
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield f"<title>kraftcheck validate: {found.result}</title><style>{style}</style></head><body>"
     yield f"<h1>{_shown(found.result)}</h1>"
-    yield f"<pre>{escape(visible(plain(validation_lines(found)), keep=chr(10)))}</pre>"
+    yield f"<pre>{escape(visible(lines_as_text(validation_lines(found)), keep=chr(10)))}</pre>"
     rows = life.rows[-MOST_ROWS:]
     if rows:
         left_out = life.left_out + len(life.rows) - len(rows)

@@ -22,7 +22,7 @@ from kraftcheck.engines import search, timing_compilation
 from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 from kraftcheck.explorer.result import CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _check_model
-from kraftcheck.reporting.as_json import SCHEMA, value_as_json
+from kraftcheck.reporting.as_json import JSON_SCHEMA_VERSION, value_as_json
 from kraftcheck.spec import Map, ModelValue
 from tests.support.command_line import Run
 
@@ -70,9 +70,11 @@ def ends(tmp_path: Path) -> str:
 
 
 def test_the_schema_refuses_what_is_not_a_result() -> None:
-    assert SCHEMA_FILE["properties"]["schema"]["const"] == SCHEMA
+    assert SCHEMA_FILE["properties"]["schema"]["const"] == JSON_SCHEMA_VERSION
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"tool": "kraftcheck", "version": "1", "schema": SCHEMA, "result": "ok"}, SCHEMA_FILE)
+        jsonschema.validate(
+            {"tool": "kraftcheck", "version": "1", "schema": JSON_SCHEMA_VERSION, "result": "ok"}, SCHEMA_FILE
+        )
 
 
 def test_a_counterexample_in_json(run: Run, tmp_path: Path) -> None:

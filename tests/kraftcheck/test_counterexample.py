@@ -28,8 +28,8 @@ from kraftcheck import (
     on,
 )
 from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
-from kraftcheck.reporting.counterexample import difference, fields_set, message_words, messages
-from kraftcheck.reporting.lines import breaks, hanging, print_lines
+from kraftcheck.reporting.counterexample import message_columns, non_default_fields, step_messages, value_differences
+from kraftcheck.reporting.lines import continuation_indent, line_breaks, print_lines
 from kraftcheck.spec import Bag, Map
 from kraftcheck.spec.values import text_of
 
@@ -48,7 +48,7 @@ class Point(Record):
 
 
 def changed(old: object, new: object) -> list[str]:
-    return [f"{change.path} {change.text}" for change in difference("p", old, new)]
+    return [f"{change.path} {change.text}" for change in value_differences("p", old, new)]
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_difference(old, new, texts) -> None:
 def test_a_message_says_who_to_whom_first_and_long_fields_last() -> None:
     request = FetchRequest(2, 3, 1, False, ServerId(N1, 0), ServerId(N2, 1))
     text = "epoch=2 fetch_offset=3 last_fetched_epoch=1 observer=FALSE"
-    assert message_words(request) == ("FetchRequest", "n1 -> n2/1", text)
+    assert message_columns(request) == ("FetchRequest", "n1 -> n2/1", text)
 
 
 def test_only_what_is_not_a_default_is_said_of_a_new_replica() -> None:
-    assert fields_set(Point(1)) == "x=1"
-    assert fields_set(Point(1, 2)) == "x=1, y=2"
+    assert non_default_fields(Point(1)) == "x=1"
+    assert non_default_fields(Point(1, 2)) == "x=1, y=2"
 
 
 # A behaviour told
@@ -255,9 +255,9 @@ def state_with(network, *sent: Record) -> State:
 
 def test_copies_are_counted() -> None:
     network, note = Bag(), Note(1, N1)
-    found = messages(network, state_with(network, note, note), state_with(network, note), note)
+    found = step_messages(network, state_with(network, note, note), state_with(network, note), note)
     assert [(message.mark, message.copies) for message in found] == [("-", 1)]
-    found = messages(network, state_with(network, note), state_with(network, note, note), None)
+    found = step_messages(network, state_with(network, note), state_with(network, note, note), None)
     assert [(message.mark, message.copies) for message in found] == [("+", 2)]
 
 
@@ -267,7 +267,7 @@ def test_a_channel_with_the_same_message_twice() -> None:
         dest: ModelValue
 
     network, letter = Channels(), Letter(N2, N1)
-    found = messages(network, state_with(network, letter), state_with(network, letter, letter), None)
+    found = step_messages(network, state_with(network, letter), state_with(network, letter, letter), None)
     assert [(message.mark, message.copies) for message in found] == [("+", 2)]
 
 
@@ -321,10 +321,10 @@ def test_messages_that_stay_are_counted_and_the_reason_is_told() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_lines_are_broken_to_the_width_of_a_terminal(width: int) -> None:
     line = "    messages  + FetchRequest  n1 -> n2  epoch=1 offset=2 " + "x" * 90 + " end"
-    cut = breaks(line, width)
+    cut = line_breaks(line, width)
     pieces = [line[a:b] for a, b in pairwise([0, *cut, len(line)])]
     assert "".join(pieces) == line
-    indent = hanging(line, width)
+    indent = continuation_indent(line, width)
     assert indent == (14 if width > 28 else 8)
     assert all(len(piece.rstrip()) <= width - (indent if place else 0) for place, piece in enumerate(pieces))
     assert width < 200 or cut == []
@@ -338,7 +338,7 @@ def test_a_terminal_is_filled_to_its_width(width: int, capsys, monkeypatch) -> N
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
     request = FetchRequest(2, 3, 1, False, ServerId(N1, 0), ServerId(N2, 1))
-    long = [("", f"    messages  + {'  '.join(message_words(request))} and {'so on ' * 8}end")]
+    long = [("", f"    messages  + {'  '.join(message_columns(request))} and {'so on ' * 8}end")]
     (violation,) = check(Crowd(), engine="reference").violations
     print_lines([*lines_of(Crowd(), violation), long])
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
@@ -349,10 +349,10 @@ def test_a_terminal_is_filled_to_its_width(width: int, capsys, monkeypatch) -> N
 
 def test_one_column_a_replica() -> None:
     from kraftcheck.reporting.counterexample import counterexample_lines as lines_of
-    from kraftcheck.reporting.lines import plain
+    from kraftcheck.reporting.lines import lines_as_text
 
     result = check(Notes(), properties=["NeverBoth"], deadlock=False, engine="reference")
-    assert plain(lines_of(Notes(), result.violations[0], 60)) == (
+    assert lines_as_text(lines_of(Notes(), result.violations[0], 60)) == (
         "Counterexample to NeverBoth, 4 states\n"
         "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped\n"
         "\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.reporting.counterexample import flows
+from kraftcheck.reporting.counterexample import message_flows
 from kraftcheck.reporting.report import LONGEST, diagrams, markdown, page
 from kraftcheck.spec import Bag, ModelValue, Record
 from kraftcheck.spec.examples.lock_service import LockService
@@ -181,7 +181,7 @@ def test_what_becomes_of_messages() -> None:
     for action in ("Ask", "LoseMessage", "Ask"):
         taken = next(one for one in semantics.transitions(trace[-1].state) if one.action == action)
         trace.append(TraceStep(taken.target, taken.action, taken.actor, taken.message))
-    lost, waiting = flows(protocol.network, trace)
+    lost, waiting = message_flows(protocol.network, trace)
     assert (lost.source, lost.dest, lost.sent, lost.until, lost.fate) == ("c1", "server", 2, 3, "lost")
     assert (waiting.sent, waiting.until, waiting.fate) == (4, None, "under way")
 
@@ -193,7 +193,7 @@ def test_a_copy_and_a_message_that_is_kept() -> None:
     one, two = (state.but(inboxes=state.inboxes.put(2, network.empty.put(note, copies))) for copies in (1, 2))
     kept = TraceStep(two, "Read", 2, note)
     trace = [TraceStep(state), TraceStep(one, "Write", 1), TraceStep(two, "DuplicateMessage", 2, note), kept]
-    found = [(flow.sent, flow.until, flow.fate, flow.is_copy) for flow in flows(network, trace)]
+    found = [(flow.sent, flow.until, flow.fate, flow.is_copy) for flow in message_flows(network, trace)]
     assert found == [(2, None, "under way", False), (2, 4, "kept", False), (3, None, "under way", True)]
 
 

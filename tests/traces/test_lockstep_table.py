@@ -15,7 +15,14 @@ from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.jars import CLIENT
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.survey import FindingClass, TaskResult
-from kraftcheck.reporting.lockstep import Cell, agrees, cell, changes_lines, counted, versions_table
+from kraftcheck.reporting.lockstep import (
+    VersionCell,
+    agrees_with_model,
+    changes_lines,
+    count_walks_by_finding,
+    verdict_cell,
+    versions_table,
+)
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 
@@ -25,19 +32,26 @@ VIOLATES = Finding(LockstepVerdict.VIOLATES, 12, None, violated=("LogMatching",)
 
 
 def test_the_most_severe_finding_counts() -> None:
-    assert cell([]) == Cell("agrees")
-    assert cell([DIFFERS]) == Cell("differs", "step 7: voters")
-    assert cell([DIFFERS, FAILS]) == Cell("fails", "step 9: java.lang.IllegalStateException: no (a.B.c(B.java))")
-    assert cell([DIFFERS, VIOLATES, FAILS, VIOLATES]) == Cell("violates", "LogMatching")
+    assert verdict_cell([]) == VersionCell("agrees")
+    assert verdict_cell([DIFFERS]) == VersionCell("differs", "step 7: voters")
+    assert verdict_cell([DIFFERS, FAILS]) == VersionCell(
+        "fails", "step 9: java.lang.IllegalStateException: no (a.B.c(B.java))"
+    )
+    assert verdict_cell([DIFFERS, VIOLATES, FAILS, VIOLATES]) == VersionCell("violates", "LogMatching")
 
 
 def test_a_walk_that_ends_early() -> None:
-    assert cell([], "line 3 is not enabled") == Cell("ends early", "line 3 is not enabled")
-    assert cell([DIFFERS], "line 9 is not enabled") == Cell("differs", "step 7: voters; line 9 is not enabled")
+    assert verdict_cell([], "line 3 is not enabled") == VersionCell("ends early", "line 3 is not enabled")
+    assert verdict_cell([DIFFERS], "line 9 is not enabled") == VersionCell(
+        "differs", "step 7: voters; line 9 is not enabled"
+    )
 
 
 def test_equal_notes_are_one() -> None:
-    columns = {"4.3.1": [cell([VIOLATES]), cell([])], "4.4.0": [cell([VIOLATES]), cell([DIFFERS])]}
+    columns = {
+        "4.3.1": [verdict_cell([VIOLATES]), verdict_cell([])],
+        "4.4.0": [verdict_cell([VIOLATES]), verdict_cell([DIFFERS])],
+    }
     assert list(versions_table(["a", "long name"], columns)) == [
         "|           | 4.3.1        | 4.4.0        |",
         "|-----------|--------------|--------------|",
@@ -74,7 +88,7 @@ def test_a_version_is_compared_with_the_last_one_that_agrees() -> None:
     ends, none = made(problem=InputError("line 3 is not enabled")), made(survey=None)
 
     def base(*versions: list[TaskResult]) -> str:
-        return base_of([Compared(str(n), "", agrees(one), ()) for n, one in enumerate(versions)]).kafka
+        return base_of([Compared(str(n), "", agrees_with_model(one), ()) for n, one in enumerate(versions)]).kafka
 
     assert base([plain], [violates], [differs], [ends], [plain]) == "1"
     assert base([differs], [ends], [plain]) == "1"
@@ -86,7 +100,7 @@ def test_findings_with_another_number_of_walks_have_changed() -> None:
     later = fails._replace(first=FAILS._replace(problem=FAILS.problem.replace(":12", ":15")))
     since = [made(), made(fails), made(FindingClass(VIOLATES, (), 2))]
     now = [made(FindingClass(DIFFERS, (), 1)), made(later), made(problem=InputError("x is not enabled"))]
-    both = [Compared("", "", True, [*map(counted, one)]) for one in (since, now)]
+    both = [Compared("", "", True, [*map(count_walks_by_finding, one)]) for one in (since, now)]
     assert [tuple(one) for one in changed_findings(["a", "b", "c"], *both)] == [
         ("a", "differs: at the start: voters", 0, 1),
         ("c", "violates: violated: LogMatching", 2, 0),
