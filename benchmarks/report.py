@@ -13,7 +13,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from kraftcheck.reporting.report import page
+from kraftcheck.reporting.report import report_page
 from tests.support.browser import Watched, chromium
 from tests.support.reports import made_up
 
@@ -26,7 +26,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         for states, messages in ((24, 60), (2_000, 3_000)):
             file = Path(folder) / f"{states}.html"
-            file.write_text(page([made_up(states, replicas=5, messages=messages)]), encoding="utf-8")
+            file.write_text(report_page([made_up(states, replicas=5, messages=messages)]), encoding="utf-8")
             watched = Watched(browser.new_page(viewport={"width": 1400, "height": 900}))
             watched.open(file)
             before = watched.worked()

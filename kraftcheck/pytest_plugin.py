@@ -113,8 +113,8 @@ def _check_model(
     from kraftcheck.api import load
     from kraftcheck.explorer.result import NOTHING_CHECKED
     from kraftcheck.reporting.lines import lines_as_text
-    from kraftcheck.reporting.output import report as report_lines
     from kraftcheck.reporting.output import require_report
+    from kraftcheck.reporting.output import search_report_lines as report_lines
     from kraftcheck.runner import exit_code
     from kraftcheck.spec.errors import InputError
 

@@ -34,8 +34,8 @@ from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.output import (
     OutputFiles,
     github_annotations,
-    next_steps,
-    report,
+    next_steps_lines,
+    search_report_lines,
     write_counterexamples,
     write_junit,
 )
@@ -132,7 +132,7 @@ def report_result(job: Job, result: Result, arguments: argparse.Namespace, files
     files.file("report", lambda path: _write_report(job, result, more, path))
     files.file("junit", lambda path: write_junit(job, result, path, allow_incomplete=allowed, strict=strict))
     columns = shutil.get_terminal_size().columns if arguments.layout == COLUMNS_VIEW else None
-    lines = report(
+    lines = search_report_lines(
         job.protocol,
         result,
         configuration=job.config_name,
@@ -140,7 +140,7 @@ def report_result(job: Job, result: Result, arguments: argparse.Namespace, files
         table=getattr(arguments, "verbose", False),
         calls=arguments.calls,
         columns=columns,
-        next_steps=() if arguments.quiet else next_steps(arguments.words, result),
+        next_steps=() if arguments.quiet else next_steps_lines(arguments.words, result),
     )
     print_lines(lines)
     if getattr(arguments, "github", False):

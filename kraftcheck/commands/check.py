@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, count, job_of
 from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.output import OutputFiles, header, how_to_go_on
+from kraftcheck.reporting.output import OutputFiles, header_lines, resume_hint_lines
 from kraftcheck.runner import report_result, run_diagnosed, run_job, simplify
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
@@ -61,13 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.trace:
             StateView(job.protocol)  # refuses a protocol without a TLA+ view before the search
         if not arguments.quiet:
-            print_lines(header(job))
+            print_lines(header_lines(job))
         search = drawing.search if drawing and whole else partial(run_job, job, quiet=arguments.quiet)
         result = simplify(job, run_diagnosed(job, search, strict=arguments.strict), arguments)
         code = report_result(job, result, arguments, files)
         if drawing:
             files.file("graph", lambda _: drawing.write(result))
-        print_lines(how_to_go_on(arguments.words, job.options, result))
+        print_lines(resume_hint_lines(arguments.words, job.options, result))
         return code
 
 

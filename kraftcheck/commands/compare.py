@@ -23,7 +23,7 @@ from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, print_lines, table_lines
-from kraftcheck.reporting.output import LIMITS, OutputFiles, header
+from kraftcheck.reporting.output import LIMIT_OPTIONS, OutputFiles, header_lines
 from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.runner import exit_code, run_job
 from kraftcheck.spec.errors import InputError
@@ -203,7 +203,7 @@ def comparison_tables(groups: list[RunsOfConfiguration], *, quiet: bool = False)
     for number, group in enumerate(groups if not quiet else ()):
         if number:
             yield []
-        yield from header(group[0].job)
+        yield from header_lines(group[0].job)
         yield from table_lines(
             [(HEAD, COLUMN_TITLES), *((PLAIN, _comparison_row(group[0], one)) for one in group)], NUMERIC_COLUMNS
         )
@@ -251,4 +251,4 @@ def _verdict_text(one: ComparedRun) -> str:
     if one.job.options.search == Search.BFS and one.seen_to:
         unknown = ", ".join(prop.name for prop in one.job.options.over_behaviours)
         return f"holds to depth {one.seen_to}" + (f", but {unknown} is unknown" if unknown else "")
-    return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"
+    return f"stopped at {LIMIT_OPTIONS.get(str(result.limit), result.limit)}"

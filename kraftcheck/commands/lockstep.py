@@ -37,7 +37,7 @@ from kraftcheck.reporting.lockstep import (
     verdict_cell,
     versions_table,
 )
-from kraftcheck.reporting.output import OutputFiles, writable
+from kraftcheck.reporting.output import OutputFiles, write_errors_as_input_errors
 from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 
@@ -215,7 +215,7 @@ def _walk_on_mixed_cluster(
 
 def _make_log_folder(folder: Path) -> Path:
     """Return a new or an empty folder for logs."""
-    with writable("--logs", folder):
+    with write_errors_as_input_errors("--logs", folder):
         folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise InputError(f"--logs {folder}: expected an empty folder, found files in it; give another one")

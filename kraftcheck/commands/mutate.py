@@ -39,7 +39,7 @@ from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
 from kraftcheck.processes import EXIT_INTERRUPTED, default_worker_count
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, count_with_noun, print_lines, print_warnings
-from kraftcheck.reporting.mutation import Explanations, as_json, report
+from kraftcheck.reporting.mutation import Explanations, mutation_as_json, mutation_report_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
@@ -105,8 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
             "variant": model.protocol.variant,
             "configurations": _configurations_as_json(baselines),
         }
-        files.json(lambda: as_json(judged, explanations, about))
-        print_lines(report(judged, explanations, quiet=arguments.quiet))
+        files.json(lambda: mutation_as_json(judged, explanations, about))
+        print_lines(mutation_report_lines(judged, explanations, quiet=arguments.quiet))
     survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
     return int(arguments.strict and not all(map(explanations.of, survived)))
 

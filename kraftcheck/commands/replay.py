@@ -34,8 +34,8 @@ from kraftcheck.reporting.lines import (
     print_warnings,
 )
 from kraftcheck.reporting.output import OutputFiles, write_counterexamples
-from kraftcheck.reporting.replay import exit_code, replay_as_json, replay_lines, verdict_counts
-from kraftcheck.reporting.report import as_step, replay_as_data, write_report
+from kraftcheck.reporting.replay import replay_as_json, replay_exit_code, replay_lines, verdict_counts_text
+from kraftcheck.reporting.report import replay_as_data, replayed_state_as_step, write_report
 from kraftcheck.runner import simplify_trace
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, ReplayVerdict
@@ -83,11 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
                 print_lines(_simplified_trace_lines(job, replay, walked, arguments, simpler))
         verdicts = Counter[str](replay.verdict for replay in replays)
         if len(replays) > 1:
-            print_lines([verdict_counts(verdicts)])
+            print_lines([verdict_counts_text(verdicts)])
         files.json(lambda: [replay_as_json(replay) for replay in replays])
         files.file("report", lambda path: write_report(path, runs))
         files.file("trace", lambda path: write_counterexamples(job.protocol, simpler, path))
-    return exit_code(verdicts)
+    return replay_exit_code(verdicts)
 
 
 def _replay_traces(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay, list[ReplayedState]]]:
@@ -111,7 +111,7 @@ def _simplified_trace_lines(
     job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
 ) -> Iterator[Line]:
     """Yield a shrunk trace as lines, and append it to `simpler`."""
-    simplified = simplify_trace(job, tuple(as_step(one) for one in walked), replay.violated, arguments)
+    simplified = simplify_trace(job, tuple(replayed_state_as_step(one) for one in walked), replay.violated, arguments)
     if simplified is None:
         yield [(FAINT, "  Note: --simplify: this trace violates no property in its last state")]
         return

@@ -23,7 +23,7 @@ from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, count, job_of, parse_seed
 from kraftcheck.reporting.lines import Meter, print_lines
-from kraftcheck.reporting.output import OutputFiles, header
+from kraftcheck.reporting.output import OutputFiles, header_lines
 from kraftcheck.runner import announce_compiling, report_result, run_job, simplify
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             require_supported(job, arguments)
             more["distinct_states"] = None  # no process has seen all states of a corpus
         if not arguments.quiet:
-            print_lines(header(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
+            print_lines(header_lines(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
         result = (walk_on_spark if job.engine == SPARK_ENGINE else walk_locally)(job, arguments)
         result.runs = result.runs or 0  # None if interrupted before the first walk
         return report_result(job, simplify(job, result, arguments), arguments, files, runs=result.runs, **more)

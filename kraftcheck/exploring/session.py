@@ -30,8 +30,14 @@ from kraftcheck.exploring.tree import StateTree, VisitedNode
 from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool_header, value_as_json, violation_as_json
 from kraftcheck.reporting.counterexample import state_changes, step_messages
 from kraftcheck.reporting.lines import count_with_noun
-from kraftcheck.reporting.output import REPORTS, write_counterexamples
-from kraftcheck.reporting.report import anywhere, behaviour_as_data, document, packed, write_report
+from kraftcheck.reporting.output import REPORT_EXTENSIONS, write_counterexamples
+from kraftcheck.reporting.report import (
+    behaviour_as_data,
+    html_document,
+    pack_page_data,
+    shorten_reason_path,
+    write_report,
+)
 from kraftcheck.reporting.scenarios import walk_as_scenario
 from kraftcheck.spec.diagnosis.why import ENABLED, Reason, diagnose
 from kraftcheck.spec.errors import InputError
@@ -102,7 +108,7 @@ class StateInspector:
         """Return the reason of a violation in a node as JSON; None if the evaluation raises."""
         last = [one.step for one in node.way[-2:]]
         try:
-            return anywhere(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
+            return shorten_reason_path(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
         except InputError:
             return None
 
@@ -197,7 +203,7 @@ def saved_file_content(
         return walk_as_scenario_text(tree, node).encode()
     with TemporaryDirectory() as folder:
         path = Path(folder) / name
-        if path.suffix in REPORTS:
+        if path.suffix in REPORT_EXTENSIONS:
             write_report(path, [run()])
         else:
             trace = tuple(one.step for one in node.way)
@@ -229,7 +235,7 @@ class Session:
     def page(self) -> str:
         """Return the page, whose script requests all other data."""
         job = self._tree.job
-        return document(
+        return html_document(
             {
                 **tool_header(),
                 **model_as_json(job),
@@ -245,7 +251,7 @@ class Session:
     def walk(self, number: int) -> dict[str, Any]:
         """Return the walk to a node as report data."""
         with self._lock, blaming_protocol(self._tree.job.model):
-            return packed([self._run(self._tree.node(number))])
+            return pack_page_data([self._run(self._tree.node(number))])
 
     def offers(self, number: int) -> dict[str, Any]:
         """Return the steps and properties of a node; see `StateInspector.offers`."""
@@ -255,7 +261,7 @@ class Session:
     def take(self, number: int, choice: int) -> dict[str, Any]:
         """Take a step from a node and return the walk to the next node as report data."""
         with self._lock, blaming_protocol(self._tree.job.model):
-            return packed([self._run(self._tree.take(number, choice))])
+            return pack_page_data([self._run(self._tree.take(number, choice))])
 
     def save(self, number: int, name: str) -> bytes:
         """Return the content of a file with the walk to a node."""

@@ -16,10 +16,10 @@ from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Li
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 
-WIDTH = 150
+MOST_LINE_CHARACTERS = 150
 """Maximum length of a mutant's name and of an error in a list."""
 
-Judged = tuple[Mutant, MutantVerdict]
+JudgedMutant = tuple[Mutant, MutantVerdict]
 
 
 class Explanations:
@@ -87,23 +87,25 @@ class KillRate(NamedTuple):
         )
 
 
-def kill_rate(judged: Iterable[Judged]) -> KillRate:
+def kill_rate(judged: Iterable[JudgedMutant]) -> KillRate:
     """Return the kill rate of the mutants that reach a new state or step."""
     verdicts = [verdict for _, verdict in judged if verdict.gains]
     return KillRate(len(verdicts), sum(verdict.verdict == KILLED for verdict in verdicts))
 
 
-def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = False) -> Iterator[Line]:
+def mutation_report_lines(
+    judged: list[JudgedMutant], explanations: Explanations, *, quiet: bool = False
+) -> Iterator[Line]:
     """Yield the report as lines of text."""
-    yield from _table(judged)
+    yield from _operators_table(judged)
     yield []
     if not quiet:
-        yield from _killers(judged)
-    yield from _survivors(judged, explanations)
+        yield from _killers_table(judged)
+    yield from _survivor_lines(judged, explanations)
     if not quiet:
-        yield from _list(judged, LOST, "Only removes behaviour")
-        yield from _list(judged, ERROR, "Killed by an error")
-        yield from _unreached(judged)
+        yield from _verdict_list(judged, LOST, "Only removes behaviour")
+        yield from _verdict_list(judged, ERROR, "Killed by an error")
+        yield from _unreached_lines(judged)
     for name in explanations.unused:
         yield [(WARNING, f"Warning: --explained: {name} matches no survivor; remove it")]
     counts = Counter(verdict.verdict for _, verdict in judged)
@@ -112,14 +114,14 @@ def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = Fa
     yield [(HEAD, kill_rate(judged).sentence())]
 
 
-def _killers(judged: list[Judged]) -> Iterator[Line]:
+def _killers_table(judged: list[JudgedMutant]) -> Iterator[Line]:
     killers = Counter(verdict.by for _, verdict in judged if verdict.verdict == KILLED)
     rows = [(PLAIN, (name, f"{times:,}")) for name, times in killers.most_common()]
     yield from table_lines([(HEAD, ("killed by", "mutants")), *rows] if rows else (), [1])
     yield []
 
 
-def _table(judged: list[Judged]) -> Iterator[Line]:
+def _operators_table(judged: list[JudgedMutant]) -> Iterator[Line]:
     counts = Counter((mutant.kind, verdict.verdict) for mutant, verdict in judged)
     kinds = [kind for kind in OPERATOR_NAMES if any(counts[kind, verdict] for verdict in VERDICTS)]
     rows = [(HEAD, ("slip", "mutants", *VERDICTS))]
@@ -131,41 +133,44 @@ def _table(judged: list[Judged]) -> Iterator[Line]:
     yield from table_lines(rows, range(1, len(VERDICTS) + 2))
 
 
-def _survivors(judged: list[Judged], explanations: Explanations) -> Iterator[Line]:
+def _survivor_lines(judged: list[JudgedMutant], explanations: Explanations) -> Iterator[Line]:
     chosen = [one for one in judged if one[1].verdict == SURVIVED]
     if chosen:
         yield [(HEAD, f"Survived: {VERDICTS[SURVIVED]}")]
     for mutant, verdict in chosen:
         yield []
-        yield [(PLAIN, f"{mutant.path.name}:{mutant.line}  {mutant.kind}  "), (FAINT, cut(mutant.name, WIDTH))]
+        yield [
+            (PLAIN, f"{mutant.path.name}:{mutant.line}  {mutant.kind}  "),
+            (FAINT, cut(mutant.name, MOST_LINE_CHARACTERS)),
+        ]
         old, new = mutant.diff()
         yield from ([(OLD, f"  - {line}")] for line in old)
         yield from ([(NEW, f"  + {line}")] for line in new)
-        yield [(FAINT, f"  new: {verdict.step or 'another start'}{_counted(verdict)}")]
+        yield [(FAINT, f"  new: {verdict.step or 'another start'}{_state_counts_text(verdict)}")]
         reason = explanations.of(mutant)
         yield [(FAINT, f"  explained: {reason}") if reason else (WARNING, "  not explained")]
     if chosen:
         yield []
 
 
-def _counted(verdict: MutantVerdict) -> str:
+def _state_counts_text(verdict: MutantVerdict) -> str:
     counts = [f"{name} {before:,} -> {after:,} states" for name, before, after, *_ in verdict.counts if before != after]
     return f"; {', '.join(counts)}" if counts else f" in {verdict.config}"
 
 
-def _list(judged: list[Judged], kind: str, title: str) -> Iterator[Line]:
+def _verdict_list(judged: list[JudgedMutant], kind: str, title: str) -> Iterator[Line]:
     chosen = [one for one in judged if one[1].verdict == kind]
     if not chosen:
         return
     yield [(HEAD, title)]
     for mutant, verdict in chosen:
         what = verdict.by or "; ".join(verdict.lost)
-        yield [(PLAIN, f"  {mutant.path.name}:{mutant.line}  {cut(mutant.name, WIDTH)}")]
-        yield [(FAINT, f"      {verdict.config}: {cut(what, WIDTH)}")]
+        yield [(PLAIN, f"  {mutant.path.name}:{mutant.line}  {cut(mutant.name, MOST_LINE_CHARACTERS)}")]
+        yield [(FAINT, f"      {verdict.config}: {cut(what, MOST_LINE_CHARACTERS)}")]
     yield []
 
 
-def _unreached(judged: list[Judged]) -> Iterator[Line]:
+def _unreached_lines(judged: list[JudgedMutant]) -> Iterator[Line]:
     lines: dict[str, dict[int, None]] = {}
     for mutant, verdict in judged:
         if verdict.verdict == UNREACHED:
@@ -178,7 +183,9 @@ def _unreached(judged: list[Judged]) -> Iterator[Line]:
         yield []
 
 
-def as_json(judged: list[Judged], explanations: Explanations, about: Mapping[str, Any]) -> dict[str, Any]:
+def mutation_as_json(
+    judged: list[JudgedMutant], explanations: Explanations, about: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the JSON object of `--json`."""
     found = kill_rate(judged)
     return {

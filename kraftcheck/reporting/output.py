@@ -35,15 +35,15 @@ from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import in_xml, text_of
 
-LIMITS = {name: option.word for name, option in OPTIONS.items() if option.word}
+LIMIT_OPTIONS = {name: option.word for name, option in OPTIONS.items() if option.word}
 """Options of the command line by field name, the form of `Result.limit`."""
 
 
-WARNINGS = "warnings"
+WARNINGS_SUITE = "warnings"
 """The name of the JUnit test for warnings: skipped, or failed with `--strict`."""
 
 
-def header(job: Job, how: str = "") -> Iterator[Line]:
+def header_lines(job: Job, how: str = "") -> Iterator[Line]:
     """Yield the header: model, configuration, engine and search order (or `how`), constants, properties."""
     protocol, options = job.protocol, job.options
     variant = f" ({protocol.variant})" if protocol.variant else ""
@@ -55,13 +55,13 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     yield [(FAINT, f"constants: {constants or 'none'}")]
     checked = ", ".join([*_property_names(options), *(["deadlock"] if options.deadlock else [])])
     yield [(FAINT if checked else WARNING, f"checked: {checked or 'nothing'}")]
-    reduced = ", ".join(_reductions(options))
+    reduced = ", ".join(_reduction_lines(options))
     if reduced:
         yield [(FAINT, reduced)]
     yield []
 
 
-def _reductions(options: SearchRequest) -> Iterator[str]:
+def _reduction_lines(options: SearchRequest) -> Iterator[str]:
     """Yield the start, constraints, symmetry and view that reduce the searched states."""
     if options.init != "Init":
         yield f"start {options.init}"
@@ -73,7 +73,7 @@ def _property_names(options: SearchRequest) -> list[str]:
     return [prop.name for prop in (*options.properties, *options.over_behaviours)]
 
 
-def report(
+def search_report_lines(
     protocol: Protocol,
     result: Result,
     *,
@@ -86,18 +86,18 @@ def report(
 ) -> Iterator[Line]:
     """Yield the report on a search: verdict, counterexamples, table of actions, warnings, notes, summary line."""
     if not quiet:
-        yield from headline(result)
+        yield from headline_lines(result)
     for violation in result.violations:
         yield from counterexample_lines(protocol, violation, columns)
         yield []
     if (table or calls) and not quiet:
         yield from _action_counts(result, calls=calls)
     if table or not result.violations:  # a search that stopped early has not reached every action yet
-        yield from never_enabled(result)
+        yield from never_enabled_lines(result)
     yield from ([(WARNING, f"Warning: {text}")] for text in result.warnings)
     yield from note_lines(result.notes)
     yield from ([(PLAIN, step)] for step in next_steps)
-    yield summary(result, configuration)
+    yield summary_line(result, configuration)
 
 
 def _action_counts(result: Result, *, calls: bool) -> Iterator[Line]:
@@ -109,15 +109,15 @@ def _action_counts(result: Result, *, calls: bool) -> Iterator[Line]:
     yield []
 
 
-def headline(result: Result) -> Iterator[Line]:
+def headline_lines(result: Result) -> Iterator[Line]:
     """Yield the verdict in words, unless the summary line follows directly."""
     if result.violations or result.warnings or result.notes or result.never_enabled:
-        text = outcome(result)
+        text = outcome_text(result)
         yield [(result.verdict, text[0].upper() + text[1:])]
         yield []
 
 
-def outcome(result: Result) -> str:
+def outcome_text(result: Result) -> str:
     """Return the outcome of a search in words: "violated: OneHolder"."""
     what = {
         Verdict.OK: "nothing is violated",
@@ -131,15 +131,15 @@ def outcome(result: Result) -> str:
     if result.limit == STRICT:
         what = "nothing is violated, but --strict rejects warnings and vacuously true properties"
     elif result.limit is not None:
-        limit = LIMITS.get(result.limit, result.limit)
+        limit = LIMIT_OPTIONS.get(result.limit, result.limit)
         what += ", interrupted" if limit == INTERRUPTED else f", stopped at {limit}"
     return what
 
 
-def summary(result: Result, configuration: str) -> Line:
+def summary_line(result: Result, configuration: str) -> Line:
     """Return the summary line: verdict, outcome, counts, time and configuration."""
     parts = [
-        outcome(result),
+        outcome_text(result),
         *([f"{result.distinct_states:,} distinct states"] if result.counts_distinct else []),
         *([] if result.uncounted else [f"{result.generated_states:,} generated"]),
         *([] if result.depth is None else [f"depth {result.depth}"]),
@@ -150,7 +150,7 @@ def summary(result: Result, configuration: str) -> Line:
     return [(result.verdict, result.verdict.upper()), (PLAIN, f": {'; '.join(parts)}")]
 
 
-def never_enabled(result: Result) -> Iterator[Line]:
+def never_enabled_lines(result: Result) -> Iterator[Line]:
     """Yield a warning or a note that lists the actions that never fired."""
     names = result.never_enabled
     if names and result.runs is not None:
@@ -161,7 +161,7 @@ def never_enabled(result: Result) -> Iterator[Line]:
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]
 
 
-def next_steps(words: Sequence[str], result: Result) -> Iterator[str]:
+def next_steps_lines(words: Sequence[str], result: Result) -> Iterator[str]:
     """Yield the way past a deadlock, and the command that writes a counterexample as a page."""
     if result.verdict == Verdict.DEADLOCK and words:
         yield "If the protocol may end there: --no-deadlock, or CHECK_DEADLOCK FALSE in the .cfg"
@@ -169,7 +169,7 @@ def next_steps(words: Sequence[str], result: Result) -> Iterator[str]:
         yield f"To see it as a page: kraftcheck {shlex.join([*words, '--report', 'found.html'])}"
 
 
-def how_to_go_on(words: Iterable[str], options: SearchRequest, result: Result) -> Iterator[Line]:
+def resume_hint_lines(words: Iterable[str], options: SearchRequest, result: Result) -> Iterator[Line]:
     """Yield the command that resumes a stopped search from its checkpoint, if it has one."""
     folder = options.resume or options.checkpoint
     if folder is None or result.limit in (None, STRICT):
@@ -177,12 +177,12 @@ def how_to_go_on(words: Iterable[str], options: SearchRequest, result: Result) -
     from kraftcheck.persistence.folder import MANIFEST
 
     if (Path(folder) / MANIFEST).is_file():
-        limits = () if result.limit in (INTERRUPTED, "time_limit") else (LIMITS.get(result.limit, ""),)
-        again = [*_without(words, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
+        limits = () if result.limit in (INTERRUPTED, "time_limit") else (LIMIT_OPTIONS.get(result.limit, ""),)
+        again = [*_without_options(words, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(again)}")]
 
 
-def _without(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
+def _without_options(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
     """Remove options and their values from the words of a command line."""
     rest = iter(words)
     for word in rest:
@@ -212,7 +212,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
 
     for test in tests:
         if violation := violated.get(test):
-            message = f"{_what(violation)} in {len(violation.trace)} states"
+            message = f"{_annotation_title(violation)} in {len(violation.trace)} states"
             text = in_xml(counterexample_text(job.protocol, violation))
             case(test, "failure", text, message=message, type=test)
         elif result.complete or allow_incomplete:
@@ -221,11 +221,11 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
             case(test, "skipped", message=f"not violated so far; stopped: {result.limit}")
     warnings = result.doubts if strict else result.warnings
     if warnings:
-        case(WARNINGS, "failure" if strict else "skipped", message=in_xml("; ".join(warnings)))
+        case(WARNINGS_SUITE, "failure" if strict else "skipped", message=in_xml("; ".join(warnings)))
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{result.seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = in_xml(lines_as_text([summary(result, job.config_name)]))
+    ElementTree.SubElement(suite, "system-out").text = in_xml(lines_as_text([summary_line(result, job.config_name)]))
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)
@@ -234,26 +234,36 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
 def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Iterator[Line]:
     """Yield GitHub workflow commands: an error for each violated property, and a warning for each warning."""
     for violation in result.violations:
-        yield [(PLAIN, _annotation("error", _place(job, violation), _what(violation), _said(job, violation)))]
+        yield [
+            (
+                PLAIN,
+                _github_command(
+                    "error",
+                    _annotation_place(job, violation),
+                    _annotation_title(violation),
+                    _annotation_text(job, violation),
+                ),
+            )
+        ]
     kind, said = ("error", result.doubts) if strict else ("warning", result.warnings)
-    yield from ([(PLAIN, _annotation(kind, {}, "kraftcheck", text))] for text in said)
+    yield from ([(PLAIN, _github_command(kind, {}, "kraftcheck", text))] for text in said)
     if result.verdict is Verdict.INCOMPLETE:
-        end = lines_as_text([summary(result, job.config_name)])
-        yield [(PLAIN, _annotation("warning", {}, "kraftcheck", end))]
+        end = lines_as_text([summary_line(result, job.config_name)])
+        yield [(PLAIN, _github_command("warning", {}, "kraftcheck", end))]
 
 
-def _what(violation: Violation) -> str:
+def _annotation_title(violation: Violation) -> str:
     return f"an assert failed in {violation.property}" if violation.failed else f"{violation.property} is violated"
 
 
-def _said(job: Job, violation: Violation) -> str:
+def _annotation_text(job: Job, violation: Violation) -> str:
     found = violation_reason(job.protocol, violation)
     of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
     states = f"a counterexample of {len(violation.trace)} states in {job.model.name}, configuration {job.config_name}"
     return f"{found.says}\n{states}" + (f"; violated for {of}" if of else "")
 
 
-def _place(job: Job, violation: Violation) -> dict[str, str]:
+def _annotation_place(job: Job, violation: Violation) -> dict[str, str]:
     place = violation_reason(job.protocol, violation).place
     if place is None:
         return {}
@@ -263,31 +273,31 @@ def _place(job: Job, violation: Violation) -> dict[str, str]:
     return {"file": str(file), "line": str(place[1])}
 
 
-def _annotation(kind: str, place: dict[str, str], title: str, text: str) -> str:
-    settings = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in {**place, "title": title}.items())
-    return f"::{kind} {settings}::{_escaped(text)}"
+def _github_command(kind: str, place: dict[str, str], title: str, text: str) -> str:
+    settings = ",".join(f"{key}={_escape_for_github(value, ':,')}" for key, value in {**place, "title": title}.items())
+    return f"::{kind} {settings}::{_escape_for_github(text)}"
 
 
-def _escaped(text: str, also: str = "") -> str:
+def _escape_for_github(text: str, also: str = "") -> str:
     for character in "%\r\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
 
 
-STANDARD_OUTPUT = Path("-")
+STANDARD_OUTPUT_PATH = Path("-")
 """The file name of standard output. All other output then goes to standard error."""
 
-REPORTS = (".html", ".md")
+REPORT_EXTENSIONS = (".html", ".md")
 """The file name extensions of reports."""
 
 
 def require_writable(arguments: argparse.Namespace, *options: str) -> None:
     """Check that the output files of options can be written, without changing them."""
     taken: dict[Path, str] = {}
-    inputs = {real_path(name) for name in _inputs(arguments)}
+    inputs = {real_path(name) for name in _possible_input_files(arguments)}
     for option in options:
         path: Path | None = getattr(arguments, option)
-        if path is None or (option == "json" and path == STANDARD_OUTPUT):
+        if path is None or (option == "json" and path == STANDARD_OUTPUT_PATH):
             continue
         option = f"--{option}"
         if path.is_dir():
@@ -302,14 +312,14 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
 
 def _try_to_write(option: str, path: Path) -> None:
     existed = path.exists()
-    with writable(option, path):
+    with write_errors_as_input_errors(option, path):
         path.open("ab").close()
     if not existed:
         path.unlink()
 
 
 @contextmanager
-def writable(option: str, path: Path) -> Iterator[None]:
+def write_errors_as_input_errors(option: str, path: Path) -> Iterator[None]:
     """Convert an OSError of writing into InputError with the option's name: a disk may be full."""
     try:
         yield
@@ -362,13 +372,13 @@ class OutputFiles:
     def of(self, option: str, path: Path) -> Iterator[None]:
         """Record a write error of an option's file for the end of the context."""
         try:
-            with writable(option, path):
+            with write_errors_as_input_errors(option, path):
                 yield
         except InputError as error:
             self._failed = self._failed or error
 
 
-def _inputs(arguments: argparse.Namespace) -> Iterator[str]:
+def _possible_input_files(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield the arguments of a command line that may be input files."""
     for name in ("model", "config", "traces", "dump", "spec", "walk", "variants", "explained", "paths"):
         given = getattr(arguments, name, None) or ()
@@ -378,14 +388,14 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[str]:
 
 def require_report(path: Path | None) -> None:
     """Raise InputError for a report with an unknown extension."""
-    if path is not None and path.suffix not in REPORTS:
-        raise InputError(f"--report {path}: expected a file that ends in {' or '.join(REPORTS)}")
+    if path is not None and path.suffix not in REPORT_EXTENSIONS:
+        raise InputError(f"--report {path}: expected a file that ends in {' or '.join(REPORT_EXTENSIONS)}")
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write a value as indented JSON to a file, or to the process's standard output for the path `-`."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    if path != STANDARD_OUTPUT:
+    if path != STANDARD_OUTPUT_PATH:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")  # a file name that is not UTF-8: "\\udcff"
     elif sys.__stdout__ is not None:
         sys.__stdout__.write(text)
@@ -414,7 +424,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         if loop is not None:
             ending = Ending() if loop.again is None else Ending(loop.back_to, loop.again.action)
         violated = None if violation.failed else violation.property or None
-        problem = _problem(protocol, violation)
+        problem = _tlc_error_text(protocol, violation)
         return Trace(str(path), index, TraceFormat.TLC_LOG, states, ending, violated, problem)
 
     traces = [trace_of(index, violation) for index, violation in enumerate(violations)]
@@ -426,7 +436,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             file.writelines(TraceFormat.TLC_LOG.write(trace))
 
 
-def _problem(protocol: Protocol, violation: Violation) -> str | None:
+def _tlc_error_text(protocol: Protocol, violation: Violation) -> str | None:
     name = violation.property
     if not name:
         return None

@@ -27,34 +27,34 @@ from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 if TYPE_CHECKING:
     from kraftcheck.traces.pipeline.driver import Summary
 
-CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
+EXIT_CONFORMS, EXIT_DIVERGES, EXIT_NOTHING_READ = 0, 1, 2
 """Exit codes."""
 
-LONGEST = 110
+MOST_VALUE_CHARACTERS = 110
 """Maximum length of a value or a list in the text; the JSON has the whole."""
 
-LONGEST_PLACE = 40
+MOST_PLACE_CHARACTERS = 40
 """Maximum width of the path column; a longer path gets its own line."""
 
-LONGEST_REASON = 160
+MOST_REASON_CHARACTERS = 160
 """Maximum length of a reason in a pipeline's report; the tables have the whole text."""
 
 _INDENT = "    "
 
 
-def exit_code(verdicts: Mapping[str, int]) -> int:
+def replay_exit_code(verdicts: Mapping[str, int]) -> int:
     """Return the exit code for counts of verdicts: 0 if all traces conform, 2 if no trace could be read, else 1."""
     found = {verdict for verdict, count in verdicts.items() if count}
     if found == {ReplayVerdict.UNREADABLE}:
-        return NOTHING_READ
-    return CONFORMS if found == {ReplayVerdict.CONFORMS} else DIVERGES
+        return EXIT_NOTHING_READ
+    return EXIT_CONFORMS if found == {ReplayVerdict.CONFORMS} else EXIT_DIVERGES
 
 
-def verdict_counts(verdicts: Mapping[str, int]) -> Line:
+def verdict_counts_text(verdicts: Mapping[str, int]) -> Line:
     """Return the counts of verdicts as a line of text."""
     words = {"conforms": "conform", "diverges": "diverge", "refuted": "refuted", "unreadable": "cannot be read"}
     parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
-    style = NEW if exit_code(verdicts) == CONFORMS else PLAIN
+    style = NEW if replay_exit_code(verdicts) == EXIT_CONFORMS else PLAIN
     return [(HEAD, f"{sum(verdicts.values()):,} traces"), (style, f": {', '.join(parts) or 'none'}")]
 
 
@@ -83,7 +83,7 @@ def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[
 
 def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
     """Yield the result of a readable trace as lines of text."""
-    which = _numbered(visible(name or replay.file), replay)
+    which = _numbered_trace_name(visible(name or replay.file), replay)
     found = replay.divergence
     if found is None:
         style = NEW if replay.verdict is ReplayVerdict.CONFORMS else OLD
@@ -107,10 +107,10 @@ def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None
 
 def trace_title(replay: Replay) -> str:
     """Return the name of a trace's file, with the trace's number from the second trace on."""
-    return _numbered(Path(replay.file).name, replay)
+    return _numbered_trace_name(Path(replay.file).name, replay)
 
 
-def _numbered(name: str, replay: Replay) -> str:
+def _numbered_trace_name(name: str, replay: Replay) -> str:
     return name if replay.index == 0 else f"{name}, trace {replay.index + 1}"
 
 
@@ -137,36 +137,39 @@ def divergence_lines(found: Divergence) -> Iterator[Line]:
         yield [(PLAIN, f"  enabled in state {found.before}")]
         width = max(len(item.action) for item in found.enabled)
         for item in found.enabled:
-            ways = cut("; ".join(item.ways), LONGEST)
+            ways = cut("; ".join(item.ways), MOST_VALUE_CHARACTERS)
             yield [(PLAIN, _INDENT), (ACTION, f"{item.action:{width}}"), (PLAIN, f"  {ways}")]
 
 
 def difference_table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[Line]:
     """Yield a table of differences: path, value in the file (named `theirs`), value in the protocol."""
-    rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
+    rows = [
+        (item.path, _difference_value_text(item, item.trace), _difference_value_text(item, item.protocol))
+        for item in differences
+    ]
     heads = ("where", f"in the {theirs}", "by the protocol")
-    first = max(len(row[0]) for row in [heads, *rows] if len(row[0]) <= LONGEST_PLACE)
+    first = max(len(row[0]) for row in [heads, *rows] if len(row[0]) <= MOST_PLACE_CHARACTERS)
     second = max(len(row[1]) for row in [heads, *rows])
     yield [(FAINT, f"{_INDENT}{heads[0]:{first}}  {heads[1]:{second}}  {heads[2]}")]
     for path, trace, protocol in rows:
-        if len(path) > LONGEST_PLACE:
+        if len(path) > MOST_PLACE_CHARACTERS:
             yield [(PLAIN, f"{_INDENT}{path}")]
             path = ""
         yield [(PLAIN, f"{_INDENT}{path:{first}}  "), (OLD, f"{trace:{second}}"), (PLAIN, "  "), (NEW, protocol)]
 
 
-def _text(difference: Difference, value: str | None) -> str:
+def _difference_value_text(difference: Difference, value: str | None) -> str:
     if value is None:
         return "-"
-    return cut(f"has {value}" if difference.is_element else value, LONGEST)
+    return cut(f"has {value}" if difference.is_element else value, MOST_VALUE_CHARACTERS)
 
 
 def pipeline_exit_code(summary: Summary) -> int:
     """Return a pipeline's exit code: 0 if all traces conform, 2 if no trace could be read, else 1."""
     if summary.errors and summary.traces == summary.verdicts.get("unreadable", 0):
-        return NOTHING_READ
+        return EXIT_NOTHING_READ
     conform = not summary.errors and summary.traces == summary.verdicts.get("conforms", 0)
-    return CONFORMS if conform else DIVERGES
+    return EXIT_CONFORMS if conform else EXIT_DIVERGES
 
 
 def pipeline_as_json(summary: Summary) -> dict[str, Any]:
@@ -185,14 +188,14 @@ def pipeline_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
         yield []
     for file, index, step, reason in summary.diverging:
         what, where = ("refuted", "") if step is None else ("diverges", f", step {step}")
-        yield [(OLD, what), (PLAIN, f": {file}, trace {index}{where}: {_first_line(reason)}")]
+        yield [(OLD, what), (PLAIN, f": {file}, trace {index}{where}: {_reason_first_line(reason)}")]
     for file, line, column, message in summary.unreadable:
         place = "" if line is None else f":{line}:{column}"
-        yield [(OLD, "unreadable"), (PLAIN, f": {file}{place}: {_first_line(message)}")]
+        yield [(OLD, "unreadable"), (PLAIN, f": {file}{place}: {_reason_first_line(message)}")]
     if summary.never_taken:
         yield [(WARNING, f"Warning: no trace ever took {', '.join(summary.never_taken)}")]
     yield [
-        *verdict_counts(summary.verdicts),
+        *verdict_counts_text(summary.verdicts),
         (
             PLAIN,
             f"; {summary.steps:,} steps, {summary.distinct_states:,} distinct states, {summary.errors:,} errors; "
@@ -201,5 +204,5 @@ def pipeline_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
     ]
 
 
-def _first_line(text: str) -> str:
-    return cut(text.partition("\n")[0], LONGEST_REASON)
+def _reason_first_line(text: str) -> str:
+    return cut(text.partition("\n")[0], MOST_REASON_CHARACTERS)

@@ -39,27 +39,27 @@ from kraftcheck.spec.values import cut, text_of
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
-PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "page.js")
+PAGE_FOLDER = Path(__file__).with_name("page")
+REPORT_PAGE_SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "page.js")
 """The parts of the page's script, in order."""
 
-_UNSAFE = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *range(0xD800, 0xE000))}
+_SCRIPT_ESCAPES = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *range(0xD800, 0xE000))}
 """Escapes of characters that could end the data element or a line, and of lone surrogates."""
-_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; {asks}base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
 
-Flow = Mapping[str, Any]
+FlowData = Mapping[str, Any]
 
-LONGEST = 40_000
+MOST_DIAGRAM_CHARACTERS = 40_000
 """Maximum length of one diagram's source. Mermaid accepts 50,000 characters; longer traces get several diagrams."""
 
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9 _.,=()+*/-]")
+_MERMAID_UNSAFE = re.compile(r"[^A-Za-z0-9 _.,=()+*/-]")
 _ENVIRONMENT = "environment"
-_ARROWS = {DELIVERED: "->>", KEPT: "->>", LOST: "--x", DROPPED: "--x"}
-_LEGEND = (
+_ARROW_OF_FATE = {DELIVERED: "->>", KEPT: "->>", LOST: "--x", DROPPED: "--x"}
+_DIAGRAM_LEGEND = (
     "A dotted arrow is a sent message, a solid arrow a delivered message, a cross a lost message. "
     "The diagram ends with the messages still under way."
 )
@@ -70,7 +70,7 @@ def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     require_report(path)
     # file names only, without the folders of this machine
     runs = [{**run, **{name: run[name].rpartition("/")[2] for name in ("model", "configuration")}} for run in runs]
-    text = page(runs) if path.suffix == ".html" else markdown(runs)
+    text = report_page(runs) if path.suffix == ".html" else markdown_report(runs)
     path.write_text(text, encoding="utf-8", errors="replace")
 
 
@@ -79,13 +79,17 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
     run["traces"] = [
-        {**trace, **_drawn(job.protocol, trace["states"], violation), "end": _end(violation)}
+        {
+            **trace,
+            **_counterexample_data(job.protocol, trace["states"], violation),
+            "end": _counterexample_end(violation),
+        }
         for trace, violation in traces
     ]
     return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]}
 
 
-def _drawn(protocol: Protocol, states: list[dict[str, Any]], violation: Violation) -> dict[str, Any]:
+def _counterexample_data(protocol: Protocol, states: list[dict[str, Any]], violation: Violation) -> dict[str, Any]:
     """Return the diagram data of a counterexample; for a lasso with its closing step."""
     trace, loop = violation.trace, violation.loop
     if loop is not None and loop.again is not None:
@@ -94,7 +98,7 @@ def _drawn(protocol: Protocol, states: list[dict[str, Any]], violation: Violatio
     return behaviour_as_data(protocol, states, trace)
 
 
-def _end(violation: Violation) -> str:
+def _counterexample_end(violation: Violation) -> str:
     loop = violation.loop
     if loop is not None:
         goes_on = "nothing more happens" if loop.again is None else f"back in state {loop.back_to}, for ever"
@@ -104,7 +108,7 @@ def _end(violation: Violation) -> str:
 
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
     """Return the report data of a replayed trace."""
-    trace = list(map(as_step, walked))
+    trace = list(map(replayed_state_as_step, walked))
     found, claim = replay.divergence, replay.claim
     title = f"{trace_title(replay)} {replay.verdict}"
     shown: dict[str, Any] = {"property": replay.violated, "why": None, "title": title}
@@ -133,7 +137,7 @@ def _replay_end(replay: Replay, walked: Sequence[ReplayedState]) -> str:
     return f"back in state {walked[-1].number}" if walked and walked[-1].number < len(walked) else ""
 
 
-def as_step(one: ReplayedState) -> TraceStep:
+def replayed_state_as_step(one: ReplayedState) -> TraceStep:
     """Convert a replayed state to a step of a trace."""
     taken = one.transition
     return TraceStep(one.state) if taken is None else TraceStep(one.state, taken.action, taken.actor, taken.message)
@@ -152,48 +156,48 @@ def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: S
         }
         for flow in message_flows(protocol.network, trace)
     ]
-    return {"states": states, "flows": found, "bounds": _bounds(protocol)}
+    return {"states": states, "flows": found, "bounds": _bounds_by_attribute(protocol)}
 
 
-def _bounds(protocol: Protocol) -> dict[str, list[str]]:
+def _bounds_by_attribute(protocol: Protocol) -> dict[str, list[str]]:
     """Return each bound's name in the configuration and its limit, by the bound's attribute."""
     bounds = [constant for constant in protocol.constants.values() if constant.is_bound]
     return {bound.attribute: [bound.name, text_of(getattr(protocol, bound.attribute))] for bound in bounds}
 
 
-def page(runs: Sequence[Mapping[str, Any]]) -> str:
+def report_page(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return the page of runs (see `run_as_data`): one file that loads no other resource and runs no other script.
 
     The data cannot become markup. It is JSON in its own element, with `<`, `>`, `&` and JavaScript's line separators
     escaped, and the script only creates text nodes from it.
     """
-    return document(packed(runs), SCRIPTS)
+    return html_document(pack_page_data(runs), REPORT_PAGE_SCRIPTS)
 
 
-def document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "") -> str:
+def html_document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "") -> str:
     """Return an HTML page with the given scripts and data; `asks` extends its Content-Security-Policy."""
-    style = (PAGE / "page.css").read_text("utf-8")
-    parts = "\n".join((PAGE / name).read_text("utf-8") for name in scripts)
+    style = (PAGE_FOLDER / "page.css").read_text("utf-8")
+    parts = "\n".join((PAGE_FOLDER / name).read_text("utf-8") for name in scripts)
     script = f'\n(() => {{\n"use strict";\n{parts}}})();\n'
     texts = {
-        "policy": _POLICY.format(script=_hash(script), style=_hash(style), asks=asks),
+        "policy": _CONTENT_SECURITY_POLICY.format(script=_script_hash(script), style=_script_hash(style), asks=asks),
         "style": style,
         "script": script,
-        "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE),
+        "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_SCRIPT_ESCAPES),
     }
-    template = (PAGE / "page.html").read_text("utf-8")
+    template = (PAGE_FOLDER / "page.html").read_text("utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: texts[found[1]], template)
 
 
-def _hash(text: str) -> str:
+def _script_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-PLAIN_KEYS = ("number", "action", "actor", "by", "spent", "node", "breaks")
+UNPACKED_STATE_KEYS = ("number", "action", "actor", "by", "spent", "node", "breaks")
 """The keys of a state whose values are not deduplicated; the last two are of `explore`."""
 
 
-class _Values:
+class _ValueTable:
     """The deduplicated value table of the report page."""
 
     def __init__(self) -> None:
@@ -206,19 +210,19 @@ class _Values:
         return [json.loads(text) for text in self._numbers]
 
 
-def packed(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def pack_page_data(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the data of a page, with deduplicated values and with states as differences to the state before."""
-    values = _Values()
+    values = _ValueTable()
     found = [dict(run) | {"traces": [_packed_trace(trace, values) for trace in run["traces"]]} for run in runs]
     return {**tool_header(), "runs": found, "values": values.all()}
 
 
-def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
+def _packed_trace(trace: Mapping[str, Any], values: _ValueTable) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
     before: dict[str, int] = {}
     for state in trace["states"]:
         now = {name: values.number(value) for name, value in state["replicas"].items()}
-        step = {name: state[name] for name in PLAIN_KEYS if name in state}
+        step = {name: state[name] for name in UNPACKED_STATE_KEYS if name in state}
         step["on"] = None if state["on"] is None else values.number(state["on"])
         step["replicas"] = {name: number for name, number in now.items() if before.get(name) != number}
         step["gone"] = [name for name in before if name not in now]
@@ -228,64 +232,64 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
         before = now
     packed = [dict(flow) | {"message": values.number(flow["message"])} for flow in trace["flows"]]
     rest = {name: value for name, value in trace.items() if name != "states"}
-    return {**rest, "why": anywhere(trace["why"]), "steps": steps, "flows": packed}
+    return {**rest, "why": shorten_reason_path(trace["why"]), "steps": steps, "flows": packed}
 
 
-def anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
+def shorten_reason_path(why: dict[str, Any] | None) -> dict[str, Any] | None:
     """Shorten the path in the reason of a violation to its last two parts."""
     if why is None or why["place"] is None:
         return why
     return {**why, "place": {**why["place"], "file": "/".join(Path(why["place"]["file"]).parts[-2:])}}
 
 
-def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
+def markdown_report(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return the report as Markdown."""
-    parts = [part for run in runs for part in _run(run)]
+    parts = [part for run in runs for part in _markdown_run(run)]
     return "\n\n".join([*parts, f"<sub>{tool_header()['tool']} {tool_header()['version']}</sub>"]) + "\n"
 
 
-def _run(run: Mapping[str, Any]) -> Iterator[str]:
-    variant = f", variant {_code(run['variant'])}" if run.get("variant") else ""
-    model = f"{_code(run['model'])}{variant}, configuration {_code(run['configuration'])}"
+def _markdown_run(run: Mapping[str, Any]) -> Iterator[str]:
+    variant = f", variant {_markdown_code(run['variant'])}" if run.get("variant") else ""
+    model = f"{_markdown_code(run['model'])}{variant}, configuration {_markdown_code(run['configuration'])}"
     yield f"## {run['result'].capitalize()}: {model}"
     if "constants" in run:
-        constants = ", ".join(f"{name} = {_words(value)}" for name, value in run["constants"].items())
-        yield f"Constants: {_code(constants or 'none')}"
+        constants = ", ".join(f"{name} = {_value_text(value)}" for name, value in run["constants"].items())
+        yield f"Constants: {_markdown_code(constants or 'none')}"
     if run.get("distinct_states") is not None:
         yield f"{run['distinct_states']:,} distinct states"
     if run.get("reason"):
-        yield _code(run["reason"])
+        yield _markdown_code(run["reason"])
     for trace in run["traces"]:
-        yield from _trace(trace)
+        yield from _markdown_trace(trace)
     if run.get("details"):
-        yield _fenced(map(_line, run["details"].splitlines()))
-    yield from (f"- {_code(note)}" for note in (*run.get("warnings", ()), *run.get("notes", ())))
+        yield _fence_lines(map(_printable_line, run["details"].splitlines()))
+    yield from (f"- {_markdown_code(note)}" for note in (*run.get("warnings", ()), *run.get("notes", ())))
 
 
-def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
-    yield f"### {_code(title_of(trace))}"
+def _markdown_trace(trace: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {_markdown_code(title_of_trace(trace))}"
     why = trace["why"]
     if why and why["says"]:
-        yield _code(why["says"])
+        yield _markdown_code(why["says"])
     if why and (why["false_of"] or why.get("because")):
-        yield _blame(why)
+        yield _markdown_reason(why)
     if trace["end"]:
-        yield f"End: {_code(trace['end'])}"
-    yield _LEGEND
-    for diagram in diagrams(trace):
+        yield f"End: {_markdown_code(trace['end'])}"
+    yield _DIAGRAM_LEGEND
+    for diagram in mermaid_diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
-    yield f"<details><summary>Changes of each step</summary>\n\n{_fenced(_changes(trace['states']))}\n\n</details>"
+    yield f"<details><summary>Changes of each step</summary>\n\n{_fence_lines(_change_lines(trace['states']))}\n\n</details>"
 
 
-def _blame(why: Mapping[str, Any]) -> str:
+def _markdown_reason(why: Mapping[str, Any]) -> str:
     """Return the violating arguments and the false parts of a property as Markdown."""
-    arguments = ", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items())
+    arguments = ", ".join(f"{name} = {_value_text(value)}" for name, value in why["false_of"].items())
     parts = "; ".join(map(part_as_statement, why.get("because", ())))
-    begin = violated_for_text("Violated", _code(arguments) if arguments else "")
-    return f"{begin}: {_code(parts)}" if parts else begin
+    begin = violated_for_text("Violated", _markdown_code(arguments) if arguments else "")
+    return f"{begin}: {_markdown_code(parts)}" if parts else begin
 
 
-def title_of(trace: Mapping[str, Any]) -> str:
+def title_of_trace(trace: Mapping[str, Any]) -> str:
     """Return the title of a trace."""
     if "title" in trace:
         return str(trace["title"])
@@ -295,41 +299,41 @@ def title_of(trace: Mapping[str, Any]) -> str:
     )
 
 
-def _changes(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _change_lines(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for state in states:
-        yield _line(f"{state['number']}  {_step(state)}")
-        yield from (_line(f"    {change['what']}  {change['how']}") for change in state["changes"])
+        yield _printable_line(f"{state['number']}  {_step_text(state)}")
+        yield from (_printable_line(f"    {change['what']}  {change['how']}") for change in state["changes"])
 
 
-def _fenced(lines: Iterable[str]) -> str:
+def _fence_lines(lines: Iterable[str]) -> str:
     """Return lines in a Markdown fence longer than any fence in them."""
     text = "\n".join(lines)
     fence = "`" * (max((len(found) for found in re.findall("`+", text)), default=0) + 3)
     return f"{fence}text\n{text}\n{fence}"
 
 
-def _line(text: str) -> str:
+def _printable_line(text: str) -> str:
     """Replace unprintable characters, among them line breaks, by spaces."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
+def mermaid_diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
     """Yield a trace as Mermaid sequence diagrams, several for a long trace."""
-    ids = _participants(trace)
-    head = ["sequenceDiagram", *(f"    participant {id_} as {_text(name)}" for name, id_ in ids.items())]
-    ended, begun = (_by_step(trace["flows"], name) for name in ("until", "sent"))
+    ids = _participant_ids(trace)
+    head = ["sequenceDiagram", *(f"    participant {id_} as {_mermaid_text(name)}" for name, id_ in ids.items())]
+    ended, begun = (_flows_by_step(trace["flows"], name) for name in ("until", "sent"))
     lines, size = list(head), 0
     for state in trace["states"]:
-        new = [f"    {line}" for line in _state(state, ended[state["number"]], begun[state["number"]], ids)]
-        if size + sum(map(len, new)) > LONGEST and len(lines) > len(head):
+        new = [f"    {line}" for line in _mermaid_state(state, ended[state["number"]], begun[state["number"]], ids)]
+        if size + sum(map(len, new)) > MOST_DIAGRAM_CHARACTERS and len(lines) > len(head):
             yield "\n".join(lines)
             lines, size = list(head), 0
         lines += new
         size += sum(map(len, new))
-    yield "\n".join([*lines, *(f"    {line}" for line in _under_way(trace["flows"], ids))])
+    yield "\n".join([*lines, *(f"    {line}" for line in _mermaid_under_way(trace["flows"], ids))])
 
 
-def _participants(trace: Mapping[str, Any]) -> dict[str, str]:
+def _participant_ids(trace: Mapping[str, Any]) -> dict[str, str]:
     """Return the ids of the diagram's participants by name, with the environment if it takes part."""
     names = dict.fromkeys(name for state in trace["states"] for name in state["replicas"])
     ids = {name: f"r{number}" for number, name in enumerate(names, start=1)}
@@ -338,61 +342,63 @@ def _participants(trace: Mapping[str, Any]) -> dict[str, str]:
     return ids | {_ENVIRONMENT: "env"} if acts or ends - ids.keys() else ids
 
 
-def _by_step(flows: Iterable[Flow], name: str) -> defaultdict[int, list[Flow]]:
-    found: defaultdict[int, list[Flow]] = defaultdict(list)
+def _flows_by_step(flows: Iterable[FlowData], name: str) -> defaultdict[int, list[FlowData]]:
+    found: defaultdict[int, list[FlowData]] = defaultdict(list)
     for flow in flows:
         found[flow[name]].append(flow)
     return found
 
 
-def _state(
-    state: Mapping[str, Any], ended: Iterable[Flow], begun: Iterable[Flow], ids: Mapping[str, str]
+def _mermaid_state(
+    state: Mapping[str, Any], ended: Iterable[FlowData], begun: Iterable[FlowData], ids: Mapping[str, str]
 ) -> Iterator[str]:
     number = state["number"]
     for flow in ended:
-        yield _arrow(flow, _ARROWS[flow["fate"]], ids, f" {flow['fate']}" if flow["fate"] != DELIVERED else "")
+        yield _mermaid_arrow(
+            flow, _ARROW_OF_FATE[flow["fate"]], ids, f" {flow['fate']}" if flow["fate"] != DELIVERED else ""
+        )
     if state["action"] is None:
         yield f"Note over {','.join([*ids.values()][:: max(1, len(ids) - 1)])}: {number} initial state"
         return
     place = ids.get(state["actor"] or _ENVIRONMENT, next(iter(ids.values()), "env"))
-    yield f"Note over {place}: {number} {_text(_step(state))}"
+    yield f"Note over {place}: {number} {_mermaid_text(_step_text(state))}"
     for flow in begun:
-        yield _arrow(flow, "--)", ids, " copied" if flow["is_copy"] else "")
+        yield _mermaid_arrow(flow, "--)", ids, " copied" if flow["is_copy"] else "")
 
 
-def _arrow(flow: Flow, arrow: str, ids: Mapping[str, str], more: str) -> str:
+def _mermaid_arrow(flow: FlowData, arrow: str, ids: Mapping[str, str], more: str) -> str:
     source, dest = (ids.get(flow[end] or _ENVIRONMENT, ids.get(_ENVIRONMENT)) for end in ("source", "dest"))
     source, dest = source or dest, dest or source
-    return f"{source}{arrow}{dest}: {_text(flow['type'])}{more}"
+    return f"{source}{arrow}{dest}: {_mermaid_text(flow['type'])}{more}"
 
 
-def _under_way(flows: Iterable[Flow], ids: Mapping[str, str]) -> Iterator[str]:
+def _mermaid_under_way(flows: Iterable[FlowData], ids: Mapping[str, str]) -> Iterator[str]:
     waiting: dict[str, Counter[str]] = {}
     for flow in flows:
         if flow["fate"] == UNDER_WAY:
             dest = ids.get(flow["dest"] or _ENVIRONMENT, next(iter(ids.values()), "env"))
             waiting.setdefault(dest, Counter())[flow["type"]] += 1
     for dest, types in waiting.items():
-        shown = ", ".join(f"{count} {_text(name)}" for name, count in types.items())
+        shown = ", ".join(f"{count} {_mermaid_text(name)}" for name, count in types.items())
         yield f"Note over {dest}: still under way - {shown}"
 
 
-def _step(state: Mapping[str, Any]) -> str:
+def _step_text(state: Mapping[str, Any]) -> str:
     return "initial state" if state["action"] is None else f"{state['action']} by {state['by']}"
 
 
-def _words(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, list):
-        return "{" + ", ".join(map(_words, value)) + "}"
+        return "{" + ", ".join(map(_value_text, value)) + "}"
     return {True: "TRUE", False: "FALSE"}[value] if isinstance(value, bool) else str(value)
 
 
-def _code(text: str) -> str:
+def _markdown_code(text: str) -> str:
     """Return text as Markdown code, without markup, links or mentions."""
-    shown = _line(text).replace("`", "'")
+    shown = _printable_line(text).replace("`", "'")
     return f"`{shown}`"
 
 
-def _text(text: str) -> str:
+def _mermaid_text(text: str) -> str:
     """Escape text for Mermaid: all characters but letters, digits and some signs become numeric entities."""
-    return _NOT_PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(cut(text, 120)))
+    return _MERMAID_UNSAFE.sub(lambda found: f"#{ord(found[0])};", _printable_line(cut(text, 120)))

@@ -78,7 +78,7 @@ from kraftcheck.traces.scenarios import (
     write_blocks,
 )
 
-INDENT = "    "
+STEP_INDENT = "    "
 
 
 def walk_as_scenario(
@@ -178,7 +178,7 @@ class ScenarioRun:
         among = given[1:] if given[:1] == ["among"] else []
         among = among[: among.index("until")] if "until" in among else among
         yield f"messages{' among ' if among else ''}{', '.join(among)} are delivered"
-        yield from list(self._changed(before, self._state)) or [f"{INDENT}nothing changes"]
+        yield from list(self._changed(before, self._state)) or [f"{STEP_INDENT}nothing changes"]
 
     def _cannot(self, given: list[str]) -> Iterator[str]:
         ask = read_ask(given)
@@ -232,7 +232,7 @@ class ScenarioRun:
         yield self.stage.heading(transition)
         before, after = self._state, transition.target
         if before == after:
-            yield f"{INDENT}nothing changes"
+            yield f"{STEP_INDENT}nothing changes"
             return
         yield from self._changed(before, after)
         marked = step_messages(self._semantics.network, before, after, transition.message)
@@ -242,7 +242,7 @@ class ScenarioRun:
         texts = [(mark, *message_columns(message, self._hidden)) for mark, message in marked]
         kinds, ways = (max((len(text[column]) for text in texts), default=0) for column in (1, 2))
         for mark, kind, way, rest in texts:
-            yield f"{INDENT}{mark} {kind:{kinds}}  {way:{ways}}  {rest}".rstrip()
+            yield f"{STEP_INDENT}{mark} {kind:{kinds}}  {way:{ways}}  {rest}".rstrip()
 
     def _shown(self, replica: Record) -> str:
         """Return a replica's non-default fields as text."""
@@ -253,4 +253,4 @@ class ScenarioRun:
         found = [c for c in state_changes(self._semantics.protocol, before, after) if self._is_shown(c.path)]
         width = max((len(change.path) for change in found), default=0)
         for change in found:
-            yield f"{INDENT}{change.path:{width}}  {change.text}"
+            yield f"{STEP_INDENT}{change.path:{width}}  {change.text}"

@@ -14,7 +14,7 @@ import pytest
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.reporting.counterexample import message_flows
-from kraftcheck.reporting.report import LONGEST, diagrams, markdown, page
+from kraftcheck.reporting.report import MOST_DIAGRAM_CHARACTERS, markdown_report, mermaid_diagrams, report_page
 from kraftcheck.spec import Bag, ModelValue, Record
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
@@ -98,7 +98,7 @@ def test_what_the_page_holds(lock: dict[str, str]) -> None:
 
 
 def test_a_hostile_trace_stays_text() -> None:
-    parsed, harmless = (Parsed(page([with_text(made_up(6), text)])) for text in (EVIL, "x"))
+    parsed, harmless = (Parsed(report_page([with_text(made_up(6), text)])) for text in (EVIL, "x"))
     assert [tag for tag, _ in parsed.found] == [tag for tag, _ in harmless.found]
     assert parsed.texts[-1] == harmless.texts[-1]  # our script
     raw = parsed.texts[1][1]
@@ -110,7 +110,7 @@ def test_a_long_counterexample_is_small() -> None:
     """24 steps with 5 replicas and 60 messages."""
     run = made_up(24, replicas=5, messages=60)
     assert len(run["traces"][0]["flows"]) == 60
-    assert len(page([run]).encode()) < 200_000
+    assert len(report_page([run]).encode()) < 200_000
 
 
 def test_a_report_of_another_form_is_refused(run: Run, tmp_path: Path) -> None:
@@ -211,18 +211,18 @@ def test_the_markdown(lock: dict[str, str]) -> None:
 
 def test_mermaid_takes_nothing_of_a_trace_as_syntax() -> None:
     evil = with_text(made_up(6), EVIL)
-    (found,) = diagrams(evil["traces"][0])
+    (found,) = mermaid_diagrams(evil["traces"][0])
     line = re.compile(
         r"participant (r\d+|env) as \S.*|Note over [\w,]+: .+|\w+(->>|--\)|--x)\w+: .+|sequenceDiagram", re.ASCII
     )
     assert [text for text in found.split("\n") if not line.fullmatch(text.strip())] == []
     assert not set(re.sub(r"#\d+;|->>", "", found)) & set("#;<>&'\"`%{}[]|@\u2028\u202e")
-    outside = re.sub(r"(`{3,})\w+\n.*?\n\1|`[^`\n]*`", "", markdown([evil]), flags=re.DOTALL)
+    outside = re.sub(r"(`{3,})\w+\n.*?\n\1|`[^`\n]*`", "", markdown_report([evil]), flags=re.DOTALL)
     assert set(re.findall(r"</?(\w+[^>]*)>", outside)) == {"details", "summary", "sub"}
     assert "alert" not in outside
 
 
 def test_a_behaviour_too_long_for_one_diagram_is_several() -> None:
-    found = list(diagrams(made_up(2_000, messages=2_000)["traces"][0]))
+    found = list(mermaid_diagrams(made_up(2_000, messages=2_000)["traces"][0]))
     assert len(found) > 1
-    assert all(len(text) < LONGEST + 5_000 and text.startswith("sequenceDiagram\n") for text in found)
+    assert all(len(text) < MOST_DIAGRAM_CHARACTERS + 5_000 and text.startswith("sequenceDiagram\n") for text in found)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.reporting.report import page as page_of
+from kraftcheck.reporting.report import report_page as page_of
 from tests.support.browser import Watched, chromium
 from tests.support.reports import hostile, made_up
 
