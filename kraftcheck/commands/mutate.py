@@ -27,7 +27,7 @@ from typing import Any
 from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.jobs import add_options, count, job_of, parse_seed
-from kraftcheck.mutation.baseline import BaselineRun, record
+from kraftcheck.mutation.baseline import BaselineRun, record_baseline
 from kraftcheck.mutation.mutants import (
     Mutant,
     changeable_functions,
@@ -36,7 +36,7 @@ from kraftcheck.mutation.mutants import (
     recomputing_properties,
 )
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
-from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
+from kraftcheck.mutation.workers import MutantWorkers, MutationFolder, identity_of_mutation, judge_mutants
 from kraftcheck.processes import EXIT_INTERRUPTED, default_worker_count
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, count_with_noun, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, mutation_as_json, mutation_report_lines
@@ -120,9 +120,9 @@ def _judge_mutants(
     with recomputing_properties(modules), in_folder as kept:
         baselines = _record_baselines(jobs, files, modules, arguments)
         processes = arguments.processes or default_worker_count()
-        workers = Workers(MutantRunner(baselines, modules), processes, arguments.seconds)
+        workers = MutantWorkers(MutantRunner(baselines, modules), processes, arguments.seconds)
         with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
-            return baselines, judge_all(workers, mutants, kept, meter.reach)
+            return baselines, judge_mutants(workers, mutants, kept, meter.reach)
 
 
 def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
@@ -165,7 +165,7 @@ def _record_baselines(
     found: list[BaselineRun] = []
     with Meter(quiet=arguments.quiet) as meter:
         for job in jobs:
-            baseline = record(job, files, modules, meter.show)
+            baseline = record_baseline(job, files, modules, meter.show)
             result = baseline.result
             if result.violations:
                 names = ", ".join(violation.property for violation in result.violations)

@@ -24,7 +24,7 @@ from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from kraftcheck.reporting.validation import Life
+    from kraftcheck.reporting.validation import ClusterLife
     from kraftcheck.validation.verdict import Validation
 
 
@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model != "quorum":
         raise InputError(f"{arguments.model}: not supported by validate; use the model quorum")
     if arguments.print_setup:
-        from kraftcheck.reporting.validation import SETUP
+        from kraftcheck.reporting.validation import SETUP_TEXT
 
-        print(SETUP, end="")
+        print(SETUP_TEXT, end="")
         return 0
     if not arguments.paths and not arguments.node:
         raise InputError("PATH: expected logs or disks of a cluster, found none; name files or folders")
@@ -79,9 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     with OutputFiles(arguments, "json", "report", "junit", "parquet", "events") as files:
         if arguments.parquet and find_spec("pyarrow") is None:
             raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
-        from kraftcheck.reporting.validation import Life, life_of, write_cluster_page
+        from kraftcheck.reporting.validation import ClusterLife, life_from_logs, write_cluster_page
 
-        life = Life() if arguments.report else None
+        life = ClusterLife() if arguments.report else None
         found = _run_validation(arguments, life)
         from kraftcheck.reporting.validation import validation_as_json, validation_lines, write_validation_junit
         from kraftcheck.validation.event_stream import write_stream
@@ -90,7 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         files.json(lambda: validation_as_json(found))
         files.file("junit", partial(write_validation_junit, found))
         files.file(
-            "report", lambda path: write_cluster_page(found, life if life and found.replay else life_of(found), path)
+            "report",
+            lambda path: write_cluster_page(found, life if life and found.replay else life_from_logs(found), path),
         )
         files.file("parquet", partial(_write_table, found))
         files.file("events", partial(write_stream, found.sources.written, list(found.sources.versions)))
@@ -126,7 +127,7 @@ def _parse_log_time(option: str, text: str | None) -> int | None:
     return found
 
 
-def _run_validation(arguments: argparse.Namespace, life: Life | None) -> Validation:
+def _run_validation(arguments: argparse.Namespace, life: ClusterLife | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
     from kraftcheck.validation.cluster import Inputs, validate
     from kraftcheck.validation.log4j import DEFAULT_PATTERN

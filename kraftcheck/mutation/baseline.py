@@ -28,15 +28,15 @@ from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value
 
-ONE_CALL = 5.0
+CALL_SECONDS = 5.0
 """Time limit of a single call of an action, in seconds."""
 
-Arguments = tuple[Any, ...]
+ActionArguments = tuple[Any, ...]
 """Arguments of an action, after `self`."""
 
-Wrapper = Callable[[Protocol, Arguments], Iterable[Step]]
+ActionWrapper = Callable[[Protocol, ActionArguments], Iterable[Step]]
 
-Line = tuple[str, int]
+SourceLine = tuple[str, int]
 """A file, and a line in it."""
 
 
@@ -48,7 +48,7 @@ class RecordedCall(NamedTuple):
     """A recorded call of an action."""
 
     action: Action
-    arguments: Arguments
+    arguments: ActionArguments
     seen: dict[str, Value]  # values that it read from the shared state
     steps: frozenset[Step]  # its steps
 
@@ -61,8 +61,8 @@ class BaselineRun:
     starts: list[State]  # the initial states
     calls: list[RecordedCall] = field(default_factory=list)  # calls of actions, by number
     # numbers of the calls in which a line ran
-    by_line: dict[Line, list[int]] = field(default_factory=lambda: defaultdict(list))
-    at_start: set[Line] = field(default_factory=set)  # lines that ran while the initial states were made
+    by_line: dict[SourceLine, list[int]] = field(default_factory=lambda: defaultdict(list))
+    at_start: set[SourceLine] = field(default_factory=set)  # lines that ran while the initial states were made
     result: Result = field(default_factory=Result)  # result of the search
 
     @property
@@ -84,21 +84,22 @@ class BaselineRun:
         return copy(self.job.protocol)
 
 
-def record(
+def record_baseline(
     job: Job,
     files: Iterable[str],
     modules: Iterable[ModuleType] = (),
     report: Callable[[Progress], None] | None = None,
 ) -> BaselineRun:
     """Search the unchanged protocol, and record the calls of its actions."""
-    tracing = _Tracing(frozenset(files), cache_clearers(modules))
+    tracing = _LineTracing(frozenset(files), cache_clearers(modules))
     with tracing.noted() as lines:
         starts = initial_states(Semantics(job.protocol), job.options.init)
     baseline = BaselineRun(job, starts, at_start=lines)
     protocol = baseline.protocol()
     actions = job.protocol.actions
     replace_actions(
-        protocol, {name: wrapping(name, one, partial(_noted, baseline, one, tracing)) for name, one in actions.items()}
+        protocol,
+        {name: wrap_action(name, one, partial(_record_call, baseline, one, tracing)) for name, one in actions.items()},
     )
     vars(protocol)["initial"] = lambda: baseline.starts
     options = replace(job.options, init="Init", report=report)
@@ -106,7 +107,7 @@ def record(
     return baseline
 
 
-class _Tracing:
+class _LineTracing:
     """A line tracer for the given files."""
 
     def __init__(self, files: frozenset[str], forget: list[Callable[[], object]]) -> None:
@@ -114,9 +115,9 @@ class _Tracing:
         self._forget = forget
 
     @contextmanager
-    def noted(self) -> Iterator[set[Line]]:
+    def noted(self) -> Iterator[set[SourceLine]]:
         """Record the lines that run in the block; clear the caches of memoized functions, so their lines run too."""
-        lines: set[Line] = set()
+        lines: set[SourceLine] = set()
 
         def begin(frame: FrameType, event: str, argument: object) -> Any:
             return run if frame.f_code.co_filename in self._files else None
@@ -135,8 +136,8 @@ class _Tracing:
             sys.settrace(before)
 
 
-def _noted(
-    baseline: BaselineRun, action: Action, tracing: _Tracing, protocol: Protocol, arguments: Arguments
+def _record_call(
+    baseline: BaselineRun, action: Action, tracing: _LineTracing, protocol: Protocol, arguments: ActionArguments
 ) -> tuple[Step, ...]:
     """Call an action, and record the call with its reads of the shared state."""
     seen: dict[str, Value] = {}
@@ -148,17 +149,17 @@ def _noted(
 
         return SharedProxy(shared.__class__, read)
 
-    given = _with_shared(action, arguments, noting)
+    given = _with_shared_proxy(action, arguments, noting)
     with tracing.noted() as lines:
         made = tuple(dict.fromkeys(action.function(protocol, *given)))
-    steps = frozenset(plain_steps(action, protocol, given, made))
+    steps = frozenset(effective_steps(action, protocol, given, made))
     for line in lines:
         baseline.by_line[line].append(len(baseline.calls))
     baseline.calls.append(RecordedCall(action, arguments, seen, steps))
     return made
 
 
-def replaying(call: RecordedCall, kind: type[Record]) -> Arguments:
+def replay_arguments(call: RecordedCall, kind: type[Record]) -> ActionArguments:
     """Return the arguments of a recorded call, with a shared state that answers only the recorded reads."""
 
     def read(name: str) -> Value:
@@ -166,10 +167,12 @@ def replaying(call: RecordedCall, kind: type[Record]) -> Arguments:
             raise MissingRead(name)
         return call.seen[name]
 
-    return _with_shared(call.action, call.arguments, lambda _: SharedProxy(kind, read))
+    return _with_shared_proxy(call.action, call.arguments, lambda _: SharedProxy(kind, read))
 
 
-def _with_shared(action: Action, arguments: Arguments, proxy_of: Callable[[Any], SharedProxy]) -> Arguments:
+def _with_shared_proxy(
+    action: Action, arguments: ActionArguments, proxy_of: Callable[[Any], SharedProxy]
+) -> ActionArguments:
     """Return the arguments of an action with a proxy of the shared state."""
     if "shared" not in action.asks:
         return arguments
@@ -177,13 +180,15 @@ def _with_shared(action: Action, arguments: Arguments, proxy_of: Callable[[Any],
     return (*arguments[:place], proxy_of(arguments[place]), *arguments[place + 1 :])
 
 
-def plain_steps(action: Action, protocol: Protocol, arguments: Arguments, made: Iterable[Any]) -> tuple[Any, ...]:
+def effective_steps(
+    action: Action, protocol: Protocol, arguments: ActionArguments, made: Iterable[Any]
+) -> tuple[Any, ...]:
     """Return the steps of an action that have an effect and that the bounds can allow."""
     me = arguments[0] if action.kind != "environment" else ()
-    return tuple(step for step in made if not isinstance(step, Step) or _matters(step, me, protocol.bounds))
+    return tuple(step for step in made if not isinstance(step, Step) or _has_effect(step, me, protocol.bounds))
 
 
-def _matters(step: Step, me: Value, bounds: dict[str, int]) -> bool:
+def _has_effect(step: Step, me: Value, bounds: dict[str, int]) -> bool:
     if any(bounds.get(name) == 0 for name in (*step.spends, *step.needs)):
         return False
     return bool((step.me not in ((), me)) or step.consumes or step.sends or step.puts or step.writes or step.spends)
@@ -194,7 +199,7 @@ def replace_actions(protocol: Protocol, actions: Mapping[str, Action]) -> None:
     vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # record every call
 
 
-def wrapping(name: str, action: Action, wrapper: Wrapper) -> Action:
+def wrap_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
     """Return an action that calls `wrapper`, with the parameters of `action`."""
 
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:
@@ -204,9 +209,9 @@ def wrapping(name: str, action: Action, wrapper: Wrapper) -> Action:
 
 
 @contextmanager
-def limited_time() -> Iterator[None]:
-    """Raise `EndlessError` if the block takes longer than `ONE_CALL`; only for the main thread."""
-    seconds = ONE_CALL
+def call_time_limit() -> Iterator[None]:
+    """Raise `EndlessError` if the block takes longer than `CALL_SECONDS`; only for the main thread."""
+    seconds = CALL_SECONDS
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise EndlessError(f"did not return within {seconds:g} s")

@@ -13,12 +13,12 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model
-from kraftcheck.mutation.operators import Mutation, MutationFinder, Vocabulary
+from kraftcheck.mutation.operators import Mutation, MutationFinder, RecordClasses
 from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.language.protocol import Protocol
 
-PACKAGE = Path(__file__).resolve().parents[1]
-CHECK_MARKS = ("property_mark", "projection", "scenario")
+PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
+UNCHANGED_DECORATORS = ("property_mark", "projection", "scenario")
 """Marks of methods that are never mutated: properties are the checks, and the others are no part of actions."""
 
 
@@ -62,11 +62,11 @@ def changeable_modules(model: Model, protocol: type[Protocol]) -> list[ModuleTyp
     with_source = [(module, source_of(module)) for module in modules_of(protocol)]
     if model.file is None:
         return [module for module, path in with_source if path is not None]
-    ours = [(PACKAGE / part).resolve() for part in ("spec", "kraft_model", "explorer", "traces")]
+    ours = [(PACKAGE_FOLDER / part).resolve() for part in ("spec", "kraft_model", "explorer", "traces")]
     return [
         module
         for module, path in with_source
-        if path is not None and not any(folder in path.parents for folder in (*ours, PACKAGE))
+        if path is not None and not any(folder in path.parents for folder in (*ours, PACKAGE_FOLDER))
     ]
 
 
@@ -111,7 +111,7 @@ def _reached_from(
     calls: dict[FunctionType, list[FunctionType]],
 ) -> dict[FunctionType, None]:
     """Return the given functions and those that they may call, transitively; `calls` caches the direct calls."""
-    waiting = [one for one in map(_function_of, firsts) if one is not None]
+    waiting = [one for one in map(_inner_function, firsts) if one is not None]
     found = dict[FunctionType, None]()
     while waiting:
         function = waiting.pop()
@@ -158,8 +158,8 @@ def _called_by(function: FunctionType, protocol: type[Protocol], modules: list[M
     """Yield the functions that a function may call directly."""
     names = {module.__name__ for module in modules}
     for name in _names_in(function.__code__):
-        for called in map(_function_of, _named(name, function, protocol, modules)):
-            if called is not None and called.__module__ in names and _may_change(called):
+        for called in map(_inner_function, _functions_named(name, function, protocol, modules)):
+            if called is not None and called.__module__ in names and _is_changeable(called):
                 yield called
 
 
@@ -171,10 +171,12 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(inner)
 
 
-def _named(name: str, user: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[Any]:
+def _functions_named(
+    name: str, user: FunctionType, protocol: type[Protocol], modules: list[ModuleType]
+) -> Iterator[Any]:
     """Yield the functions that a name in a function may refer to."""
     yield user.__globals__.get(name)
-    yield from (vars(module).get(name) for module in _imported(user, modules))
+    yield from (vars(module).get(name) for module in _imported_by_name(user, modules))
     owners = [base for base in protocol.__mro__ if name in vars(base)]
     yield from (vars(base)[name] for base in (owners if "super" in user.__code__.co_names else owners[:1]))
     for module in modules:
@@ -183,18 +185,18 @@ def _named(name: str, user: FunctionType, protocol: type[Protocol], modules: lis
                 yield vars(cls)[name]
 
 
-def _imported(user: FunctionType, modules: list[ModuleType]) -> list[ModuleType]:
+def _imported_by_name(user: FunctionType, modules: list[ModuleType]) -> list[ModuleType]:
     """Return those of the given modules that a function's module has imported by name."""
     return [one for one in user.__globals__.values() if isinstance(one, ModuleType) and one in modules]
 
 
-def _may_change(function: FunctionType) -> bool:
+def _is_changeable(function: FunctionType) -> bool:
     if function.__name__ == "initial" or function.__name__.startswith("__"):
         return False
-    return not any(hasattr(function, mark) for mark in CHECK_MARKS)
+    return not any(hasattr(function, mark) for mark in UNCHANGED_DECORATORS)
 
 
-def _function_of(value: Any) -> FunctionType | None:
+def _inner_function(value: Any) -> FunctionType | None:
     """Return the function inside of a method, a property or a memoized function."""
     if isinstance(value, property):
         value = value.fget
@@ -259,38 +261,38 @@ class Mutant(NamedTuple):
         if definition is None:
             return None
         if function.__code__.co_flags & CO_GENERATOR:  # it stays a generator without its last yield
-            definition.body.append(_never("yield"))
-        definition.body += [_never(name) for name in function.__code__.co_freevars]
+            definition.body.append(_unreachable_mention("yield"))
+        definition.body += [_unreachable_mention(name) for name in function.__code__.co_freevars]
         ast.fix_missing_locations(module)
         inside = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
         key = (function.__code__.co_qualname, function.__code__.co_firstlineno)
-        found = next((code for code in _codes(inside) if (code.co_qualname, code.co_firstlineno) == key), None)
+        found = next((code for code in _code_objects(inside) if (code.co_qualname, code.co_firstlineno) == key), None)
         return found if found is not None and found.co_freevars == function.__code__.co_freevars else None
 
 
-def _never(expression: str) -> ast.stmt:
+def _unreachable_mention(expression: str) -> ast.stmt:
     """Return a statement that mentions an expression, and never runs."""
     (statement,) = ast.parse(f"def f():\n if False:\n  {expression}").body[0].body  # type: ignore[attr-defined]
     found: ast.stmt = statement
     return found
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def _code_objects(code: CodeType) -> Iterator[CodeType]:
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _codes(inner)
+            yield from _code_objects(inner)
 
 
 def mutants_of(functions: Iterable[ChangeableFunction], modules: Iterable[ModuleType]) -> Iterator[Mutant]:
     """Yield all mutants of the given functions, without duplicates."""
-    vocabulary = Vocabulary(modules)
+    vocabulary = RecordClasses(modules)
     names: dict[str, int] = {}
     for changed in functions:
         seen: set[str] = set()
         for mutation in MutationFinder(changed.function, vocabulary).of(changed.definition):
-            mutant = _mutant(changed, mutation)
-            tree = _dumped(mutant)
+            mutant = _make_mutant(changed, mutation)
+            tree = _dump_changed_tree(mutant)
             if tree is None or tree in seen:
                 continue
             seen.add(tree)
@@ -299,7 +301,7 @@ def mutants_of(functions: Iterable[ChangeableFunction], modules: Iterable[Module
             yield mutant if number == 1 else mutant._replace(name=f"{mutant.name} ({number})")
 
 
-def _mutant(changed: ChangeableFunction, mutation: Mutation) -> Mutant:
+def _make_mutant(changed: ChangeableFunction, mutation: Mutation) -> Mutant:
     source = changed.source
     begin, end = source.span(mutation.node)
     old = source.text[begin:end].decode()
@@ -316,7 +318,7 @@ def _head_lines(statement: ast.stmt) -> range:
     return range(statement.lineno, max(last, statement.lineno) + 1)
 
 
-def _dumped(mutant: Mutant) -> str | None:
+def _dump_changed_tree(mutant: Mutant) -> str | None:
     """Return the syntax tree of the mutated definition as text; None if the mutation changes nothing."""
     source, definition = mutant.changed.source, mutant.changed.definition
     first, last = source.span(definition)
@@ -335,7 +337,7 @@ def _dumped(mutant: Mutant) -> str | None:
     return None if dumped == original else dumped
 
 
-class Swap:
+class CodeSwap:
     """Switches a function between its own code and a mutant's, for every reference to the function."""
 
     def __init__(self, function: FunctionType, code: CodeType, modules: Iterable[ModuleType] = ()) -> None:

@@ -33,26 +33,26 @@ OPERATOR_NAMES = (
 )
 """The mutation operators, in the order of reports."""
 
-_BOUNDARIES: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+_BOUNDARY_OPERATORS: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 _OPPOSITE_RULES = {"min": "max", "max": "min", "any": "all", "all": "any"}
-_COMPOUND = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda)
+_COMPOUND_EXPRESSIONS = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda)
 _SENDING_METHODS = ("send", "send_once", "reply", "forget", "write")
 _LEAVING_NODES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
-Fields = dict[str, Any]
+FieldTypes = dict[str, Any]
 """The types of a record's fields, by name."""
 
 Replacement = tuple[str, ast.AST, str]
 """A mutation operator, the replaced node, and the new source."""
 
 
-class Vocabulary:
+class RecordClasses:
     """Record classes that a protocol's modules name, with the types of their fields, for use in mutations."""
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         named = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
         records = dict.fromkeys(cls for cls in named if issubclass(cls, Record) and cls is not Record)
-        self._fields = {cls: _types(cls) for cls in records}
+        self._fields = {cls: _field_types(cls) for cls in records}
 
     def other_field(self, name: str, owners: Iterable[type]) -> str | None:
         """Return another field to read instead of `name`: the next one with the same type; None if there is none."""
@@ -81,21 +81,21 @@ class Vocabulary:
         return tuple(kind for kind in (get_args(hint) or (hint,)) if kind in self._fields)
 
 
-def _types(cls: type[Record]) -> Fields:
+def _field_types(cls: type[Record]) -> FieldTypes:
     try:
         return field_types(cls)
     except NameError:  # a class defined within a function
         return {}
 
 
-def other_member(symbol: enum.Enum) -> enum.Enum | None:
+def next_member(symbol: enum.Enum) -> enum.Enum | None:
     """Return the next member of an enum, or None if there is no other."""
     members = list(type(symbol))
     other = members[(members.index(symbol) + 1) % len(members)]
     return None if other is symbol else other
 
 
-def other_name(name: str, names: dict[str, Any]) -> str | None:
+def next_name(name: str, names: dict[str, Any]) -> str | None:
     """Return the next name in a module for another symbol of the same class, or None."""
     symbol = names.get(name)
     if not isinstance(symbol, enum.Enum):
@@ -117,7 +117,7 @@ class Mutation(NamedTuple):
 class MutationFinder:
     """Finds the mutations of one function."""
 
-    def __init__(self, function: Callable[..., Any], vocabulary: Vocabulary) -> None:
+    def __init__(self, function: Callable[..., Any], vocabulary: RecordClasses) -> None:
         self._function = function
         self._names = function.__globals__
         self._vocabulary = vocabulary
@@ -134,7 +134,7 @@ class MutationFinder:
             yield from self._branch(statement)
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Yield | ast.YieldFrom):
             yield Mutation(NO_STEP, statement, "pass", statement)
-        if isinstance(statement, ast.Return) and statement.value is not None and _is_test(statement.value):
+        if isinstance(statement, ast.Return) and statement.value is not None and _is_condition(statement.value):
             yield Mutation(NEGATED, statement.value, ast.unparse(negation(statement.value)), statement)
         yield from self._parts(statement, statement)
 
@@ -183,27 +183,33 @@ class MutationFinder:
         yield from self._expression(node.iter, node, statement)
         for test in node.ifs:
             yield Mutation(CONDITION, test, "True", statement)
-            yield Mutation(NEGATED, test, _within(ast.unparse(negation(test)), negation(test), node), statement)
+            yield Mutation(
+                NEGATED, test, _parenthesized_source(ast.unparse(negation(test)), negation(test), node), statement
+            )
             yield from self._expression(test, node, statement)
 
     def _mutations_at(self, node: ast.expr, parent: ast.AST) -> Iterator[Replacement]:
         """Yield the mutations that replace an expression itself."""
         match node:
             case ast.BoolOp() | ast.IfExp() | ast.BinOp():
-                yield from _without_operand_or_branch(node, parent)
-            case ast.Compare(ops=[op]) if type(op) in _BOUNDARIES:
+                yield from _dropping_mutations(node, parent)
+            case ast.Compare(ops=[op]) if type(op) in _BOUNDARY_OPERATORS:
                 left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
-                yield BOUNDARY, node, _within(f"{left} {_BOUNDARIES[type(op)]} {right}", node, parent)
+                yield (
+                    BOUNDARY,
+                    node,
+                    _parenthesized_source(f"{left} {_BOUNDARY_OPERATORS[type(op)]} {right}", node, parent),
+                )
             case ast.Compare(ops=[_]) if isinstance(parent, ast.Lambda | ast.GeneratorExp):
                 yield NEGATED, node, ast.unparse(negation(node))
             case ast.Constant():
-                yield from _constant(node, parent)
+                yield from _constant_mutations(node, parent)
             case ast.Slice():
-                yield from _edges(node)
+                yield from _boundary_mutations(node)
             case ast.Attribute(ctx=ast.Load()):
                 yield from self._attribute(node)
             case ast.Name(ctx=ast.Load()) if node.id not in self._parameters:
-                if (other := other_name(node.id, self._names)) is not None:
+                if (other := next_name(node.id, self._names)) is not None:
                     yield WRONG_CONSTANT, node, other
             case ast.Call():
                 yield from self._call(node, str(called_name(node)))
@@ -213,7 +219,7 @@ class MutationFinder:
         if isinstance(owner, ast.Name):
             cls = self._names.get(owner.id)
             if cls is not None and is_enum(cls):
-                other = other_member(getattr(cls, node.attr)) if node.attr in cls.__members__ else None
+                other = next_member(getattr(cls, node.attr)) if node.attr in cls.__members__ else None
                 if other is not None:
                     yield WRONG_CONSTANT, node, f"{owner.id}.{other.name}"
                 return
@@ -224,7 +230,7 @@ class MutationFinder:
 
     def _call(self, node: ast.Call, name: str) -> Iterator[Replacement]:
         if isinstance(node.func, ast.Attribute):
-            yield from _of_method(node, name)
+            yield from _method_mutations(node, name)
             return
         if name == "consume":
             yield KEPT, node.func, "become"
@@ -237,7 +243,7 @@ class MutationFinder:
                 yield SWAPPED, node, ast.unparse(ast.Call(node.func, places, node.keywords))
 
 
-def _without_operand_or_branch(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
+def _dropping_mutations(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
     """Yield the mutations that drop an operand, or a branch."""
     left: list[tuple[str, ast.expr]] = []
     if isinstance(node, ast.BoolOp):
@@ -248,23 +254,23 @@ def _without_operand_or_branch(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent:
         left = [(SKIPPED, node.body), (SKIPPED, node.orelse)]
     elif isinstance(node.op, ast.BitOr | ast.Sub | ast.BitAnd) and not isinstance(node.right, ast.Constant):
         left = [(OPERAND, node.left)]
-    yield from ((kind, node, _within(ast.unparse(rest), rest, parent)) for kind, rest in left)
+    yield from ((kind, node, _parenthesized_source(ast.unparse(rest), rest, parent)) for kind, rest in left)
 
 
-def _edges(node: ast.Slice) -> Iterator[Replacement]:
+def _boundary_mutations(node: ast.Slice) -> Iterator[Replacement]:
     for edge in (node.lower, node.upper):
         if isinstance(edge, ast.Name | ast.Attribute):
             yield OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1"
 
 
-def _of_method(node: ast.Call, name: str) -> Iterator[Replacement]:
+def _method_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
     if name in _SENDING_METHODS:
-        yield from _sending(node, name)
+        yield from _sending_mutations(node, name)
     if name in ("but", "put"):
-        yield from _not_updated(node)
+        yield from _field_update_mutations(node)
 
 
-def _sending(node: ast.Call, name: str) -> Iterator[Replacement]:
+def _sending_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
     """Yield the mutations of a call that sends messages, or writes replicas."""
     assert isinstance(node.func, ast.Attribute)
     before = ast.unparse(node.func.value)
@@ -281,7 +287,7 @@ def _sending(node: ast.Call, name: str) -> Iterator[Replacement]:
         yield SENT_TWICE, node, f"{ast.unparse(node)}.send({', '.join(map(ast.unparse, node.args))})"
 
 
-def _not_updated(node: ast.Call) -> Iterator[Replacement]:
+def _field_update_mutations(node: ast.Call) -> Iterator[Replacement]:
     """Yield the mutations of a call that sets fields: one field keeps its old value."""
     assert isinstance(node.func, ast.Attribute)
     for keyword in node.keywords:
@@ -290,7 +296,7 @@ def _not_updated(node: ast.Call) -> Iterator[Replacement]:
         yield NOT_UPDATED, node, ast.unparse(changed)
 
 
-def _constant(node: ast.Constant, parent: ast.AST) -> Iterator[Replacement]:
+def _constant_mutations(node: ast.Constant, parent: ast.AST) -> Iterator[Replacement]:
     value = node.value
     if isinstance(value, bool):
         yield WRONG_CONSTANT, node, str(not value)
@@ -299,14 +305,14 @@ def _constant(node: ast.Constant, parent: ast.AST) -> Iterator[Replacement]:
         yield OFF_BY_ONE, node, str(value - 1 if forgotten else value + 1)
 
 
-def _is_test(node: ast.expr) -> bool:
+def _is_condition(node: ast.expr) -> bool:
     return isinstance(node, ast.BoolOp | ast.Compare) or (
         isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     )
 
 
-def _within(text: str, node: ast.expr, parent: ast.AST) -> str:
+def _parenthesized_source(text: str, node: ast.expr, parent: ast.AST) -> str:
     """Return the source of an expression, in parentheses if its parent expression needs them."""
-    holds = isinstance(parent, (*_COMPOUND, ast.Attribute, ast.Subscript, ast.Starred))
+    holds = isinstance(parent, (*_COMPOUND_EXPRESSIONS, ast.Attribute, ast.Subscript, ast.Starred))
     plain = isinstance(node, ast.Compare) and isinstance(parent, ast.BoolOp)
-    return f"({text})" if isinstance(node, _COMPOUND) and holds and not plain else text
+    return f"({text})" if isinstance(node, _COMPOUND_EXPRESSIONS) and holds and not plain else text

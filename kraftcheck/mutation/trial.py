@@ -16,15 +16,15 @@ from kraftcheck.explorer.calls import MissingRead
 from kraftcheck.explorer.result import NoSuchPathError, Result, SearchRequest
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.mutation.baseline import (
-    Arguments,
+    ActionArguments,
     BaselineRun,
-    limited_time,
-    plain_steps,
+    call_time_limit,
+    effective_steps,
     replace_actions,
-    replaying,
-    wrapping,
+    replay_arguments,
+    wrap_action,
 )
-from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
+from kraftcheck.mutation.mutants import CodeSwap, Mutant, functions_of_actions, functions_of_projections
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.formula import Enabled, Fairness, Formula, Taken
@@ -43,24 +43,24 @@ VERDICTS = {
 }
 """The verdicts, with their meanings."""
 
-FIRST_SHARE = 20
+FIRST_PART_STATES = 20
 """Divisor of the states that a first search of every configuration visits, since most mutants show early."""
 
-MOST_WALKED = 20_000
+MOST_WALKED_STATES = 20_000
 """Most states of a search for a step that the model lacks, after an action has changed."""
 
-BY_PROJECTION = "steps of actions that read a changed projection"
+CHANGED_PROJECTION = "steps of actions that read a changed projection"
 """Description of the lost steps if only a projection has changed."""
 
 NEW_SUFFIX = " (new)"
 """Suffix of the name of steps that the model lacks."""
 
-Names = Mapping[str, str]
+SecondNames = Mapping[str, str]
 """Names of new steps, by action."""
 
 
 @dataclass
-class Differences:
+class CallDifferences:
     """Differences between a mutant's actions and the model's, on the inputs recorded in one search."""
 
     lost: Counter[str] = field(default_factory=Counter)  # number of steps that each action lacks
@@ -76,38 +76,38 @@ class Differences:
         )
 
 
-def compare(baseline: BaselineRun, mutant: Mutant) -> Differences:
+def compare_calls(baseline: BaselineRun, mutant: Mutant) -> CallDifferences:
     """Replay the calls in which the mutated line ran; the mutant's code must be in place."""
-    found = Differences(only_removes=_same_starts(baseline))
+    found = CallDifferences(only_removes=_has_same_initial_states(baseline))
     path = str(mutant.changed.function.__code__.co_filename)
     protocol, kind = baseline.job.protocol, baseline.shared_type
     for call in baseline.through(path, mutant.lines) if found.only_removes else ():
-        arguments = replaying(call, kind)
+        arguments = replay_arguments(call, kind)
         try:
-            with limited_time():
+            with call_time_limit():
                 made = dict.fromkeys(call.action.function(protocol, *arguments))
-                steps = frozenset(plain_steps(call.action, protocol, arguments, made))
+                steps = frozenset(effective_steps(call.action, protocol, arguments, made))
         except (Exception, MissingRead):
             steps = None
         if steps is None or not steps <= call.steps:
-            return Differences(only_removes=False)
+            return CallDifferences(only_removes=False)
         found.lost[call.action.name] += len(call.steps - steps)
     for call in baseline.calls if +found.lost else ():
         found.had[call.action.name] += len(call.steps)
     return found
 
 
-def starts_of(baseline: BaselineRun) -> list[State]:
+def initial_states_of_mutant(baseline: BaselineRun) -> list[State]:
     """Return the initial states of a mutant, or the states at the end of the path to a named start."""
     job = baseline.job
-    with limited_time() if job.options.init == "Init" else nullcontext():
+    with call_time_limit() if job.options.init == "Init" else nullcontext():
         return initial_states(Semantics(job.protocol), job.options.init)
 
 
-def _same_starts(baseline: BaselineRun) -> bool:
+def _has_same_initial_states(baseline: BaselineRun) -> bool:
     """Whether a mutant has the model's initial states; `initial` may call the mutated function too."""
     try:
-        return starts_of(baseline) == baseline.starts
+        return initial_states_of_mutant(baseline) == baseline.starts
     except Exception:
         return False
 
@@ -115,44 +115,46 @@ def _same_starts(baseline: BaselineRun) -> bool:
 class _RenamedProperty(Property):
     """A temporal property whose formula counts the new steps of an action as steps of that action."""
 
-    names: Names
+    names: SecondNames
 
     def formula(self, protocol: object) -> Formula:
         """Return the formula, in which each action name also covers the name of the action's new steps."""
-        return _renamed(super().formula(protocol), self.names)
+        return _renamed_formula(super().formula(protocol), self.names)
 
 
-def with_new_names(options: SearchRequest, names: Names) -> SearchRequest:
+def with_new_names(options: SearchRequest, names: SecondNames) -> SearchRequest:
     """Return a search request whose properties and fairness also cover the second names of actions' new steps."""
     return replace(
         options,
-        reachable=tuple(replace(one, without=tuple(_all(one.without, names))) for one in options.reachable),
-        temporal=tuple(_temporal(one, names) for one in options.temporal),
-        fairness=_fairness(options.fairness, names),
+        reachable=tuple(
+            replace(one, without=tuple(_with_second_names(one.without, names))) for one in options.reachable
+        ),
+        temporal=tuple(_renamed_temporal(one, names) for one in options.temporal),
+        fairness=_renamed_fairness(options.fairness, names),
     )
 
 
-def _all(actions: Iterable[str], names: Names) -> list[str]:
+def _with_second_names(actions: Iterable[str], names: SecondNames) -> list[str]:
     """Return the given action names, each followed by the second name that its new steps have, if any."""
     return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
 
 
-def _fairness(declared: Iterable[Fairness], names: Names) -> tuple[Fairness, ...]:
-    return tuple(replace(one, actions=tuple(_all(one.actions, names))) for one in declared)
+def _renamed_fairness(declared: Iterable[Fairness], names: SecondNames) -> tuple[Fairness, ...]:
+    return tuple(replace(one, actions=tuple(_with_second_names(one.actions, names))) for one in declared)
 
 
-def _temporal(prop: Property, names: Names) -> Property:
+def _renamed_temporal(prop: Property, names: SecondNames) -> Property:
     changed = {one.name: getattr(prop, one.name) for one in fields(prop)}
-    made = _RenamedProperty(**{**changed, "fairness": _fairness(prop.fairness, names)})
+    made = _RenamedProperty(**{**changed, "fairness": _renamed_fairness(prop.fairness, names)})
     vars(made)["names"] = names
     return made
 
 
-def _renamed(formula: Formula, names: Names) -> Formula:
+def _renamed_formula(formula: Formula, names: SecondNames) -> Formula:
     """Return a formula in which each action name also covers the second name for the action's new steps."""
     if isinstance(formula, Enabled | Taken):
-        return type(formula)(frozenset(_all(formula.actions, names)))
-    parts = {name: _renamed(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)}
+        return type(formula)(frozenset(_with_second_names(formula.actions, names)))
+    parts = {name: _renamed_formula(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)}
     return replace(formula, **parts) if parts else formula  # type: ignore[type-var]
 
 
@@ -201,10 +203,10 @@ class MutantRunner:
             return MutantVerdict(UNREACHED)
         code = mutant.code()
         assert code is not None
-        swap = Swap(mutant.changed.function, code, self._modules)
+        swap = CodeSwap(mutant.changed.function, code, self._modules)
         with swap.mutated():
             trials, verdicts = self._compared(mutant, swap, reached)
-            for share in (FIRST_SHARE, 1):
+            for share in (FIRST_PART_STATES, 1):
                 tried = []
                 for trial in trials:
                     tried.append(trial.verdict(share))
@@ -216,50 +218,50 @@ class MutantRunner:
         return verdicts[0]._replace(counts=counts) if verdicts and verdicts[0].verdict != SAME else MutantVerdict(SAME)
 
     def _compared(
-        self, mutant: Mutant, swap: Swap, reached: Iterable[BaselineRun]
-    ) -> tuple[list[_Trial], list[MutantVerdict]]:
+        self, mutant: Mutant, swap: CodeSwap, reached: Iterable[BaselineRun]
+    ) -> tuple[list[_ConfigurationTrial], list[MutantVerdict]]:
         """Return the trials that need a search, and the verdicts on configurations with lost steps only."""
         function = mutant.changed.function
         is_projected = function in self._of_projections
         trials, verdicts = [], []
         for baseline in reached:
-            found = Differences(only_removes=False) if is_projected else compare(baseline, mutant)
-            if not found.only_removes or _is_to_be_searched(baseline):
-                trials.append(_Trial(baseline, swap, self._actions[function], is_projected=is_projected))
+            found = CallDifferences(only_removes=False) if is_projected else compare_calls(baseline, mutant)
+            if not found.only_removes or _needs_search(baseline):
+                trials.append(_ConfigurationTrial(baseline, swap, self._actions[function], is_projected=is_projected))
             elif lost := found.lost_steps():
                 verdicts.append(MutantVerdict(LOST, "", baseline.job.config_name, lost=lost))
         return trials, verdicts
 
 
-def _is_to_be_searched(baseline: BaselineRun) -> bool:
+def _needs_search(baseline: BaselineRun) -> bool:
     """Whether a mutant that only loses steps may violate a check: deadlock, or a property of behaviours."""
     options = baseline.job.options
     return options.deadlock or bool(options.over_behaviours)
 
 
-class _Trial:
+class _ConfigurationTrial:
     """A mutant in one configuration.
 
     If projections use the mutated function, an action changes on other inputs, so only whole states show a difference.
     """
 
-    def __init__(self, baseline: BaselineRun, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
+    def __init__(self, baseline: BaselineRun, swap: CodeSwap, actions: frozenset[str], *, is_projected: bool) -> None:
         self._baseline = baseline
         self._name = baseline.job.config_name
         self._swap = swap
         self._actions = actions
         self._is_projected = is_projected
-        self._found = Differences()
+        self._found = CallDifferences()
         self._whole: MutantVerdict | None = None
 
     def verdict(self, share: int) -> MutantVerdict:
         """Return the verdict in this configuration, from a search of at most 1/`share` of its states."""
         if self._whole is not None:
             return self._whole
-        self._found = Differences()
+        self._found = CallDifferences()
         job = self._baseline.job
         try:
-            starts = starts_of(self._baseline)
+            starts = initial_states_of_mutant(self._baseline)
         except Exception as error:
             if job.options.init == "Init":
                 return MutantVerdict(ERROR, _error_text(error), self._name)
@@ -281,8 +283,8 @@ class _Trial:
         actions = dict(protocol.actions)
         for name in self._actions:
             action = protocol.actions[name]
-            actions[name] = wrapping(name, action, partial(self._steps, action, new=False))
-            actions[name + NEW_SUFFIX] = wrapping(name + NEW_SUFFIX, action, partial(self._steps, action, new=True))
+            actions[name] = wrap_action(name, action, partial(self._steps, action, new=False))
+            actions[name + NEW_SUFFIX] = wrap_action(name + NEW_SUFFIX, action, partial(self._steps, action, new=True))
         replace_actions(protocol, actions)
         vars(protocol)["initial"] = lambda: starts
         return protocol
@@ -300,7 +302,7 @@ class _Trial:
         if +self._found.lost and (counts or not (self._baseline.result.complete and result.complete)):
             return found._replace(verdict=LOST, lost=self._found.lost_steps())
         if self._is_projected and counts:
-            return found._replace(verdict=LOST, lost=(BY_PROJECTION,))
+            return found._replace(verdict=LOST, lost=(CHANGED_PROJECTION,))
         return MutantVerdict(SAME)
 
     def _new_step(self, result: Result, starts: list[State]) -> str:
@@ -328,14 +330,14 @@ class _Trial:
         """
         job = self._baseline.job
         theirs, ours = PlainSystem(Semantics(job.protocol), job.options), Semantics(copy(job.protocol))
-        most = MOST_WALKED if is_known else job.options.max_states or MOST_WALKED
+        most = MOST_WALKED_STATES if is_known else job.options.max_states or MOST_WALKED_STATES
         found, frontier, depth = set(starts), list(filter(theirs.is_within, starts)), 1
         while frontier and depth != job.options.max_depth:
             reached: list[State] = []
             for state in frontier:
                 with self._swap.original():
-                    known = {(one.action, one.target) for one in _transitions(ours, state)}
-                steps = _within(theirs, state)
+                    known = {(one.action, one.target) for one in _transitions_of(ours, state)}
+                steps = _allowed_steps(theirs, state)
                 for one in steps:
                     if one.target != state and (one.action, one.target) not in known:
                         who = "" if one.actor is None else f" by {one.actor}"
@@ -348,17 +350,17 @@ class _Trial:
             frontier, depth = list(filter(theirs.is_within, reached)), depth + 1
         return ""
 
-    def _steps(self, action: Action, protocol: Protocol, arguments: Arguments, *, new: bool) -> tuple[Step, ...]:
+    def _steps(self, action: Action, protocol: Protocol, arguments: ActionArguments, *, new: bool) -> tuple[Step, ...]:
         """Return the mutant's steps that the model lacks if `new`, else the steps that both have."""
-        with limited_time():
+        with call_time_limit():
             made = dict.fromkeys(action.function(protocol, *arguments))
         with self._swap.original():
             try:
                 original = dict.fromkeys(action.function(protocol, *arguments))
             except Exception:  # a state that only the mutant has
                 original = {}
-        theirs = dict.fromkeys(plain_steps(action, protocol, arguments, made))
-        ours = dict.fromkeys(plain_steps(action, protocol, arguments, original))
+        theirs = dict.fromkeys(effective_steps(action, protocol, arguments, made))
+        ours = dict.fromkeys(effective_steps(action, protocol, arguments, original))
         if new:
             return tuple(step for step in theirs if step not in ours)
         self._found.lost[action.name] += sum(step not in theirs for step in ours)
@@ -366,16 +368,16 @@ class _Trial:
         return tuple(step for step in made if step not in theirs or step in ours)
 
 
-def _transitions(semantics: Semantics, state: State) -> list[Transition]:
+def _transitions_of(semantics: Semantics, state: State) -> list[Transition]:
     try:
         return list(semantics.transitions(state))
     except ProtocolError:  # a state that the model does not have
         return []
 
 
-def _within(system: PlainSystem, state: State) -> list[Transition]:
+def _allowed_steps(system: PlainSystem, state: State) -> list[Transition]:
     """Return the steps from a state that the action constraints allow."""
-    return [one for one in _transitions(system.semantics, state) if system.allows(state, one.target)]
+    return [one for one in _transitions_of(system.semantics, state) if system.allows(state, one.target)]
 
 
 def _error_text(error: Exception) -> str:

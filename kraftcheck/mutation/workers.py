@@ -21,11 +21,11 @@ from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
 from kraftcheck.processes import Interruption, die_with_parent
 from kraftcheck.spec.errors import InputError
 
-PATIENCE = 0.2
+POLL_SECONDS = 0.2
 """Seconds between two checks of the time and of an interruption."""
 
 
-NOT_JUDGED = "was not judged within"
+TIMEOUT_TEXT = "was not judged within"
 """Text about a mutant that took too long; the seconds follow."""
 
 
@@ -86,14 +86,14 @@ def identity_of_mutation(jobs: Sequence[Job]) -> dict[str, Any]:
     return {"model": about[0]["model"], "source": about[0]["source"], **searched}
 
 
-class _Running(NamedTuple):
+class _RunningProcess(NamedTuple):
     mutant: Mutant
     process: BaseProcess
     end: Connection
     until: float
 
 
-class Workers:
+class MutantWorkers:
     """Tries mutants in parallel."""
 
     def __init__(self, judge: MutantRunner, processes: int, seconds: float) -> None:
@@ -101,7 +101,7 @@ class Workers:
         self._processes = processes
         self._seconds = seconds
         self._context = multiprocessing.get_context("fork")
-        self._running: list[_Running] = []
+        self._running: list[_RunningProcess] = []
 
     def judged(self, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, MutantVerdict]]:
         """Yield mutants with their verdicts, in the order of completion."""
@@ -125,25 +125,25 @@ class Workers:
             if not frozen:  # else the caller's objects would be traversed again
                 gc.unfreeze()
             for one in self._running:
-                _stop(one.process)
+                _stop_process(one.process)
 
     @property
     def _too_long(self) -> str:
-        return f"{NOT_JUDGED} {self._seconds:g} s"
+        return f"{TIMEOUT_TEXT} {self._seconds:g} s"
 
     def may_judge(self, verdict: MutantVerdict) -> bool:
         """Whether a mutant is to be tried again: its trial ran out of time under another time limit."""
-        return verdict.by.startswith(NOT_JUDGED) and verdict.by != self._too_long
+        return verdict.by.startswith(TIMEOUT_TEXT) and verdict.by != self._too_long
 
     def _start(self, mutant: Mutant) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(self._judge, mutant, theirs), daemon=True)
+        process = self._context.Process(target=_work_in_child, args=(self._judge, mutant, theirs), daemon=True)
         process.start()
         theirs.close()
-        self._running.append(_Running(mutant, process, ours, time.monotonic() + self._seconds))
+        self._running.append(_RunningProcess(mutant, process, ours, time.monotonic() + self._seconds))
 
     def _ended(self) -> Iterator[tuple[Mutant, MutantVerdict]]:
-        ready = wait([one.end for one in self._running], PATIENCE)
+        ready = wait([one.end for one in self._running], POLL_SECONDS)
         for one in [*self._running]:
             verdict = None
             if one.end in ready:
@@ -156,11 +156,11 @@ class Workers:
                 verdict = MutantVerdict(ERROR, self._too_long)
             if verdict is not None:
                 self._running.remove(one)
-                _stop(one.process)
+                _stop_process(one.process)
                 yield one.mutant, verdict
 
 
-def _work(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
+def _work_in_child(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
     """Try one mutant; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -169,14 +169,14 @@ def _work(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
     end.send_bytes(json.dumps(judge.judge(mutant)._asdict()).encode())
 
 
-def _stop(process: BaseProcess) -> None:
+def _stop_process(process: BaseProcess) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     process.join()
 
 
-def judge_all(
-    workers: Workers, mutants: list[Mutant], folder: MutationFolder | None, step: Callable[[int], object]
+def judge_mutants(
+    workers: MutantWorkers, mutants: list[Mutant], folder: MutationFolder | None, step: Callable[[int], object]
 ) -> dict[str, MutantVerdict]:
     """Try the mutants without a verdict in the folder; return all verdicts."""
     known = {} if folder is None else folder.verdicts()

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraftcheck.reporting.validation import shown
+from kraftcheck.reporting.validation import value_text
 from kraftcheck.validation.events import Body, Event
 from kraftcheck.validation.sources import Sources
 
@@ -67,7 +67,7 @@ def _event_row(event: Event) -> dict[str, Any]:
         "correlation": event.correlation if event.correlation >= 0 else None,
         "peer": event.peer,
         "address": event.address or None,
-        "body": _message_text(body) if is_message else None if body is None else shown(body),
+        "body": _message_text(body) if is_message else None if body is None else value_text(body),
     }
 
 

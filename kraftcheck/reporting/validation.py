@@ -37,13 +37,13 @@ from kraftcheck.validation.sources import count_kinds
 from kraftcheck.validation.state import Refusal
 from kraftcheck.validation.verdict import Gap, Result, Storm, Validation
 
-LONGEST = 300
+MOST_QUOTED_CHARACTERS = 300
 """Maximum length of a quoted line or value in the text; the JSON has the whole."""
 
-MOST = 20
+MOST_LISTED_FINDINGS = 20
 """Maximum number of findings, gaps and storms in the text."""
 
-_STYLES = {
+_STYLE_OF_RESULT = {
     Result.CONFORMS: NEW,
     Result.UNBROKEN: NEW,
     Result.DIVERGES: OLD,
@@ -54,53 +54,53 @@ _STYLES = {
 
 def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line]:
     """Yield the verdict and the first divergence; unless `quiet` also counts, disks and notes."""
-    yield [(_STYLES[found.result], found.result.value), (PLAIN, f": {_scope(found)}")]
+    yield [(_STYLE_OF_RESULT[found.result], found.result.value), (PLAIN, f": {_scope_text(found)}")]
     if found.divergence is not None:
         yield from divergence_lines(found, found.divergence)
     for name, event in found.broken.items():
-        place = f"after {event.place}, node {event.node}, {clock(event.time)}"
+        place = f"after {event.place}, node {event.node}, {log_time_text(event.time)}"
         yield [(OLD, "  broken"), (PLAIN, f": {name}, {place}")]
     for report in found.reports:
-        for finding in report.findings[:MOST]:
+        for finding in report.findings[:MOST_LISTED_FINDINGS]:
             yield from _finding_lines(finding)
-    for text in found.open_questions[:MOST] if found.result is Result.INCONCLUSIVE else ():
+    for text in found.open_questions[:MOST_LISTED_FINDINGS] if found.result is Result.INCONCLUSIVE else ():
         yield [(WARNING, "  open"), (PLAIN, f": {text}")]
     if not quiet:
-        yield from _details(found)
+        yield from _detail_lines(found)
 
 
-def _scope(found: Validation) -> str:
+def _scope_text(found: Validation) -> str:
     parts = []
     if found.replay is not None:
         parts.append(
             f"{found.explained:,} of {count_with_noun(found.total, 'event')} of {count_with_noun(len(found.sources.logs), 'node')} explained"
         )
     if found.monitored is not None:
-        parts.append(f"{_checks(found, found.monitored)} of {count_with_noun(len(found.sources.every), 'node')}")
+        parts.append(f"{_checks_text(found, found.monitored)} of {count_with_noun(len(found.sources.every), 'node')}")
     if found.disk_report is not None:
-        parts.append(f"{_checks(found, found.disk_report)} of {count_with_noun(len(found.disks), 'disk')}")
+        parts.append(f"{_checks_text(found, found.disk_report)} of {count_with_noun(len(found.disks), 'disk')}")
     versions = found.version or ", ".join(found.sources.versions)
     return "; ".join(parts) + (f"; Kafka {versions}" if versions else "")
 
 
-def _checks(found: Validation, report: Report) -> str:
+def _checks_text(found: Validation, report: Report) -> str:
     checks = count_with_noun(report.total, "check")
     if found.result is Result.UNBROKEN:
         return checks
     return f"{len(report.findings):,} broken in {checks}" if report.findings else f"nothing broken in {checks}"
 
 
-def clock(milliseconds: int) -> str:
+def log_time_text(milliseconds: int) -> str:
     """Return a time of a log, in the log's own time zone."""
     return in_utc(milliseconds).removesuffix("Z")
 
 
-def subject(event: Event) -> str:
+def event_kind_text(event: Event) -> str:
     """Return what an event is: its kind, with the API of a message."""
     return f"{event.kind} {event.body.api}" if isinstance(event.body, Body) else str(event.kind)
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value of a log or of the model as text."""
     try:
         text = value if isinstance(value, str) else text_of(value)
@@ -112,14 +112,21 @@ def shown(value: Any) -> str:
 def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
     """Yield a divergence: the event with its line, the fields that differ, the nearest action."""
     event = refusal.event
-    yield [(HEAD, f"  {event.place}"), (PLAIN, f", node {event.node}, {clock(event.time)}")]
-    yield [(PLAIN, f"  {subject(event)}: {refusal.what}")]
+    yield [(HEAD, f"  {event.place}"), (PLAIN, f", node {event.node}, {log_time_text(event.time)}")]
+    yield [(PLAIN, f"  {event_kind_text(event)}: {refusal.what}")]
     if found.line:
-        yield [(FAINT, f"    {cut(found.line, LONGEST)}")]
+        yield [(FAINT, f"    {cut(found.line, MOST_QUOTED_CHARACTERS)}")]
     if refusal.differences:
         rows = [(FAINT, ("    field", "Kafka", "model"))]
         rows += [
-            (PLAIN, (f"    {one.field}", cut(shown(one.kafka), LONGEST), cut(shown(one.model), LONGEST)))
+            (
+                PLAIN,
+                (
+                    f"    {one.field}",
+                    cut(value_text(one.kafka), MOST_QUOTED_CHARACTERS),
+                    cut(value_text(one.model), MOST_QUOTED_CHARACTERS),
+                ),
+            )
             for one in refusal.differences
         ]
         yield from table_lines(rows, ())
@@ -133,41 +140,41 @@ def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
 def _finding_lines(finding: Finding) -> Iterator[Line]:
     yield [(OLD, "  broken"), (PLAIN, f": {finding.check}: {finding.message}")]
     if finding.file:
-        yield [(PLAIN, f"    {place_of(finding)}")]
+        yield [(PLAIN, f"    {finding_place(finding)}")]
 
 
-def place_of(finding: Finding) -> str:
+def finding_place(finding: Finding) -> str:
     """Return the file of a finding, and the place in it."""
     return f"{finding.file}, {finding.where}" if finding.where else finding.file
 
 
-def _details(found: Validation) -> Iterator[Line]:
+def _detail_lines(found: Validation) -> Iterator[Line]:
     replay = found.replay
     if replay is not None:
         rate = found.explained / found.seconds if found.seconds else 0
         yield [(FAINT, f"  replayed in {found.seconds:.1f} s, {rate:,.0f} events a second")]
-        yield from _counts("explained", replay.explained)
-        yield from _counts("steps without a line", replay.found)
-        yield from _counts("known differences used", found.known_used or {})
+        yield from _count_line("explained", replay.explained)
+        yield from _count_line("steps without a line", replay.found)
+        yield from _count_line("known differences used", found.known_used or {})
         if found.without:
             yield [(PLAIN, f"  known differences left out: {', '.join(found.without)}")]
     if found.monitored is not None:
-        yield from _counts("checks of logs", found.monitored.checks)
+        yield from _count_line("checks of logs", found.monitored.checks)
     if found.disk_report is not None:
-        yield from _counts("checks of disks", found.disk_report.checks)
+        yield from _count_line("checks of disks", found.disk_report.checks)
         texts = render(found.disks, found.disk_report).rstrip("\n").split("\n")
         for text in texts[: -len(list(summary(found.disk_report)))]:
             yield [(PLAIN, f"  {text}" if text else "")]
-    yield from note_lines(notes_of(found))
+    yield from note_lines(validation_notes(found))
 
 
-def _counts(title: str, counts: Mapping[Any, int]) -> Iterator[Line]:
+def _count_line(title: str, counts: Mapping[Any, int]) -> Iterator[Line]:
     if counts:
         words = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
         yield [(PLAIN, f"  {title}: {words}")]
 
 
-def notes_of(found: Validation) -> Iterator[str]:
+def validation_notes(found: Validation) -> Iterator[str]:
     """Yield notes: files that were left out, unobserved nodes, storms, findings that are no faults."""
     sources = found.sources
     yield from sources.notes
@@ -179,12 +186,14 @@ def notes_of(found: Validation) -> Iterator[str]:
     if found.replay is not None:
         yield from found.replay.notes
         yield from _observer_notes(found)
-    yield from map(_storm, found.storms[:MOST])
+    yield from map(_storm_text, found.storms[:MOST_LISTED_FINDINGS])
     for report in found.reports:
-        yield from (f"{note.check}: {note.message}; {place_of(note)}" for note in report.notes[:MOST])
+        yield from (
+            f"{note.check}: {note.message}; {finding_place(note)}" for note in report.notes[:MOST_LISTED_FINDINGS]
+        )
 
 
-def _storm(storm: Storm) -> str:
+def _storm_text(storm: Storm) -> str:
     event = storm.event
     return (
         f"storm: node {event.node} received {storm.requests:,} equal requests {event.body.api} of node {event.peer}"
@@ -202,7 +211,7 @@ def _observer_notes(found: Validation) -> Iterator[str]:
             yield f"node {node}, an observer: {len(events):,} events up to {events[-1].place} are not replayed"
 
 
-SETUP = """\
+SETUP_TEXT = """\
 Ways to observe a cluster, from the cheapest. Each needs the logs of all voters; brokers are observers and optional.
 
 1. Disks: nothing to change
@@ -268,7 +277,7 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
         "monitors": _report_as_json([], found.monitored),
         "disks": _report_as_json(found.disks, found.disk_report),
         "open": found.open_questions if found.result is Result.INCONCLUSIVE else [],
-        "notes": list(notes_of(found)),
+        "notes": list(validation_notes(found)),
         **_speed_as_json(found),
     }
 
@@ -310,8 +319,8 @@ def _node_as_json(found: Validation, node: int) -> dict[str, Any]:
         "node": node,
         "shows_messages": node in found.sources.logs,
         "events": {kind.value: count for kind, count in count_kinds(events).items()},
-        "first": clock(events[0].time),
-        "last": clock(events[-1].time),
+        "first": log_time_text(events[0].time),
+        "last": log_time_text(events[-1].time),
         "files": [file.name for file in found.sources.files if file.node == node],
     }
 
@@ -322,7 +331,7 @@ def _event_as_json(event: Event) -> dict[str, Any]:
         "file": event.file,
         "line": event.line,
         "node": event.node,
-        "time": clock(event.time),
+        "time": log_time_text(event.time),
         "kind": event.kind.value,
         "api": api,
     }
@@ -337,7 +346,8 @@ def _divergence_as_json(found: Validation) -> dict[str, Any] | None:
         "what": refusal.what,
         "text": found.line,
         "differences": [
-            {"field": one.field, "kafka": shown(one.kafka), "model": shown(one.model)} for one in refusal.differences
+            {"field": one.field, "kafka": value_text(one.kafka), "model": value_text(one.model)}
+            for one in refusal.differences
         ],
         "nearest_action": refusal.action or None,
     }
@@ -377,22 +387,22 @@ def _junit_outcome(report: Report | None, check: str, count: int) -> tuple[str, 
     """Return the kind of a check's result in JUnit, and its message."""
     broken = [one for one in report.findings if one.check == check] if report is not None else []
     if broken:
-        return "failure", "; ".join(f"{one.message} ({place_of(one)})" for one in broken)
+        return "failure", "; ".join(f"{one.message} ({finding_place(one)})" for one in broken)
     return ("", "") if count else ("skipped", "nothing to compare")
 
 
-MOST_ROWS = 4000
+MOST_DIAGRAM_ROWS = 4000
 """Maximum number of rows; of more, the last ones are shown."""
 
-HEIGHT, WIDTH, LEFT, TOP = 20, 190, 150, 40
+ROW_HEIGHT, COLUMN_WIDTH, LEFT_MARGIN, TOP_MARGIN = 20, 190, 150, 40
 """Pixels of a row and of a column; the room beside and above them."""
 
-PAGE = Path(__file__).with_name("page")
+PAGE_FOLDER = Path(__file__).with_name("page")
 
-_FOLDED = ("Fetch", "ApiVersions")
+_FOLDED_APIS = ("Fetch", "ApiVersions")
 
 
-class Row(NamedTuple):
+class DiagramRow(NamedTuple):
     """A row of the diagram: a message between two nodes, or a text at one node."""
 
     node: int
@@ -404,11 +414,11 @@ class Row(NamedTuple):
     style: str = ""
 
 
-class Life:
+class ClusterLife:
     """Collects the rows of the diagram from events in causal order."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[DiagramRow] = []
         self.left_out = 0
         self._epoch = 0
         self._folded: Counter[tuple[int, int]] = Counter()
@@ -417,11 +427,11 @@ class Life:
     def add(self, events: Iterable[Event]) -> None:
         """Add the events of a unit."""
         for event in events:
-            if event.kind is Kind.REQUEST and event.body.api in _FOLDED:
+            if event.kind is Kind.REQUEST and event.body.api in _FOLDED_APIS:
                 if event.peer is not None:
                     self._folded[event.peer, event.node] += 1
                     self._last[event.peer, event.node] = event
-            elif (text := _text(event)) is not None:
+            elif (text := _event_row_text(event)) is not None:
                 self.end()
                 if event.kind is Kind.TRANSITION:
                     self._epoch = max(self._epoch, event.body[0]["epoch"])
@@ -439,16 +449,16 @@ class Life:
     def diverges(self, event: Event, what: str) -> None:
         """Add the divergence."""
         self.end()
-        self._row(event, f"{subject(event)}: {what}", None, "bad")
+        self._row(event, f"{event_kind_text(event)}: {what}", None, "bad")
 
     def _row(self, event: Event, text: str, source: int | None, style: str) -> None:
-        self.rows.append(Row(event.node, text, self._epoch, event.place, event.time, source, style))
-        if len(self.rows) > 2 * MOST_ROWS:
-            self.left_out += MOST_ROWS
-            del self.rows[:MOST_ROWS]
+        self.rows.append(DiagramRow(event.node, text, self._epoch, event.place, event.time, source, style))
+        if len(self.rows) > 2 * MOST_DIAGRAM_ROWS:
+            self.left_out += MOST_DIAGRAM_ROWS
+            del self.rows[:MOST_DIAGRAM_ROWS]
 
 
-def _text(event: Event) -> str | None:
+def _event_row_text(event: Event) -> str | None:
     """Return the text of an event's row; None for an event without one."""
     body = event.body
     if event.kind is Kind.REQUEST:
@@ -465,70 +475,70 @@ def _text(event: Event) -> str | None:
     return None
 
 
-def life_of(found: Validation) -> Life:
+def life_from_logs(found: Validation) -> ClusterLife:
     """Return the life that logs without messages show, in order of time."""
-    life = Life()
+    life = ClusterLife()
     every = [event for events in found.sources.every.values() for event in events]
     life.add(sorted(every, key=lambda event: event.time))
     life.end()
     return life
 
 
-def write_cluster_page(found: Validation, life: Life, path: Path) -> None:
+def write_cluster_page(found: Validation, life: ClusterLife, path: Path) -> None:
     """Write the page."""
-    path.write_text("".join(_page(found, life)), encoding="utf-8", errors="backslashreplace")
+    path.write_text("".join(_cluster_page_parts(found, life)), encoding="utf-8", errors="backslashreplace")
 
 
-def _shown(text: str, most: int = 400) -> str:
+def _escaped_html(text: str, most: int = 400) -> str:
     return escape(visible(cut(text, most)))
 
 
-def _page(found: Validation, life: Life) -> Iterator[str]:
-    style, script = ((PAGE / f"cluster.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_digest(script)}'"
+def _cluster_page_parts(found: Validation, life: ClusterLife) -> Iterator[str]:
+    style, script = ((PAGE_FOLDER / f"cluster.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_sha256_base64(script)}'"
     yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield f"<title>kraftcheck validate: {found.result}</title><style>{style}</style></head><body>"
-    yield f"<h1>{_shown(found.result)}</h1>"
+    yield f"<h1>{_escaped_html(found.result)}</h1>"
     yield f"<pre>{escape(visible(lines_as_text(validation_lines(found)), keep=chr(10)))}</pre>"
-    rows = life.rows[-MOST_ROWS:]
+    rows = life.rows[-MOST_DIAGRAM_ROWS:]
     if rows:
         left_out = life.left_out + len(life.rows) - len(rows)
-        yield from _diagram(rows, left_out, is_causal=found.replay is not None)
+        yield from _life_diagram(rows, left_out, is_causal=found.replay is not None)
     yield f"<script>{script}</script></body></html>\n"
 
 
-def _digest(text: str) -> str:
+def _sha256_base64(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
-def _diagram(rows: Sequence[Row], left_out: int, *, is_causal: bool) -> Iterator[str]:
+def _life_diagram(rows: Sequence[DiagramRow], left_out: int, *, is_causal: bool) -> Iterator[str]:
     nodes = sorted({row.node for row in rows} | {row.source for row in rows if row.source is not None})
-    columns = {node: LEFT + WIDTH * place + WIDTH // 2 for place, node in enumerate(nodes)}
-    width, height = LEFT + WIDTH * len(nodes) + 260, TOP + HEIGHT * (len(rows) + 1)
+    columns = {node: LEFT_MARGIN + COLUMN_WIDTH * place + COLUMN_WIDTH // 2 for place, node in enumerate(nodes)}
+    width, height = LEFT_MARGIN + COLUMN_WIDTH * len(nodes) + 260, TOP_MARGIN + ROW_HEIGHT * (len(rows) + 1)
     order = "in causal order" if is_causal else "in order of time"
     note = f"; {left_out:,} earlier rows are left out" if left_out else ""
     yield f"<h2>The life of the cluster</h2><p>{len(rows):,} rows {order}{note}. Fetches are folded.</p>"
     yield '<p class="range">Rows <input id="from" type="range"> to <input id="to" type="range"> <span id="of"></span>'
-    bands = list(_bands(rows))
+    bands = list(_epoch_bands(rows))
     for start, end in bands:
         yield f' <button data-from="{start}" data-to="{end}">epoch {rows[start].epoch}</button>'
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    yield f'</p><svg id="life" {size} data-rows="{len(rows)}" data-row="{HEIGHT}" data-top="{TOP}">'
+    yield f'</p><svg id="life" {size} data-rows="{len(rows)}" data-row="{ROW_HEIGHT}" data-top="{TOP_MARGIN}">'
     yield '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     yield '<path d="M0 0L8 4L0 8z"/></marker></defs>'
     for number, (start, end) in enumerate(bands):
-        y, tall = TOP + HEIGHT * start, HEIGHT * (end - start)
+        y, tall = TOP_MARGIN + ROW_HEIGHT * start, ROW_HEIGHT * (end - start)
         yield f'<rect class="band{number % 2}" x="0" y="{y}" width="{width}" height="{tall}"/>'
         yield f'<text class="epoch" x="6" y="{y + 14}">epoch {rows[start].epoch}</text>'
     for node, x in columns.items():
-        yield f'<text class="head" x="{x}" y="{TOP - 14}">node {node}</text>'
-        yield f'<line class="life" x1="{x}" y1="{TOP - 6}" x2="{x}" y2="{height}"/>'
-    yield from (_row(row, TOP + HEIGHT * place + 14, columns) for place, row in enumerate(rows))
+        yield f'<text class="head" x="{x}" y="{TOP_MARGIN - 14}">node {node}</text>'
+        yield f'<line class="life" x1="{x}" y1="{TOP_MARGIN - 6}" x2="{x}" y2="{height}"/>'
+    yield from (_row_svg(row, TOP_MARGIN + ROW_HEIGHT * place + 14, columns) for place, row in enumerate(rows))
     yield "</svg>"
 
 
-def _bands(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+def _epoch_bands(rows: Sequence[DiagramRow]) -> Iterator[tuple[int, int]]:
     """Yield the first row of each epoch, and the row behind its last one."""
     place = 0
     for _, band in groupby(rows, key=lambda row: row.epoch):
@@ -537,16 +547,16 @@ def _bands(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
         place += count
 
 
-def _row(row: Row, y: int, columns: dict[int, int]) -> str:
+def _row_svg(row: DiagramRow, y: int, columns: dict[int, int]) -> str:
     x = columns[row.node]
-    title = f"<title>{_shown(f'{row.place}, {clock(row.time)}')}</title>"
+    title = f"<title>{_escaped_html(f'{row.place}, {log_time_text(row.time)}')}</title>"
     if row.source is None or row.source == row.node:
         return f'<g class="{row.style}">{title}<circle cx="{x}" cy="{y - 4}" r="4"/>' + (
-            f'<text x="{x + 8}" y="{y}">{_shown(row.text, 120)}</text></g>'
+            f'<text x="{x + 8}" y="{y}">{_escaped_html(row.text, 120)}</text></g>'
         )
     source = columns[row.source]
     middle = (source + x) // 2
     return (
         f'<g class="{row.style}">{title}<line class="message" x1="{source}" y1="{y - 2}" x2="{x}" y2="{y - 2}"/>'
-        f'<text class="label" x="{middle}" y="{y - 5}">{_shown(row.text, 60)}</text></g>'
+        f'<text class="label" x="{middle}" y="{y - 5}">{_escaped_html(row.text, 60)}</text></g>'
     )

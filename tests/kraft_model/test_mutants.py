@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
 from kraftcheck.jobs import job_of
-from kraftcheck.mutation.baseline import record
+from kraftcheck.mutation.baseline import record_baseline
 from kraftcheck.mutation.mutants import changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.trial import KILLED, MutantRunner, MutantVerdict
 from kraftcheck.reporting.mutation import Explanations
@@ -52,7 +52,9 @@ def verdict(model_name: str, prop: str, noticed: Noticed) -> MutantVerdict:
     job = job_of(model, noticed.config, argparse.Namespace(set=[], engine=None, max_states=LIMIT, workers=1))
     (checked,) = [one for one in job.options.properties if one.name == prop]
     job = job._replace(options=replace(job.options, properties=(checked,)))
-    return MutantRunner([record(job, {str(one.source.path) for one in functions}, modules)], modules).judge(mutant)
+    return MutantRunner([record_baseline(job, {str(one.source.path) for one in functions}, modules)], modules).judge(
+        mutant
+    )
 
 
 CASES = [

@@ -14,9 +14,9 @@ import pytest
 
 from kraftcheck.catalogue import Model, find_model
 from kraftcheck.mutation import baseline
-from kraftcheck.mutation.mutants import Mutant, Swap, changeable_functions, changeable_modules, mutants_of
+from kraftcheck.mutation.mutants import CodeSwap, Mutant, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.operators import OPERATOR_NAMES
-from kraftcheck.mutation.workers import Workers
+from kraftcheck.mutation.workers import MutantWorkers
 from tests.support.command_line import Run, start
 
 TINY = '''
@@ -192,9 +192,9 @@ def test_a_swap_is_seen_by_all_and_taken_back(game: str) -> None:
     function = mutant.changed.function
     code, module = mutant.code(), sys.modules[model.protocol.__module__]
     assert code is not None
-    with Swap(function, code).mutated() as _:
+    with CodeSwap(function, code).mutated() as _:
         assert module._next(4) == 4
-        with Swap(function, code).original():
+        with CodeSwap(function, code).original():
             assert function.__code__ is code
     assert module._next(4) == 5
 
@@ -212,7 +212,7 @@ VERDICTS = {
 
 
 def test_one_mutant_of_each_verdict(run, game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baseline, "ONE_CALL", 0.2)
+    monkeypatch.setattr(baseline, "CALL_SECONDS", 0.2)
     only = [word for name in VERDICTS for word in ("--only", name)]
     found, printed = judged(run, game, tmp_path, *only)
     assert {name: found[name]["verdict"] for name in VERDICTS} == VERDICTS
@@ -274,7 +274,7 @@ def test_survivors_are_explained(run, game: str, tmp_path: Path, text: str, code
 def test_a_run_goes_on_where_one_was_stopped(run, game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("--sample", 6, "--checkpoint", tmp_path / "kept")
     whole, _ = judged(run, game, tmp_path, "--sample", 6)
-    waited = Workers._ended
+    waited = MutantWorkers._ended
     seen: list[str] = []
 
     def interrupted(self):
@@ -284,7 +284,7 @@ def test_a_run_goes_on_where_one_was_stopped(run, game: str, tmp_path: Path, mon
             if len(seen) == 2:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(Workers, "_ended", interrupted)
+    monkeypatch.setattr(MutantWorkers, "_ended", interrupted)
     outcome = run("mutate", game, "--engine", "reference", "--workers", 1, *arguments)
     assert outcome.code == 130
     words = shlex.split(outcome.out.splitlines()[-1].removeprefix("To go on: kraftcheck "))
@@ -309,7 +309,7 @@ def test_ctrl_c_says_how_to_go_on(game: str, tmp_path: Path) -> None:
 
 ENDLESS = """
 import os, time
-from kraftcheck.mutation.workers import Workers
+from kraftcheck.mutation.workers import MutantWorkers
 
 class Endless:
     def reached_in(self, mutant):
@@ -319,7 +319,7 @@ class Endless:
         os.write(1, f"{os.getpid()}\\n".encode())  # in one piece: two processes write
         time.sleep(600)
 
-for _ in Workers(Endless(), 2, 600.0).judged(["one", "two"]):
+for _ in MutantWorkers(Endless(), 2, 600.0).judged(["one", "two"]):
     pass
 """
 

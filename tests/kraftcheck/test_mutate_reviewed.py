@@ -240,7 +240,7 @@ def test_what_a_projection_or_the_start_uses_is_searched(run, tmp_path: Path) ->
 def test_what_a_projection_uses_gains_nothing_beyond_the_configuration(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(trial, "MOST_WALKED", 3)
+    monkeypatch.setattr(trial, "MOST_WALKED_STATES", 3)
     found, _ = judged(run, tmp_path, CAPPED, limit, "--only", "model.capped")
     verdicts = {name: one["verdict"] for name, one in found.items()}
     assert verdicts["model.capped: 7 -> 8"] == "same"
