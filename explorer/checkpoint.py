@@ -10,8 +10,8 @@ from typing import Any
 
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, step_of
-from kraftcheck.persistence.folder import Checkpoint, Identity, Noted
-from kraftcheck.persistence.stored_files import CorruptFileError, require, require_shape
+from kraftcheck.persistence.folder import BatchNote, Checkpoint, Identity
+from kraftcheck.persistence.stored_files import CorruptFileError, require_shape, require_valid
 from kraftcheck.spec.diagnosis import lint
 from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
 from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
@@ -72,7 +72,7 @@ class SearchCheckpoint(Checkpoint):
                     "protocol leads to it; import it by name in the protocol's module"
                 )
 
-    def save_search(self, noted: Noted, violations: Sequence[Violation], *, finished: bool) -> None:
+    def save_search(self, noted: BatchNote, violations: Sequence[Violation], *, finished: bool) -> None:
         """Write the engine's entries, the violations, and the classes of their values as the checkpoint."""
         for violation in violations:
             self.note(value_of(violation.trace))
@@ -84,7 +84,7 @@ class SearchCheckpoint(Checkpoint):
         }
         self.write({**noted, **common}, finished=finished)
 
-    def read_search(self, shape: Noted) -> tuple[Noted, list[Violation]]:
+    def read_search(self, shape: BatchNote) -> tuple[BatchNote, list[Violation]]:
         """Return the engine's entries, validated against `shape`, and the recorded violations, each one verified."""
         require_shape(self.noted, {**SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
@@ -96,7 +96,7 @@ class SearchCheckpoint(Checkpoint):
             self.lexicon.add(cls)
         order = {value.name: value.index for value in model_values_of(self.protocol)}
         for name, index in self.noted["model_values"]:
-            require(index == order.get(name, index), f"{name} has another place in the order")
+            require_valid(index == order.get(name, index), f"{name} has another place in the order")
             self.lexicon.model_values[name] = ModelValue(name, index)
         violations = [Violation(name, decode_trace(text, self.lexicon)) for name, text in self.noted["violations"]]
         require_violations(self.protocol, self.options, self.starts, violations)
@@ -167,11 +167,13 @@ def require_violations(
         raise CorruptFileError("it has a violation of an unchecked property, or two violations of one")
     for name, trace in ((violation.property, violation.trace) for violation in violations):
         said = f"the counterexample to {name}"
-        require(bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state")
+        require_valid(
+            bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state"
+        )
         for before, step in pairwise(trace):
             follows = step in map(step_of, semantics.transitions(before.state))
-            require(follows, f"{said} is not a behaviour of the protocol")
-        require(_violates(semantics, checked.get(name), trace), f"{said} does not violate it")
+            require_valid(follows, f"{said} is not a behaviour of the protocol")
+        require_valid(_violates(semantics, checked.get(name), trace), f"{said} does not violate it")
 
 
 def _violates(semantics: Semantics, prop: Property | None, trace: Behaviour) -> bool:

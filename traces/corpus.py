@@ -34,7 +34,7 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.search_spec import compact_json, from_spec, to_spec
 from kraftcheck.files import atomic_replacement
-from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
+from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_note, write_note
 from kraftcheck.processes import Interruption
 from kraftcheck.spec import Protocol, State
 from kraftcheck.spec.errors import InputError
@@ -132,7 +132,7 @@ class CorpusFolder(BatchFolder):
             raise self.error(f"it holds more walks than {most:,} ({beyond}); raise --runs to include them all")
         return {number for number in range(most) if walk_file(self.path, number).name in there}
 
-    def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Noted]:
+    def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, BatchNote]:
         """Return the recorded results of finished chunks that checked these properties, if all their files exist."""
         there = self.walks(chunks[-1].first + chunks[-1].runs)
         found = {}
@@ -156,7 +156,7 @@ TASKS_A_CORE = 4
 _TASK = "kraftcheck.traces.corpus:make_walks"
 
 
-Made = tuple[Chunk, Noted | None]
+Made = tuple[Chunk, BatchNote | None]
 
 
 class CorpusMaker:
@@ -220,7 +220,7 @@ class CorpusMaker:
         return [(chunk, notes[chunk.number]) for chunk in chunks]
 
     def _result(
-        self, notes: dict[int, Noted], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
+        self, notes: dict[int, BatchNote], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
     ) -> Result:
         """Return the result of the finished chunks and of the chunk with a failed `assert`, if any."""
         found = [notes[number] for number in sorted(notes)]
@@ -258,7 +258,7 @@ class CorpusMaker:
         return simulate(self._protocol, self._options, replace(self._plan, first=first, runs=runs)).violations
 
 
-def _walks_of(notes: dict[int, Noted]) -> int:
+def _walks_of(notes: dict[int, BatchNote]) -> int:
     return sum(note["runs"] for note in notes.values())
 
 
@@ -289,7 +289,7 @@ class ChunkMaker:
         self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _as_filed)
         self._walks.run()
 
-    def make(self, chunk: Chunk) -> Noted | None:
+    def make(self, chunk: Chunk) -> BatchNote | None:
         """Generate the walks of a chunk and write their files; return its result, or None after a failed `assert`."""
         result = self._walks.more(replace(self._plan, first=chunk.first, runs=chunk.runs))
         if result.verdict is Verdict.ASSERTION:

@@ -20,7 +20,7 @@ from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, by_par
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.persistence.stored_files import reading, require
+from kraftcheck.persistence.stored_files import reading_forgeable_content, require_valid
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
@@ -90,17 +90,17 @@ class SparkCheckpoint(SearchCheckpoint):
         with self.rejecting():
             noted, violations = self.read_search(SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
-            require(bool(levels) and all(levels[:-1]), "there are no levels, or one but the last is empty")
-            require(set(noted["named"]) <= {*range(1, len(levels) + 1)}, "ids of other levels")
+            require_valid(bool(levels) and all(levels[:-1]), "there are no levels, or one but the last is empty")
+            require_valid(set(noted["named"]) <= {*range(1, len(levels) + 1)}, "ids of other levels")
             names = {*self.protocol.actions, *self.protocol.network.own_actions()}
-            require(noted["actions"].keys() == names, "it has counts of other actions")
+            require_valid(noted["actions"].keys() == names, "it has counts of other actions")
             self.shared.clear(after=len(levels))
             for level, parts in enumerate(levels, start=1):
                 for part, rows in parts.items():
                     found = self.shared.count(level, part)
                     problem = f"level {level}, partition {part}: expected {rows} states, found {found}"
-                    require(0 < rows == found and part < noted["parts"], problem)
-            with reading("a definition of another form"):
+                    require_valid(0 < rows == found and part < noted["parts"], problem)
+            with reading_forgeable_content("a definition of another form"):
                 load(noted["named"])
         tallies: Any = {name: Counter(noted[name]) for name in ("actions", "calls")}
         return RunLog(**{**noted, **tallies, "levels": levels, "violations": violations})
@@ -128,12 +128,12 @@ class SampleSearch:
             else:
                 self._search_some()
         except UnknownPartError:
-            require(False, "its states lead to an undefined state")
+            require_valid(False, "its states lead to an undefined state")
         violated = {violation.property for violation in self._log.violations}
         for kind, mask in self._tasks.events:
             named = {prop.name for prop in self._tasks.properties_in(kind, mask)}
             new = ({DEADLOCK} if kind == STUCK else named) - violated
-            require(not new, f"the violation of {', '.join(sorted(new))} is missing")
+            require_valid(not new, f"the violation of {', '.join(sorted(new))} is missing")
 
     def _search_all(self, starts: States) -> None:
         levels, known = self._log.levels, set[bytes]()
@@ -148,12 +148,12 @@ class SampleSearch:
                         reached = self._tasks.ids.to_global(rows)
                         following.update(self._looks(reached[self._tasks.within(reached)]))
             is_same = len(found) == len(new) and set(found) == new
-            require(is_same, f"level {number}: expected {len(new)} states, found {len(found)}, or other ones")
+            require_valid(is_same, f"level {number}: expected {len(new)} states, found {len(found)}, or other ones")
             known |= new
             new = following - known
         expander = self._tasks.table_expander
         fired = dict(zip(expander.learner.action_names, expander.fired.tolist(), strict=True))
-        require(fired == self._log.actions, "actions fired another number of times")
+        require_valid(fired == self._log.actions, "actions fired another number of times")
 
     def _looks(self, states: States, part: int | None = None) -> Iterator[bytes]:
         """Return the comparison keys of states as bytes; require that all states belong to the partition `part`."""
@@ -161,7 +161,7 @@ class SampleSearch:
         compared = self._tasks.ids.compared(states)
         if part is not None:
             owners = [owner for owner, _ in by_partition(compared, self._log.parts)]
-            require(owners == [part], f"partition {part} has states of another one")
+            require_valid(owners == [part], f"partition {part} has states of another one")
         return (row.tobytes().rstrip(b"\0") for row in compared)
 
     def _search_some(self) -> None:

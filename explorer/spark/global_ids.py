@@ -19,7 +19,7 @@ from kraftcheck.explorer.spark.definitions import VALUES, Definition, Kind
 from kraftcheck.explorer.tables.interned_values import require_record, require_shared
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.persistence.stored_files import require
+from kraftcheck.persistence.stored_files import require_valid
 from kraftcheck.spec.discovery import ClassName
 from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
@@ -52,7 +52,7 @@ class IdMap:
     def note(self, own: int, number: int) -> None:
         """Record `number` as the global id of the id `own` of this process."""
         self.fit(own + 1)
-        require(self.to_global[own] == UNKNOWN, "two global ids have one meaning")
+        require_valid(self.to_global[own] == UNKNOWN, "two global ids have one meaning")
         self.to_global[own] = number
 
     def fit(self, count: int) -> None:
@@ -121,8 +121,10 @@ class GlobalIds:
         """Load definitions of global ids; each one defines the next id of its kind."""
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
-            require(not (numbers if kind in VALUES else encoding and kind == Kind.CONTROL), "a definition of two kinds")
-            require(column == 0 or kind not in WITHOUT_COLUMN, "a definition with a column")
+            require_valid(
+                not (numbers if kind in VALUES else encoding and kind == Kind.CONTROL), "a definition of two kinds"
+            )
+            require_valid(column == 0 or kind not in WITHOUT_COLUMN, "a definition with a column")
             if kind in VALUES:
                 self._add_value(kind, column, decode(encoding, self.lexicon))
             elif kind == Kind.CLASS:
@@ -132,7 +134,7 @@ class GlobalIds:
             elif kind == Kind.CONTROL:
                 self._add_control(numbers)
             else:
-                require(kind == Kind.INBOX, "a record that is not a definition")
+                require_valid(kind == Kind.INBOX, "a record that is not a definition")
                 self._add_inbox(column, encoding, numbers)
 
     def _add_value(self, kind: Kind, column: int, value: Any) -> None:
@@ -160,13 +162,13 @@ class GlobalIds:
     def _add_control(self, numbers: tuple[int, ...]) -> None:
         interner = self.interner
         first, base = len(interner.bounds), interner.base
-        require(base <= len(numbers) and min(numbers, default=0) >= 0, "a control row of other numbers")
+        require_valid(base <= len(numbers) and min(numbers, default=0) >= 0, "a control row of other numbers")
         shared = [ids.own[number] for ids, number in zip(self.shared, numbers[first:base], strict=True)]
         replicas = [0] * len(interner.slots)
         for slot, local in enumerate(numbers[base:]):
             replicas[self.slots.own[slot]] = own = self.locals.own[local]
             is_own = own == 0 or interner.slots[interner.locals[own].id] == self.slots.own[slot]
-            require(is_own, "a control row has the local state of another replica")
+            require_valid(is_own, "a control row has the local state of another replica")
         number = len(self.controls.own)
         self.controls.add(interner.control_row([*numbers[:first], *shared, *replicas]))
         self._control_classes.add(number, numbers)
@@ -176,10 +178,10 @@ class GlobalIds:
         if encoding:
             own = interner.inboxes.content(own_slot, decode(encoding, self.lexicon))
         else:
-            require(min(numbers[::2], default=-1) >= 0, "an inbox content of no messages")
+            require_valid(min(numbers[::2], default=-1) >= 0, "an inbox content of no messages")
             messages = [self.messages.own[number] for number in numbers[::2]]
             is_own = all(interner.slots[interner.inboxes.messages[message].dest] == own_slot for message in messages)
-            require(is_own, "a message is in the inbox of another replica")
+            require_valid(is_own, "a message is in the inbox of another replica")
             own = interner.inboxes.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
         self._contents.note(own, len(self._contents_of[slot]))
         self._contents_of[slot].append(own)
@@ -200,10 +202,12 @@ class GlobalIds:
 
     def require_known(self, states: States) -> None:
         """Raise CorruptFileError unless every global id in the states has a definition."""
-        require(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
+        require_valid(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
         if len(states):
             most = np.array(self.counts[: states.shape[1]])
-            require((states.min(axis=0) >= 0) & (states.max(axis=0) < most), "a state has a part that is not defined")
+            require_valid(
+                (states.min(axis=0) >= 0) & (states.max(axis=0) < most), "a state has a part that is not defined"
+            )
 
     def to_global(self, rows: States) -> States:
         """Return states with global ids; under symmetry, their representatives.

@@ -35,7 +35,13 @@ from kraftcheck.explorer.symbolic.variables import (
     Variables,
 )
 from kraftcheck.files import atomic_replacement
-from kraftcheck.persistence.stored_files import DIGEST_BYTES, mix_hashes, reading, require, require_distinct
+from kraftcheck.persistence.stored_files import (
+    DIGEST_BYTES,
+    mix_hashes,
+    reading_forgeable_content,
+    require_distinct,
+    require_valid,
+)
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits
 from kraftcheck.spec.language.declarations import Property
@@ -167,17 +173,17 @@ class SetsCheckpoint(SearchCheckpoint):
 
     def _read(self) -> SavedSearch:
         noted, violations = self.read_search(SHAPE)
-        require(self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves")
+        require_valid(self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves")
         self._number = noted["number"]
         name = f"sets-{self._number}.npz"
         path = self.path / name
-        require(noted["file"] == name and path.is_file(), f"{path}: it is missing")
+        require_valid(noted["file"] == name and path.is_file(), f"{path}: it is missing")
         data = path.read_bytes()
         digest = blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
-        require(digest == noted["digest"], f"{path}: its content has changed: the digest differs")
-        with reading(str(path)):  # NumPy raises many kinds
+        require_valid(digest == noted["digest"], f"{path}: its content has changed: the digest differs")
+        with reading_forgeable_content(str(path)):  # NumPy raises many kinds
             with ZipFile(BytesIO(data)) as file:
-                require([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed")
+                require_valid([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed")
             arrays = np.load(BytesIO(data))
             held: Any = decode(arrays["values"].tobytes(), self.lexicon)
             replicas, senders, parts, whole, order, values = held
@@ -190,17 +196,17 @@ class SetsCheckpoint(SearchCheckpoint):
         """Load the checkpoint into empty variables and an empty store."""
         assert self.found is not None
         others = (OutOfNodes, LayoutChanged, OpaqueSetRequired)
-        with self.rejecting(), reading("a value that the protocol does not have", *others):
+        with self.rejecting(), reading_forgeable_content("a value that the protocol does not have", *others):
             self._restore(self.found, variables, store)
 
     def _restore(self, found: SavedSearch, variables: Variables, store: Store) -> None:
-        require(len(found.values) == len(variables.keys), "its variables are not the protocol's")
+        require_valid(len(found.values) == len(variables.keys), "its variables are not the protocol's")
         for level, values in enumerate(found.values):
             key, first = variables.keys[level], len(variables.standard(level))
             for value in values:
-                require(_fits(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}")
+                require_valid(_fits(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}")
                 variables.number(level, variables.core(value) if key.kind == LOCAL else value)
-            require(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
+            require_valid(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
         require_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
         store.load(found.nodes, found.edges)
         store.roots.update({PREFIX + name: node for name, node in found.sets.items()})
@@ -220,21 +226,27 @@ class SetsCheckpoint(SearchCheckpoint):
 
 def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: Sets) -> None:
     """Require that diagrams are in canonical form."""
-    require(nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are not pairs of int64 numbers")
-    require(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
-    require([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
+    require_valid(
+        nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are not pairs of int64 numbers"
+    )
+    require_valid(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
+    require_valid([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
     levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW_BITS
-    require((levels >= 0) & (levels < len(values)), "a node of an unknown level")
-    require((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
-    require(nodes[:, 0] == np.cumsum(counts) - counts, "the edges of a node do not follow those of the node before")
-    require(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
+    require_valid((levels >= 0) & (levels < len(values)), "a node of an unknown level")
+    require_valid((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
+    require_valid(
+        nodes[:, 0] == np.cumsum(counts) - counts, "the edges of a node do not follow those of the node before"
+    )
+    require_valid(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
     of = np.repeat(np.arange(len(nodes)), counts)
     number, child = edges >> 32, edges & LOW_BITS
-    require((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
-    require((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
-    require(np.array([0, len(values), *levels.tolist()])[child] > levels[of], "an edge to a child at no later level")
-    require((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
-    require((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
+    require_valid((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
+    require_valid((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
+    require_valid(
+        np.array([0, len(values), *levels.tolist()])[child] > levels[of], "an edge to a child at no later level"
+    )
+    require_valid((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
+    require_valid((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
         sums = np.add.reduceat(mix_hashes(edges.astype(np.uint64)), nodes[:, 0])
         require_distinct(sums + mix_hashes(levels.astype(np.uint64)), "nodes")
@@ -262,21 +274,23 @@ class SetsValidator:
         """Require that each breadth-first level follows from the one before."""
         names = ("new", "pruned", "reached", "known", "expanded")
         levels = list(sets.values())[len(names) :]
-        require([*sets] == [*names, *map(str, range(len(levels)))], "its sets are of another search order")
+        require_valid([*sets] == [*names, *map(str, range(len(levels)))], "its sets are of another search order")
         if self._store.count(sets["known"]) <= MOST_REPEATED_STATES:
             found = self._levels_again(levels)
-            require([sets[name] for name in names] == found, "its last level does not follow from those before")
+            require_valid([sets[name] for name in names] == found, "its last level does not follow from those before")
             return
         reached = EMPTY
         for level in levels:
             reached = self._store.union(reached, self._space.view.of(level))
-        require([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the reached states")
+        require_valid([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the reached states")
         known = self._store.union(sets["known"], self._space.view.of(sets["new"]))
         for number in self._random.sample(range(len(levels) - 1), min(SAMPLED_LEVELS, len(levels) - 1)):
             successors = self._successors(levels[number])
-            require(self._space.view.without(successors, known) == EMPTY, f"successors of level {number} are missing")
+            require_valid(
+                self._space.view.without(successors, known) == EMPTY, f"successors of level {number} are missing"
+            )
             extra = self._store.difference(levels[number + 1], successors)
-            require(extra == EMPTY, f"states of level {number + 1} do not follow from level {number}")
+            require_valid(extra == EMPTY, f"states of level {number + 1} do not follow from level {number}")
             self._require_noted(levels[number], EMPTY)
 
     def _levels_again(self, levels: list[int]) -> list[int]:
@@ -284,7 +298,7 @@ class SetsValidator:
         store, view = self._store, self._space.view
         new, pruned, reached, known, judged = self._space.start, EMPTY, EMPTY, EMPTY, EMPTY
         for number, level in enumerate(levels):
-            require(level == self._within(new), f"level {number} does not follow from those before")
+            require_valid(level == self._within(new), f"level {number} does not follow from those before")
             judged = store.union(judged, store.union(new, pruned))
             known, reached = store.union(known, view.of(new)), store.union(reached, view.of(level))
             new = view.without(self._successors(level), known)
@@ -295,9 +309,9 @@ class SetsValidator:
     def require_reached(self, sets: Sets, *, has_beyond: bool) -> None:
         """Require that each state is initial or follows from another state of the checkpoint."""
         store, reached, beyond = self._store, sets.get("reached", EMPTY), sets.get("beyond", EMPTY)
-        require([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
+        require_valid([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
         within = [self._within(reached), self._within(beyond)]
-        require(within == [reached, EMPTY], "its sets are not separated by the constraints")
+        require_valid(within == [reached, EMPTY], "its sets are not separated by the constraints")
         if store.count(reached) + store.count(beyond) > MOST_REPEATED_STATES:
             self._space.learn(reached)
             for _ in range(SAMPLED_STATES):
@@ -310,13 +324,13 @@ class SetsValidator:
             for root in self._space.groups.roots():
                 found = store.union(found, store.intersection(store.successors(self._within(found), root), whole))
         found = store.union(found, store.intersection(self._space.start, beyond))
-        require(found == whole, "it has unreachable states")
+        require_valid(found == whole, "it has unreachable states")
 
     def _require_predecessor(self, state: int, reached: int) -> None:
         store, roots = self._store, self._space.groups.roots()
         is_start = store.difference(state, self._space.start) == EMPTY
         is_next = any(store.predecessors(reached, root, state) != EMPTY for root in roots)
-        require(is_start or is_next, "it has an unreachable state")
+        require_valid(is_start or is_next, "it has an unreachable state")
 
     def _any_of(self, states: int) -> list[int]:
         """Return a random vector of a set."""
@@ -339,4 +353,4 @@ class SetsValidator:
 
     def _require_noted(self, expanded: int, more: int) -> None:
         new = self._violated(expanded, more).keys() - self._noted
-        require(not new, f"the violation of {', '.join(sorted(new))} is missing")
+        require_valid(not new, f"the violation of {', '.join(sorted(new))} is missing")

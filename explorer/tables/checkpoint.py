@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.rows import ID_BYTES, Found, Rows
 from kraftcheck.explorer.tables.visited import VisitedSet
-from kraftcheck.persistence.stored_files import GrowingFile, require
+from kraftcheck.persistence.stored_files import GrowingFile, require_valid
 from kraftcheck.spec.language.protocol import Protocol
 
 STATES_FILE = "states"
@@ -78,28 +78,30 @@ class CheckpointRecheck:
         """Repeat a part of the search; raise CorruptFileError for any difference."""
         visited = self._visited
         counts = self._levels.counts
-        require(visited.count == sum(counts), f"expected {sum(counts)} distinct states, found {visited.count}")
+        require_valid(visited.count == sum(counts), f"expected {sum(counts)} distinct states, found {visited.count}")
         self._expander.restart()
         last = self._require_first_levels(self._checker.starting_rows())
         if last == self._levels.depth:
             noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
-            require(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
+            require_valid(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
         if self._python is not None:
             for row in chain.from_iterable(self._pieces(1, EVALUATED_PIECES)):
                 self._require_noted(set(self._python.violated_by(row)))
         for rows in self._pieces(last, SAMPLED_PIECES):
             for new in self._successors(rows):
                 found = [*visited.add(new), *visited.merge_candidates()]
-                require(not any(map(self._count, found)), "successors of its states are missing")
+                require_valid(not any(map(self._count, found)), "successors of its states are missing")
 
     def _require_first_levels(self, starts: Rows) -> int:
         """Repeat the first levels; return the number of the last level that was compared as a whole."""
         known, levels = VisitedSet(self._expander.threads), self._levels
         new, level = sum(map(self._count, known.add(self._expander.load(starts)))), 1
         while True:
-            require(new == levels.count(level), f"level {level}: expected {new} states, found {levels.count(level)}")
+            require_valid(
+                new == levels.count(level), f"level {level}: expected {new} states, found {levels.count(level)}"
+            )
             for rows in levels.chunks(level, STATES_A_READ):
-                require(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
+                require_valid(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
             if level == levels.depth or sum(levels.counts[:level]) > MOST_REPEATED_STATES:
                 return level
             new, left = 0, self._expanded(level)
@@ -125,7 +127,7 @@ class CheckpointRecheck:
 
     def _require_noted(self, violated: set[str]) -> None:
         new = violated - self._violated
-        require(not new, f"a violation of {', '.join(sorted(new))} is missing")
+        require_valid(not new, f"a violation of {', '.join(sorted(new))} is missing")
 
     def _pieces(self, first: int, count: int) -> Iterator[Rows]:
         """Yield random slices of the expanded states from level `first` on, and always the last slice."""
@@ -210,15 +212,17 @@ class TablesCheckpoint(SearchCheckpoint):
             self._values.load(noted.pop("ids"))
             snapshot = Snapshot(**noted, violations=violations)
             self._require_levels(snapshot)
-            require(snapshot.actions.keys() == {*self._learner.action_names}, "the step counts are of other actions")
+            require_valid(
+                snapshot.actions.keys() == {*self._learner.action_names}, "the step counts are of other actions"
+            )
         return snapshot
 
     def _require_levels(self, snapshot: Snapshot) -> None:
         levels, most = snapshot.levels, self._learner.interner.width
         counts = [sum(rows for rows, _ in level) for level in levels]
-        require(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
+        require_valid(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
         shapes = [shape for level in levels for shape in level]
-        require(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "rows of a wrong width")
+        require_valid(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "rows of a wrong width")
         require_bytes(STATES_FILE, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
         before = counts[-2] if len(counts) > 1 else 0
-        require(snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}")
+        require_valid(snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}")

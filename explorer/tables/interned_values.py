@@ -22,14 +22,14 @@ from kraftcheck.explorer.tables.kernel.interning import LEARNED
 from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows
-from kraftcheck.persistence.folder import Noted
+from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.persistence.stored_files import (
     CorruptFileError,
-    RowsInFile,
+    RowIndex,
     mix_hashes,
-    reading,
-    require,
+    reading_forgeable_content,
     require_distinct,
+    require_valid,
 )
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.errors import InputError
@@ -72,11 +72,11 @@ class InternedValues:
         interner.shared.sets.is_allowed = False
         self._checkpoint, self.files = checkpoint, checkpoint.files
         self._written = Counts()
-        self._controls = RowsInFile(np.int32)
+        self._controls = RowIndex(np.int32)
 
     # Writing
 
-    def save(self) -> Noted:
+    def save(self) -> BatchNote:
         """Append the values interned since the last call; return the counts for the manifest."""
         interner, done = self.interner, self._written
         now = self._counts()
@@ -107,12 +107,12 @@ class InternedValues:
 
     # Reading
 
-    def load(self, noted: Noted) -> None:
+    def load(self, noted: BatchNote) -> None:
         """Load the files into an empty interner."""
-        with reading("a value that is not of the protocol"):
+        with reading_forgeable_content("a value that is not of the protocol"):
             self._load(noted)
 
-    def _load(self, noted: Noted) -> None:
+    def _load(self, noted: BatchNote) -> None:
         interner, inboxes = self.interner, self._values()
         items = self._pairs("inbox_items", noted["items"])
         heads = self._pairs("inboxes", max(noted["inboxes"] - 1, 0))
@@ -274,42 +274,44 @@ def _identities(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
 
 def require_bytes(name: str, length: int, expected: int) -> None:
     """Require that a file has the length that its manifest implies."""
-    require(length == expected, f"{name}: expected {expected} bytes, found {length}")
+    require_valid(length == expected, f"{name}: expected {expected} bytes, found {length}")
 
 
 def require_record(value: Value, field: str) -> None:
     """Require that a value is a record with the given field, and that its fields have their declared types."""
     is_right = isinstance(value, Record) and fits(value, type(value)) and hasattr(value, field)
-    require(is_right, f"expected a message or local state, found {cut(text_of(value), 80)}")
+    require_valid(is_right, f"expected a message or local state, found {cut(text_of(value), 80)}")
 
 
 def require_shared(interner: Interner, field: int, value: Value) -> None:
     """Require that a value has the type of a shared field."""
     assert interner.shared.type is not None
     kind = list(field_types(interner.shared.type).values())[field]
-    require(fits(value, kind), f"expected a value of a shared field, found {cut(text_of(value), 80)}")
+    require_valid(fits(value, kind), f"expected a value of a shared field, found {cut(text_of(value), 80)}")
 
 
 def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
     """Require that inbox contents have known slots and messages, are in canonical form, and are distinct."""
     slots, counts = heads[:, 0], heads[:, 1].astype(np.int64)
-    require((slots >= 0) & (slots < len(interner.slots)), "an inbox content of an unknown replica")
-    require((counts > 0) & (counts <= len(items)), "an inbox content with a wrong number of messages")
-    require(counts.sum() == len(items), f"expected {len(items)} messages in inbox contents, found {counts.sum()}")
+    require_valid((slots >= 0) & (slots < len(interner.slots)), "an inbox content of an unknown replica")
+    require_valid((counts > 0) & (counts <= len(items)), "an inbox content with a wrong number of messages")
+    require_valid(counts.sum() == len(items), f"expected {len(items)} messages in inbox contents, found {counts.sum()}")
     messages = items[:, 0]
-    require((messages >= 0) & (messages < len(interner.inboxes.messages)), "an inbox content with an unknown message")
+    require_valid(
+        (messages >= 0) & (messages < len(interner.inboxes.messages)), "an inbox content with an unknown message"
+    )
     of = np.repeat(np.arange(len(heads)), counts)
     operations = interner.tables.messages[messages, 0]
     destinations = interner.tables.operations[operations, 0]
-    require(destinations == slots[of], "a message is in the inbox of another replica")
+    require_valid(destinations == slots[of], "a message is in the inbox of another replica")
     keys = (messages.astype(np.int64) << 32) + items[:, 1]
-    require((np.diff(keys) > 0) | (np.diff(of) > 0), "the messages of an inbox content are not in order")
-    require((learned > 0) & (learned <= len(heads)), "a value of an unknown inbox content")
+    require_valid((np.diff(keys) > 0) | (np.diff(of) > 0), "the messages of an inbox content are not in order")
+    require_valid((learned > 0) & (learned <= len(heads)), "a value of an unknown inbox content")
     has_value = np.zeros(len(heads), bool)
     has_value[learned - 1] = True
     needs_value = np.zeros(len(heads), bool)
     needs_value[of[interner.tables.operations[operations, 2] == LEARNED]] = True
-    require(has_value == needs_value, "an inbox content with a missing or redundant value")
+    require_valid(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):
         sums = np.add.reduceat(mix_hashes(keys.astype(np.uint64)), np.cumsum(counts) - counts)
@@ -325,13 +327,17 @@ def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     weights = mix_hashes(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:
         columns = block.shape[1]
-        require(before <= columns <= width, f"expected control rows of {before} to {width} columns, found {columns}")
+        require_valid(
+            before <= columns <= width, f"expected control rows of {before} to {width} columns, found {columns}"
+        )
         before = columns
-        require((block[:, :base] >= 0) & (block[:, :base] <= np.array(most)), "a control row with an unknown value")
+        require_valid(
+            (block[:, :base] >= 0) & (block[:, :base] <= np.array(most)), "a control row with an unknown value"
+        )
         locals_ = block[:, base:]
-        require((locals_ >= 0) & (locals_ < len(slot_of)), "a control row with an unknown local state")
+        require_valid((locals_ >= 0) & (locals_ < len(slot_of)), "a control row with an unknown local state")
         is_own = (slot_of[locals_] == np.arange(columns - base)) | (locals_ == 0)
-        require(is_own, "a control row with the local state of another replica")
+        require_valid(is_own, "a control row with the local state of another replica")
         sums.append((block.astype(np.uint64) * weights[:columns]).sum(axis=1, dtype=np.uint64))
     require_distinct(np.concatenate(sums), "control rows")
 
@@ -348,7 +354,7 @@ class StateRequirements:
     def check(self, rows: Rows) -> None:
         """Require that states have known control rows, and inbox contents of the right slots."""
         controls, contents = rows[:, 0], rows[:, 1:]
-        require((controls >= 0) & (controls < self._controls), "a state with an unknown control row")
-        require((contents >= 0) & (contents < len(self._slot_of)), "a state with an unknown inbox content")
+        require_valid((controls >= 0) & (controls < self._controls), "a state with an unknown control row")
+        require_valid((contents >= 0) & (contents < len(self._slot_of)), "a state with an unknown inbox content")
         is_own = (self._slot_of[contents] == np.arange(contents.shape[1])) | (contents == 0)
-        require(is_own, "a state with the inbox content of another replica")
+        require_valid(is_own, "a state with the inbox content of another replica")

@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import SuccessorArrays, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import CLUSTER_HEAD
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS, PackingArrays, repack
-from kraftcheck.persistence.stored_files import GrowingFile, RowsInFile
+from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
 
 Rows = NDArray[np.int32]
 Indices = NDArray[np.int64]
@@ -353,7 +353,7 @@ class Level:
     """One level: rows in the file, then rows in memory."""
 
     def __init__(self) -> None:
-        self.filed = RowsInFile(np.int32)
+        self.filed = RowIndex(np.int32)
         self.waiting: list[Rows] = []
         self.count = 0
 

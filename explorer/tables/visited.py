@@ -58,7 +58,7 @@ from kraftcheck.explorer.tables.rows import (
     packing,
     repacked_words,
 )
-from kraftcheck.persistence.stored_files import GrowingFile, RowsInFile
+from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
 from kraftcheck.processes import default_memory
 
 FIRST_CAPACITY = 1 << 10
@@ -378,7 +378,7 @@ class Archive:
         self._packing = packing
         self._folder = folder
         self._file = GrowingFile.temporary(folder)
-        self._parts = [RowsInFile(np.uint64) for _ in range(PARTITIONS)]
+        self._parts = [RowIndex(np.uint64) for _ in range(PARTITIONS)]
         self._waiting: list[list[Words]] = [[] for _ in range(PARTITIONS)]  # to be written
 
     def append(self, partition: int, words: Words) -> None:

@@ -85,8 +85,8 @@ def _resume_from_checkpoint(arguments: argparse.Namespace) -> None:
     """Turn `--checkpoint` into `--resume` if the folder holds a checkpoint."""
     if "checkpoint" not in arguments:
         raise InputError("--resume-if-present: no folder; add --checkpoint DIR")
-    from kraftcheck.persistence.folder import MANIFEST
+    from kraftcheck.persistence.folder import MANIFEST_FILE
 
-    if (Path(arguments.checkpoint) / MANIFEST).is_file():
+    if (Path(arguments.checkpoint) / MANIFEST_FILE).is_file():
         arguments.resume = arguments.checkpoint
         del arguments.checkpoint

@@ -33,21 +33,21 @@ from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, 
 from kraftcheck.spec.encoding import DecodingError
 from kraftcheck.spec.errors import InputError, RaisedError
 
-FORMAT = 2
-MANIFEST, LOCK, DONE, SUFFIX = "manifest.json", "lock", "done", ".bin"
+FORMAT_VERSION = 2
+MANIFEST_FILE, LOCK_FILE, DONE_FOLDER, DATA_FILE_SUFFIX = "manifest.json", "lock", "done", ".bin"
 OLD_MANIFESTS = ("pipeline.json", "corpus.json", "mutation.json")  # of format 1, one for each kind of folder
 CHECK_ACTIONS = "--check-actions"  # may be left out on --resume, but not added: earlier calls were not tested
 NO_CHECKPOINT = "holds no checkpoint; give the folder of an earlier --checkpoint that was written"
 NO_FOLDER = "there is no such folder; give the folder of an earlier --checkpoint"
 
-Noted = dict[str, Any]
+BatchNote = dict[str, Any]
 Identity = dict[str, Any]
 
 
-class Folder:
+class LockedFolder:
     """A folder with a manifest, locked by this process."""
 
-    SHAPE: ClassVar[Noted] = {"format": int, "kraftcheck": str, "written": str, "identity": dict, "checksum": str}
+    SHAPE: ClassVar[BatchNote] = {"format": int, "kraftcheck": str, "written": str, "identity": dict, "checksum": str}
     """The shape of the manifest (see `require_shape`)."""
 
     NAME, USER, THERE, UNWRITABLE = "folder", "run", "there", "expected a folder that can be written to"
@@ -65,12 +65,12 @@ class Folder:
             if path.exists() and not path.is_dir():
                 raise self.error("expected a folder, found a file")
             path.mkdir(parents=True, exist_ok=True)
-            if alone and not (self.inner / MANIFEST).is_file():
-                self._require_alone(own=(Path(inside) / LOCK).parts[0])
+            if alone and not (self.inner / MANIFEST_FILE).is_file():
+                self._require_alone(own=(Path(inside) / LOCK_FILE).parts[0])
             if self.inner != path:
                 make_folder(self.inner)
             try:
-                self._lock = lock_file(self.inner / LOCK)
+                self._lock = lock_file(self.inner / LOCK_FILE)
             except LockedFolderError as error:
                 problem = f"in use by another {self.USER} (process {error.owner}); wait for it or give another folder"
                 raise self.error(problem) from None
@@ -82,7 +82,7 @@ class Folder:
     def _require_alone(self, own: str) -> None:
         """Raise InputError for a folder without a manifest that holds files other than `own`."""
         if any((self.inner / name).exists() for name in OLD_MANIFESTS):
-            raise self.error(f"the {self.NAME} has format 1, this version reads {FORMAT}; use a new one")
+            raise self.error(f"the {self.NAME} has format 1, this version reads {FORMAT_VERSION}; use a new one")
         strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED_FILE_NAME.fullmatch(entry.name)} - {
             own
         }
@@ -116,9 +116,9 @@ class Folder:
             self.close()
             raise
 
-    def _read_manifest(self) -> Noted | None:
+    def _read_manifest(self) -> BatchNote | None:
         """Return the content of the manifest; None if the folder has none."""
-        path = self.inner / MANIFEST
+        path = self.inner / MANIFEST_FILE
         try:
             raw = path.read_bytes() if path.is_file() or not path.exists() else b""
         except FileNotFoundError:
@@ -126,36 +126,36 @@ class Folder:
         try:
             content = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise self.damaged(f"it is not JSON: {error}", MANIFEST) from None
+            raise self.damaged(f"it is not JSON: {error}", MANIFEST_FILE) from None
         if not isinstance(content, dict) or "format" not in content:
-            raise self.damaged(f"expected the manifest of a {self.NAME}", MANIFEST)
-        if content["format"] != FORMAT:
+            raise self.damaged(f"expected the manifest of a {self.NAME}", MANIFEST_FILE)
+        if content["format"] != FORMAT_VERSION:
             found = f"the {self.NAME} has format {content['format']!r}"
-            raise self.error(f"{found}, this version reads {FORMAT}; use a new one")
+            raise self.error(f"{found}, this version reads {FORMAT_VERSION}; use a new one")
         try:
             if raw != manifest_text(content):
                 raise CorruptFileError("its content has changed: its checksum is not the one noted")
             require_shape(content, self.SHAPE)
         except (CorruptFileError, RecursionError) as error:
-            raise self.damaged(str(error), MANIFEST) from None
+            raise self.damaged(str(error), MANIFEST_FILE) from None
         return content
 
-    def require_identity(self, manifest: Noted) -> None:
+    def require_identity(self, manifest: BatchNote) -> None:
         """Raise InputError with the differences if a manifest belongs to another run."""
-        different = list(differences(manifest["identity"], self.identity, self.THERE))
+        different = list(identity_differences(manifest["identity"], self.identity, self.THERE))
         if different:
             raise self.error(f"{self.OTHER}: {'; '.join(different)}")
 
     def write_manifest(self, **more: Any) -> None:
         """Replace the manifest atomically."""
         content = {
-            "format": FORMAT,
+            "format": FORMAT_VERSION,
             "kraftcheck": program_version(),
             "written": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "identity": self.identity,
             **more,
         }
-        with self.writing(), atomic_replacement(self.inner / MANIFEST, durable=True) as new:
+        with self.writing(), atomic_replacement(self.inner / MANIFEST_FILE, durable=True) as new:
             new.write_bytes(manifest_text(content))
         self.manifest = content
 
@@ -170,11 +170,11 @@ class Folder:
         self.close()
 
 
-class Checkpoint(Folder):
+class Checkpoint(LockedFolder):
     """The checkpoint folder of a search: append-only files, and the state of the search in the manifest."""
 
-    SHAPE: ClassVar[Noted] = {
-        **Folder.SHAPE,
+    SHAPE: ClassVar[BatchNote] = {
+        **LockedFolder.SHAPE,
         "finished": bool,
         "files": {str: {"bytes": int, "digest": str}},
         "search": dict,
@@ -184,10 +184,10 @@ class Checkpoint(Folder):
 
     def __init__(self, path: Path, identity: Identity, *, resume: bool, names: tuple[str, ...] = ()) -> None:
         """Open a checkpoint for resuming, or create one with files of these names."""
-        if resume and not (path / MANIFEST).is_file():
+        if resume and not (path / MANIFEST_FILE).is_file():
             raise InputError(f"--resume {path}: {NO_CHECKPOINT if path.is_dir() else NO_FOLDER}")
         self.files: dict[str, GrowingFile] = {}
-        self.noted: Noted = {}
+        self.noted: BatchNote = {}
         super().__init__(path, identity, "--resume" if resume else "--checkpoint")
         with self.closed_on_error():
             if resume and self.manifest is not None:
@@ -207,19 +207,19 @@ class Checkpoint(Folder):
         except InputError as error:
             raise self.error(f"{self.OTHER}: {error}") from None
 
-    def _begin(self, manifest: Noted | None, names: tuple[str, ...]) -> None:
+    def _begin(self, manifest: BatchNote | None, names: tuple[str, ...]) -> None:
         if manifest is not None and not manifest["finished"]:
             raise self.error(
                 f"holds the checkpoint of an unfinished search, written {manifest['written']}; resume it with --resume "
                 f"{self.path}, or remove the folder"
             )
         with self.writing():
-            (self.path / MANIFEST).unlink(missing_ok=True)
+            (self.path / MANIFEST_FILE).unlink(missing_ok=True)
             self.manifest = None
             for name in names:
                 self._open(name).clear()
 
-    def _resume(self, manifest: Noted, names: tuple[str, ...]) -> None:
+    def _resume(self, manifest: BatchNote, names: tuple[str, ...]) -> None:
         """Check the version, identity and digests of a checkpoint and open its files."""
         if manifest["kraftcheck"] != program_version():
             versions = f"kraftcheck {manifest['kraftcheck']}, not by {program_version()}"
@@ -227,22 +227,22 @@ class Checkpoint(Folder):
         self.require_identity(manifest)
         if manifest["files"].keys() != set(names):
             expected = ", ".join(names) or "none"
-            raise self.damaged(f"expected the files {expected}, found {', '.join(manifest['files'])}", MANIFEST)
+            raise self.damaged(f"expected the files {expected}, found {', '.join(manifest['files'])}", MANIFEST_FILE)
         for name, noted in manifest["files"].items():
-            if not (self.path / (name + SUFFIX)).is_file():
-                raise self.damaged("it is missing", name + SUFFIX)
+            if not (self.path / (name + DATA_FILE_SUFFIX)).is_file():
+                raise self.damaged("it is missing", name + DATA_FILE_SUFFIX)
             try:
                 self._open(name).restore(noted["bytes"], noted["digest"])
             except CorruptFileError as damage:
-                raise self.damaged(str(damage), name + SUFFIX) from None
+                raise self.damaged(str(damage), name + DATA_FILE_SUFFIX) from None
         self.noted = manifest["search"]
 
     def _open(self, name: str) -> GrowingFile:
-        path = self.path / (name + SUFFIX)
+        path = self.path / (name + DATA_FILE_SUFFIX)
         file = self.files[name] = GrowingFile.at(path, f"{self._option} {path}")
         return file
 
-    def write(self, search: Noted, *, finished: bool) -> None:
+    def write(self, search: BatchNote, *, finished: bool) -> None:
         """Write the checkpoint: flush the files, then replace the manifest with the state of the search."""
         with self.writing():
             for file in self.files.values():
@@ -262,7 +262,7 @@ class Checkpoint(Folder):
         super().close()
 
 
-class BatchFolder(Folder):
+class BatchFolder(LockedFolder):
     """An output folder that is filled in batches. A batch is valid once its note exists."""
 
     NOTES: ClassVar[str] = "."
@@ -280,68 +280,68 @@ class BatchFolder(Folder):
                 self.require_identity(self.manifest)
             if self.manifest is not None or not self.LATE:
                 self.claim()
-                for folder in (self.path, self.inner / DONE):
+                for folder in (self.path, self.inner / DONE_FOLDER):
                     remove_unfinished(folder)
 
     def claim(self) -> None:
         """Make the folder that of this run."""
         if self.manifest is None:
             self.write_manifest()
-        make_folder(self.inner / DONE)
+        make_folder(self.inner / DONE_FOLDER)
 
     @classmethod
     def note_file(cls, path: Path, batch: int) -> Path:
         """Return the path of a batch's note."""
-        return path / cls.NOTES / DONE / f"{batch:05}.json"
+        return path / cls.NOTES / DONE_FOLDER / f"{batch:05}.json"
 
     def note_files(self) -> list[Path]:
         """Return the paths of the notes of all finished batches."""
-        return sorted(path for path in (self.inner / DONE).glob("*.json") if path.stem.isdecimal())
+        return sorted(path for path in (self.inner / DONE_FOLDER).glob("*.json") if path.stem.isdecimal())
 
 
-def read_note(path: Path, shape: Any = dict) -> Noted:
+def read_note(path: Path, shape: Any = dict) -> BatchNote:
     """Read and validate a note; raise InputError if it is invalid."""
     try:
-        found: Noted = json.loads(path.read_text())
+        found: BatchNote = json.loads(path.read_text())
         require_shape(found, shape)
     except (OSError, ValueError, RecursionError, CorruptFileError) as error:
         raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
     return found
 
 
-def write_note(path: Path, content: Noted) -> None:
+def write_note(path: Path, content: BatchNote) -> None:
     """Write a note atomically. The last of several concurrent writers wins."""
     with atomic_replacement(path, durable=True) as new:
         new.write_text(json.dumps(content, indent=1))
 
 
-def differences(before: Identity, now: Identity, there: str) -> Iterator[str]:
+def identity_differences(before: Identity, now: Identity, there: str) -> Iterator[str]:
     """Yield a clause for each difference of two identities: the value in the folder (`there`), and the value now."""
     for name, found in {**dict.fromkeys(before), **now}.items():
         was: Any = before.get(name, False if name == CHECK_ACTIONS else None)
         if was == found or (name == CHECK_ACTIONS and not found):
             continue
         if isinstance(was, dict) and isinstance(found, dict):
-            yield from _changed_parts(name, was, found, there)
+            yield from _changed_identity_parts(name, was, found, there)
         else:
-            yield f"{name}: {_shown(was)} {there}, now {_shown(found)}"
+            yield f"{name}: {_identity_value_text(was)} {there}, now {_identity_value_text(found)}"
 
 
-def _changed_parts(name: str, was: Noted, found: Noted, there: str) -> Iterator[str]:
+def _changed_identity_parts(name: str, was: BatchNote, found: BatchNote, there: str) -> Iterator[str]:
     changed = [part for part in {**was, **found} if was.get(part) != found.get(part)]
     if name == "source":
         yield f"the source of the model has changed since ({', '.join(sorted(changed))})"
         return
     for constant in changed:
         (old, *_), (new, *_) = (_as_list(one.get(constant)) for one in (was, found))
-        yield f"the constant {constant}: {_shown(old)} {there}, now {_shown(new)}"
+        yield f"the constant {constant}: {_identity_value_text(old)} {there}, now {_identity_value_text(new)}"
 
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) and value else [value]
 
 
-def _shown(value: Any) -> str:
+def _identity_value_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if value is None:
@@ -349,7 +349,7 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def manifest_text(content: Noted) -> bytes:
+def manifest_text(content: BatchNote) -> bytes:
     """Return the bytes of a manifest. They depend only on its content, so a changed byte is detected."""
     body = {name: value for name, value in content.items() if name != "checksum"}
     checksum = blake2b(json.dumps(body).encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -22,24 +22,24 @@ from kraftcheck.files import open_in_folder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 
-MOST_NUMBER = 1 << 62
+MOST_STORED_NUMBER = 1 << 62
 """The limit on numbers in a manifest, so that sums of a few stay within 64 bits."""
 
-FACTOR = np.uint64(0x9E3779B97F4A7C15)
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class CorruptFileError(Exception):
     """Invalid content of a file; `Checkpoint.rejecting` adds the folder to the message."""
 
 
-def require(is_right: Any, problem: str) -> None:
+def require_valid(is_right: Any, problem: str) -> None:
     """Raise CorruptFileError unless a condition (or each of an array) is true."""
     if not np.all(is_right):
         raise CorruptFileError(problem)
 
 
 @contextmanager
-def reading(what: str, *others: type[BaseException]) -> Iterator[None]:
+def reading_forgeable_content(what: str, *others: type[BaseException]) -> Iterator[None]:
     """Convert any error into CorruptFileError: forged values raise many kinds in NumPy, Arrow and protocols."""
     known: tuple[type[BaseException], ...] = (CorruptFileError, InputError, MemoryError, *others)
     try:
@@ -62,16 +62,18 @@ def require_shape(value: Any, shape: Any, place: str = "it") -> None:
     elif isinstance(shape, dict):
         _require_object(value, shape, place)
     elif shape in (int, float):
-        if type(value) not in {int, shape} or not 0 <= value < MOST_NUMBER:
-            raise CorruptFileError(f"{place}: expected a number of at least 0, found {_short(value)}")
+        if type(value) not in {int, shape} or not 0 <= value < MOST_STORED_NUMBER:
+            raise CorruptFileError(f"{place}: expected a number of at least 0, found {_shortened_value(value)}")
     elif shape is not object and type(value) is not shape:
-        raise CorruptFileError(f"{place}: expected {shape.__name__}, found {_short(value)}")
+        raise CorruptFileError(f"{place}: expected {shape.__name__}, found {_shortened_value(value)}")
 
 
 def _require_list(value: Any, shape: list[Any] | tuple[Any, ...], place: str) -> None:
     length = len(shape) if isinstance(shape, tuple) else None
     if type(value) is not list or length not in (None, len(value)):
-        raise CorruptFileError(f"{place}: expected a list{f' of {length}' if length else ''}, found {_short(value)}")
+        raise CorruptFileError(
+            f"{place}: expected a list{f' of {length}' if length else ''}, found {_shortened_value(value)}"
+        )
     shapes = cast("list[Any]", shape) * len(value) if length is None else shape
     for number, (one, its_shape) in enumerate(zip(value, shapes, strict=True)):
         require_shape(one, its_shape, f"{place}[{number}]")
@@ -80,24 +82,24 @@ def _require_list(value: Any, shape: list[Any] | tuple[Any, ...], place: str) ->
 def _require_object(value: Any, shape: dict[Any, Any], place: str) -> None:
     if type(value) is not dict or (str not in shape and value.keys() != shape.keys()):
         names = "an object" if str in shape else f"an object with {', '.join(shape)}"
-        raise CorruptFileError(f"{place}: expected {names}, found {_short(value)}")
+        raise CorruptFileError(f"{place}: expected {names}, found {_shortened_value(value)}")
     for name, one in value.items():
         require_shape(one, shape[str if str in shape else name], f"{place}.{name}")
 
 
-def _short(value: Any) -> str:
+def _shortened_value(value: Any) -> str:
     return cut(", ".join(value) if isinstance(value, dict) else repr(value), 60)
 
 
 def require_distinct(hashes: NDArray[np.uint64], what: str) -> None:
     """Raise CorruptFileError if two 64-bit hashes are equal."""
-    require(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
+    require_valid(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
 
 
 def mix_hashes(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return 64-bit hashes of numbers."""
-    keys = (keys ^ (keys >> np.uint64(31))) * FACTOR + FACTOR  # maps 0 to another number
-    keys = (keys ^ (keys >> np.uint64(29))) * FACTOR
+    keys = (keys ^ (keys >> np.uint64(31))) * HASH_FACTOR + HASH_FACTOR  # maps 0 to another number
+    keys = (keys ^ (keys >> np.uint64(29))) * HASH_FACTOR
     return keys ^ (keys >> np.uint64(32))
 
 
@@ -132,7 +134,7 @@ class GrowingFile:
 
     def append(self, data: bytes | NDArray[Any]) -> int:
         """Append bytes and return their offset."""
-        view = _bytes_of(np.ascontiguousarray(data)) if isinstance(data, np.ndarray) else memoryview(data)
+        view = _array_bytes(np.ascontiguousarray(data)) if isinstance(data, np.ndarray) else memoryview(data)
         start = at = self.length
         while at < start + len(view):
             try:
@@ -146,7 +148,7 @@ class GrowingFile:
 
     def read_into(self, offset: int, array: NDArray[Any]) -> None:
         """Fill an array with the bytes at an offset."""
-        view, at = _bytes_of(array), 0
+        view, at = _array_bytes(array), 0
         while at < len(view):
             found = os.preadv(self._file.fileno(), [view[at:]], offset + at)
             if found == 0:
@@ -188,11 +190,11 @@ class GrowingFile:
         self._file.close()
 
 
-def _bytes_of(array: NDArray[Any]) -> memoryview:
+def _array_bytes(array: NDArray[Any]) -> memoryview:
     return array.data.cast("B") if array.size else memoryview(b"")
 
 
-class Extent(NamedTuple):
+class RowExtent(NamedTuple):
     """A contiguous stretch of rows of one width in a file."""
 
     rows: int
@@ -200,13 +202,13 @@ class Extent(NamedTuple):
     offset: int  # in bytes
 
 
-class RowsInFile:
+class RowIndex:
     """The index of numeric rows in a growing file."""
 
     def __init__(self, item: type[np.generic]) -> None:
         self.count = 0
         self._item = np.dtype(item)
-        self._extents: list[Extent] = []
+        self._extents: list[RowExtent] = []
         self._firsts: list[int] = []  # the number of each extent's first row
 
     @property
@@ -221,11 +223,11 @@ class RowsInFile:
 
     def note(self, rows: int, columns: int, offset: int) -> int:
         """Add rows at an offset of the file to the index; return the offset of their end."""
-        last = self._extents[-1] if self._extents else Extent(0, 0, 0)
+        last = self._extents[-1] if self._extents else RowExtent(0, 0, 0)
         if last.columns == columns and self._end(*last) == offset:
             self._extents[-1] = last._replace(rows=last.rows + rows)
         else:
-            self._extents.append(Extent(rows, columns, offset))
+            self._extents.append(RowExtent(rows, columns, offset))
             self._firsts.append(self.count)
         self.count += rows
         return self._end(rows, columns, offset)
@@ -240,7 +242,7 @@ class RowsInFile:
         which = bisect_right(self._firsts, first) - 1
         return self._read(file, self._extents[which], first - self._firsts[which], most)
 
-    def _read(self, file: GrowingFile, extent: Extent, first: int, most: int) -> NDArray[Any]:
+    def _read(self, file: GrowingFile, extent: RowExtent, first: int, most: int) -> NDArray[Any]:
         rows = np.empty((min(most, extent.rows - first), extent.columns), self._item)
         file.read_into(self._end(first, extent.columns, extent.offset), rows)
         return rows
@@ -252,16 +254,16 @@ class RowsInFile:
                 yield self._read(file, extent, first, most)
 
 
-UNLIMITED = 1 << 40
+UNLIMITED_BYTES = 1 << 40
 """Bytes of memory with which no array spills."""
-FIRST = 1 << 12
+FIRST_ARRAY_LENGTH = 1 << 12
 """Initial capacity of a growing array."""
 
 
 class SpillArena:
     """Allocator of large arrays: in memory up to a budget, then mapped from files that vanish with the process."""
 
-    def __init__(self, left: int = UNLIMITED, folder: Path | None = None) -> None:
+    def __init__(self, left: int = UNLIMITED_BYTES, folder: Path | None = None) -> None:
         self.left = left
         self.on_disk = 0
         self._folder = folder
@@ -274,7 +276,7 @@ class SpillArena:
             return np.full(count, fill, kind) if fill else np.zeros(count, kind)
         self.on_disk += size
         with TemporaryFile(dir=self._folder) as file:
-            reserve(file.fileno(), size, str(self._folder or gettempdir()))
+            reserve_disk_space(file.fileno(), size, str(self._folder or gettempdir()))
             found = np.memmap(file, kind, "r+", shape=(count,)).view(np.ndarray)
         if fill:
             found[:] = fill
@@ -286,7 +288,7 @@ class SpillArena:
             self.left += array.nbytes
 
 
-def reserve(file: int, size: int, place: str) -> None:
+def reserve_disk_space(file: int, size: int, place: str) -> None:
     """Allocate the disk space of a file, since writing to a mapped file on a full disk would kill the process."""
     if not hasattr(os, "posix_fallocate"):
         os.truncate(file, size)
@@ -308,10 +310,10 @@ def is_mapped(array: NDArray[Any]) -> bool:
 class SpillArray:
     """Growing array of numbers."""
 
-    def __init__(self, room: SpillArena, kind: Any, expected: int = FIRST) -> None:
+    def __init__(self, room: SpillArena, kind: Any, expected: int = FIRST_ARRAY_LENGTH) -> None:
         self.count = 0
         self._room = room
-        self._array = room.array(max(expected, FIRST), kind)
+        self._array = room.array(max(expected, FIRST_ARRAY_LENGTH), kind)
 
     @property
     def all(self) -> NDArray[Any]:

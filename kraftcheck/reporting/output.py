@@ -174,9 +174,9 @@ def resume_hint_lines(words: Iterable[str], options: SearchRequest, result: Resu
     folder = options.resume or options.checkpoint
     if folder is None or result.limit in (None, STRICT):
         return
-    from kraftcheck.persistence.folder import MANIFEST
+    from kraftcheck.persistence.folder import MANIFEST_FILE
 
-    if (Path(folder) / MANIFEST).is_file():
+    if (Path(folder) / MANIFEST_FILE).is_file():
         limits = () if result.limit in (INTERRUPTED, "time_limit") else (LIMIT_OPTIONS.get(result.limit, ""),)
         again = [*_without_options(words, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(again)}")]

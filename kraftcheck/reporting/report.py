@@ -278,7 +278,8 @@ def _markdown_trace(trace: Mapping[str, Any]) -> Iterator[str]:
     yield _DIAGRAM_LEGEND
     for diagram in mermaid_diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
-    yield f"<details><summary>Changes of each step</summary>\n\n{_fence_lines(_change_lines(trace['states']))}\n\n</details>"
+    changes = _fence_lines(_change_lines(trace["states"]))
+    yield f"<details><summary>Changes of each step</summary>\n\n{changes}\n\n</details>"
 
 
 def _markdown_reason(why: Mapping[str, Any]) -> str:

@@ -73,7 +73,8 @@ def _scope_text(found: Validation) -> str:
     parts = []
     if found.replay is not None:
         parts.append(
-            f"{found.explained:,} of {count_with_noun(found.total, 'event')} of {count_with_noun(len(found.sources.logs), 'node')} explained"
+            f"{found.explained:,} of {count_with_noun(found.total, 'event')}"
+            f" of {count_with_noun(len(found.sources.logs), 'node')} explained"
         )
     if found.monitored is not None:
         parts.append(f"{_checks_text(found, found.monitored)} of {count_with_noun(len(found.sources.every), 'node')}")

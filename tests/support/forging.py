@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.persistence.folder import MANIFEST, manifest_text
+from kraftcheck.persistence.folder import MANIFEST_FILE, manifest_text
 from kraftcheck.spec.errors import InputError
 
 PATIENCE = 60.0  # seconds for one search
@@ -33,7 +33,7 @@ def places(value: Any, at: Place = ()) -> Iterator[Place]:
 
 def forge(folder: Path, random: Random) -> str:
     """Change something in a checkpoint, and every digest that would show it; return what was changed."""
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".bin", ".npz", ".parquet"))
     if random.random() < 0.4:
         what = _forge_json(manifest, random)
@@ -54,7 +54,7 @@ def digests_made_anew(folder: Path, manifest: dict[str, Any]) -> None:
             manifest["search"]["digest"] = digest
         elif path.stem in manifest.get("files", ()) and isinstance(manifest["files"][path.stem], dict):
             manifest["files"][path.stem]["digest"] = digest
-    (folder / MANIFEST).write_bytes(manifest_text(manifest))
+    (folder / MANIFEST_FILE).write_bytes(manifest_text(manifest))
 
 
 def _forge_json(manifest: dict[str, Any], random: Random) -> str:

@@ -226,7 +226,7 @@ def payloads() -> Iterator[bytes]:
 def notes(data: bytes) -> None:
     """Read the notes of an output folder: the first byte says of which kind, and which file is replaced."""
     from kraftcheck.mutation.workers import MutationFolder
-    from kraftcheck.persistence.folder import MANIFEST
+    from kraftcheck.persistence.folder import MANIFEST_FILE
     from kraftcheck.traces.corpus import CorpusFolder, chunks_of
     from kraftcheck.traces.pipeline.driver import PipelineFolder
 
@@ -236,7 +236,7 @@ def notes(data: bytes) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with kind(folder, {"model": "x", "constants": {}}) as made:
         made.claim()
-    names = [MANIFEST, "done/00000.json", *(["summary.json"] if kind is PipelineFolder else [])]
+    names = [MANIFEST_FILE, "done/00000.json", *(["summary.json"] if kind is PipelineFolder else [])]
     (folder / kind.NOTES / names[which[0] % len(names)]).write_bytes(content)
     with kind(folder, {"model": "x", "constants": {}}) as opened:
         if isinstance(opened, PipelineFolder):

@@ -31,7 +31,7 @@ from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.files import make_folder, real_path, remove_path, require_local
-from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
+from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_note, write_note
 from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -168,7 +168,7 @@ class PipelineFolder(BatchFolder):
                 if not (number.isdecimal() and int(number) in self._notes):
                     remove_path(batch)
 
-    def _require_rows(self, batch: int, note: Noted, *, read: bool) -> None:
+    def _require_rows(self, batch: int, note: BatchNote, *, read: bool) -> None:
         """Raise InputError unless the tables have the rows of a finished batch."""
         for table, expected in note.get("rows", {}).items():
             try:
@@ -222,11 +222,11 @@ class PipelineFolder(BatchFolder):
         self._notes[batch] = note
         remove_path(self.path / STAGING)
 
-    def keep_summary(self, summary: Noted) -> None:
+    def keep_summary(self, summary: BatchNote) -> None:
         """Write the summary of all finished batches."""
         write_note(self.path / SUMMARY, {"batches": len(self._notes), **summary})
 
-    def kept_summary(self) -> Noted | None:
+    def kept_summary(self) -> BatchNote | None:
         """Return the summary of all files; None if it is older than the last batch, or a file has gone since."""
         path = self.path / SUMMARY
         note = read_note(path, SUMMARIES) if path.is_file() else {}
@@ -240,7 +240,7 @@ class PipelineFolder(BatchFolder):
         remove_path(self.path / STAGING)
 
 
-def _read_batch(note: Path) -> Noted:
+def _read_batch(note: Path) -> BatchNote:
     """Read the note of a batch; older ones have no number of rows."""
     found = read_note(note)
     found = read_note(note, BATCH if "rows" in found else {name: BATCH[name] for name in ("seconds", "files")})
@@ -343,7 +343,7 @@ class Output(Protocol_):
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Finish the batch: its rows count from now on."""
 
-    def keep_summary(self, summary: Noted) -> None:
+    def keep_summary(self, summary: BatchNote) -> None:
         """Write the summary of all finished batches."""
 
 

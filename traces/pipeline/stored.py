@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kraftcheck.explorer.cluster import Cluster, spark_errors
-from kraftcheck.persistence.folder import Noted
+from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, SHOWN, InputFile, Summary
@@ -165,7 +165,7 @@ class StoredTables:
             traces, steps, errors = (table_of(rows, table) for table in COLUMNS)
             return _summary_of(traces, steps, errors, self._protocol, **counts)
 
-    def keep_summary(self, summary: Noted) -> None:
+    def keep_summary(self, summary: BatchNote) -> None:
         """Do nothing: the summary is computed by each run."""
 
 
