@@ -502,7 +502,7 @@ class Bookkeeping:
         """Return a note about the reachability or temporal properties that the search did not check."""
         names = ", ".join(prop.name for prop in properties if prop.name not in self.followed)
         stopped, violated = "the search did not visit every state", "a violation ended the search (see --continue)"
-        why = stopped if self.result.limit else violated
+        why = stopped if self.result.limit or self.result.runs is not None else violated
         return [f"{names}: {what} not checked, since {why}"] if names else []
 
     def tally(self) -> None:

@@ -169,9 +169,10 @@ def _record_baselines(
             result = baseline.result
             if result.violations:
                 names = ", ".join(violation.property for violation in result.violations)
+                asked = "" if job.config_name == "none" else f" --config {job.config_name}"
                 raise InputError(
                     f"{job.config_name}: {names} is violated without a mutation; choose a configuration in which all"
-                    f" properties hold (kraftcheck check {job.model.name} --config {job.config_name})"
+                    f" properties hold (kraftcheck check {job.model.name}{asked})"
                 )
             found.append(baseline)
     return found

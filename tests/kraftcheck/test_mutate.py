@@ -381,6 +381,7 @@ def test_a_configuration_that_is_violated_without_a_slip_is_refused(run, ping: s
     outcome = run("mutate", ping, "--engine", "reference")
     assert outcome.code == 2
     assert "is violated without a mutation; choose a configuration in which all properties hold" in outcome.err
+    assert outcome.err.endswith(f"(kraftcheck check {ping})\n")
 
 
 @pytest.mark.parametrize("text", ["    why\n", "one\ntwo\n    why\n", "one\n"])
