@@ -44,7 +44,7 @@ END_BY_CODE = ""
 another `exec`."""
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a command as Ctrl-C does."""
-GC_THRESHOLDS = (50_000, 20, 10)
+GC_THRESHOLDS = (500_000, 20, 10)
 """Rare garbage collection, because imports create hundreds of thousands of permanent objects."""
 
 

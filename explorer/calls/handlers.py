@@ -670,8 +670,8 @@ class Calls:
         protocol, evaluated = (self.protocol, prop) if whole is None else (self._filtering, filtered_property(prop))
         with raising_unanswered():
             found = evaluate_property(protocol, evaluated, given)
-        if whole is not None and prop.name in self.protocol.probes:
-            evaluate_property(self.protocol, prop, whole())
+        if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:
+            probe.observe(lambda: evaluate_property(self.protocol, prop, whole()))
         return found
 
 

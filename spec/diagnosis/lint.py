@@ -86,6 +86,13 @@ class Watch:
             self._rebuild()
         return self._function(*arguments)
 
+    def observe(self, evaluate: Callable[[], object]) -> None:
+        """Count an evaluation that was made without this probe; repeat it while some part has not been evaluated."""
+        if self.never():
+            evaluate()
+        else:
+            self.calls += 1
+
     @property
     def definition(self) -> ast.FunctionDef | None:
         """The definition with a call of `__seen__` at each probe, for an engine that translates it."""

@@ -195,7 +195,7 @@ class Protocol:
         self.ids: dict[Value, set[type]] = {}  # of these, and of replicas that actions create, with their types
         self.sent: dict[tuple[type, Value], Action] = {}  # message types and destinations, with a sending action
         self.is_sampled = True  # whether a search repeats a sample of calls, to detect impure actions
-        self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/lint`
+        self.probes: dict[str, Any] = {}  # property -> `Watch` of `diagnosis/lint`, called in its place
         self.by_type: Container[str] = ()  # actions and properties that may tell a proxy from its record
         self.hidden_reads: HiddenReads | None = None  # records the methods' reads of fields that a VIEW hides
 

@@ -210,3 +210,12 @@ def test_a_loop_may_change_what_its_test_looks_at() -> None:
         limit = number + 2 if number < 3 else limit
     assert found == [0, 1, 2, 3, 4]
     assert [key[2:] for key, _ in asked] == [((int, 4),)]
+
+
+def test_a_loop_may_change_its_test_at_the_last_known_element() -> None:
+    """A new element meets the test that the loop left."""
+    limit, asked = 3, []
+    candidates = KnownElements({number: number for number in range(4)}, {}, lambda *test: asked.append(test))
+    for number in candidates.passing(lambda one: one <= limit, lambda _: True):  # noqa: B023
+        limit = 5 if number == 3 else limit
+    assert [key[2:] for key, _ in asked] == [((int, 5),)]

@@ -12,7 +12,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, pair
 from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
@@ -231,13 +231,13 @@ def intern_content_images(t: Any, content: Any) -> None:
 
 
 @jit
-def row_hash(t: Any, row: Any) -> Any:
-    """Hash the columns of a control row."""
-    h = np.uint64(1469598103934665603)
-    for c in range(t.rows.shape[1]):
-        h = (h ^ np.uint64(t.rows[row, c])) * np.uint64(0x9E3779B97F4A7C15)
+def home_of_row(t: Any, row: Any) -> Any:
+    """Return the home place of a control row in the hash table of control rows; it hashes two columns at a time."""
+    h, columns = np.uint64(1469598103934665603), t.rows.shape[1]
+    for c in range(0, columns - 1, 2):
+        h = (h ^ np.uint64(pair(t.rows[row, c], t.rows[row, c + 1]))) * np.uint64(0x9E3779B97F4A7C15)
         h ^= h >> np.uint64(29)
-    return mix(h)
+    return np.int64(mix(h + np.uint64(t.rows[row, columns - 1]))) & np.int64(len(t.row_table) - 1)
 
 
 @jit
@@ -249,8 +249,7 @@ def intern_row(t: Any, written: Any) -> Any:
     if (fresh + 2) * 2 > len(t.row_table):
         abort_to_grow(t, codes.GROW_HASHES)
     # Look for an equal control row.
-    mask = np.int64(len(t.row_table) - 1)
-    i = np.int64(row_hash(t, written)) & mask
+    mask, i = np.int64(len(t.row_table) - 1), home_of_row(t, written)
     columns = t.rows.shape[1]
     while t.row_table[i] != -1:
         other = t.row_table[i]
@@ -295,7 +294,7 @@ def rehash_rows(t: Any) -> None:
     """Insert every control row into an emptied hash table."""
     mask = np.int64(len(t.row_table) - 1)
     for row in range(t.meta[codes.M_ROWS]):
-        i = np.int64(row_hash(t, row)) & mask
+        i = home_of_row(t, row)
         while t.row_table[i] != -1:
             i = (i + 1) & mask
         t.row_table[i] = row

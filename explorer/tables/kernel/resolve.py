@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import inlined
+from kraftcheck.explorer.native.compiling import inlined, prefetch
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask, request_handlers
 from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, NONE, REFUSED, WITH_PYTHON, pair, span
@@ -19,6 +19,7 @@ from kraftcheck.explorer.tables.kernel.interning import (
     apply_operation,
     evaluate_row,
     evaluate_step,
+    home_of_row,
     intern_content_images,
     intern_row,
     intern_row_images,
@@ -162,7 +163,16 @@ def build_row(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
     start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
     n, missing = list_outcomes(t, row, start, fresh)
-    # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties.
+    # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties. Prefetches overlap
+    # the random reads of the hash table, then those of the rows found there.
+    for k in range(start, start + n):
+        if t.row_items[k, 1] >= 0:
+            home = home_of_row(t, np.int64(t.row_items[k, 1]))
+            prefetch(t.row_table, home)
+            t.row_items[k, 2] = home
+    for k in range(start, start + n):
+        if t.row_items[k, 1] >= 0:
+            prefetch(t.rows, codes.larger(np.int64(t.row_table[t.row_items[k, 2]]), 0))
     for k in range(start, start + n):
         place = np.int64(t.row_items[k, 1])
         if place < 0:

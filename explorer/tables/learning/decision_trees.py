@@ -344,40 +344,39 @@ def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
         return steps
-    if not (tracks and _have_changes(steps, log)):
+    changes = [_sets(step, log) for step in steps] if tracks else []
+    if not any(changes) and not (tracks and any(_is_changed(one) for step in steps for one in step.writes)):
         return [unwrap(step) for step in steps]
-    rests = [_rest(step, log) for step in steps]
+    rests = [_rest(step, sets) for step, sets in zip(steps, changes, strict=True)]
     alike = defaultdict(set)
-    for step, rest in zip(steps, rests, strict=True):
-        alike[rest].add(keyed((_peers(step), _sets(step, log))))
-    return [_delta(step, rest, log, is_sure=len(alike[rest]) == 1) for step, rest in zip(steps, rests, strict=True)]
+    for step, sets, rest in zip(steps, changes, rests, strict=True):
+        alike[rest].add(keyed((_peers(step), tuple(sets.items()))))
+    deltas = []
+    for step, sets, rest in zip(steps, changes, rests, strict=True):
+        is_sure = len(alike[rest]) == 1
+        deltas.append(_delta(step, rest, sets if is_sure else _sets(step, log, is_minimal=True), is_sure=is_sure))
+    return deltas
 
 
-def _have_changes(steps: list[Step], log: ReadLog) -> bool:
-    """Return whether a step changes fields of a peer's proxy, or an exploded set."""
-    changes = (log.change_of(name, value) for step in steps for name, value in step.puts)
-    return any(_is_changed(one) for step in steps for one in step.writes) or any(one is not None for one in changes)
-
-
-def _rest(step: Step, log: ReadLog) -> Step:
+def _rest(step: Step, sets: Mapping[str, SetChange]) -> Step:
     """Return a step without its changes of peers and of exploded sets."""
     parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
     writes = tuple(one.__key__ if _is_changed(one) else unwrap(one) for one in step.writes)
-    puts = tuple((name, unwrap(value) if log.change_of(name, value) is None else None) for name, value in step.puts)
+    puts = tuple((name, None if name in sets else unwrap(value)) for name, value in step.puts)
     return Step(**parts, writes=writes, puts=puts)
 
 
-def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
-    sets = dict(_sets(step, log, is_minimal=not is_sure))
+def _delta(step: Step, rest: Step, sets: Mapping[str, SetChange], *, is_sure: bool) -> DeltaStep:
     parts = {name: getattr(rest, name) for name in field_names(Step)}
     parts["writes"] = tuple(one.__peek__() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
     parts["puts"] = tuple((name, sets[name].added if name in sets else value) for name, value in rest.puts)
     return DeltaStep(**parts, peers=_peers(step) if is_sure else (), sets=tuple(sets.items()))
 
 
-def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[str, SetChange], ...]:
+def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> dict[str, SetChange]:
+    """Return the changes that a step makes to exploded sets, by field."""
     found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
-    return tuple((name, change) for name, change in found if change is not None)
+    return {name: change for name, change in found if change is not None}
 
 
 def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:

@@ -40,7 +40,8 @@ MOST_TESTS = 4096
 """Tests of the elements of a set that are kept."""
 
 _UNSET = object()
-_SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
+_NO_KEY = object()
+_SCALARS = frozenset({bool, int, str, NoneType, ModelValue})
 
 
 class ExplodedSets:
@@ -165,30 +166,28 @@ class KnownElements:
 
         The test is recorded at the end, with the variables that it would see for a new, last element.
         """
-        known, first = list(self.known), 0
+        known, first = self.known, 0
         contents = _contents(passes)
         key, test = self._test(passes, contents)
         if test is not None:
-            first = len(known)
-            for element, place in list(test.passing().items()):
+            for element in list(test.passing()):
                 if has(element):
                     yield element
-                    if not all(map(is_, _contents(passes), contents)):  # the loop changed what its test sees
-                        first = place + 1
+                    if contents and not all(map(is_, _contents(passes), contents)):  # the loop changed its test
+                        first, test = known[element] + 1, None
                         break
-        for element in known[first:]:
-            if may_pass(passes, element) and has(element):
-                yield element
-        if test is None or first < len(known):
+        if test is None:
+            for element in list(islice(known, first, None)):
+                if may_pass(passes, element) and has(element):
+                    yield element
             key, test = self._test(passes, _contents(passes))
         self._note(key, test)  # at the end, since a new element would come last
 
     def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, ElementTest | None]:
         """Return a test's key, and the test with its current closure; (None, None) if that may hold a proxy."""
-        if not all(map(_is_fixed, contents)):
+        key = (passes.__code__, id(passes.__globals__), *map(_fixed_key, contents))
+        if _NO_KEY in key:
             return None, None
-        seen = [id(value) if isinstance(value, Protocol) else keyed(value) for value in contents]
-        key = (passes.__code__, id(passes.__globals__), *seen)
         test = self._tests.get(key)
         if test is None:
             if len(self._tests) >= MOST_TESTS:
@@ -240,16 +239,17 @@ def may_pass(passes: Passes, element: Value) -> bool:
         return True
 
 
-def _is_fixed(value: Any) -> bool:
-    """Return whether a value contains no proxy, which would read another state later."""
+def _fixed_key(value: Any) -> Any:
+    """Return a key of a value; `_NO_KEY` if the value may contain a proxy, which would read another state later."""
     kind = type(value)
-    if kind in _SCALARS:
-        return True
-    if issubclass(kind, tuple | frozenset):  # `SetProxy` is neither
-        return all(map(_is_fixed, value))
+    if kind in _SCALARS or issubclass(kind, type | Enum):
+        return kind, value
+    if issubclass(kind, Protocol):
+        return id(value)
     if issubclass(kind, Record):
-        return all(map(_is_fixed, field_values(value)))
-    return issubclass(kind, (*_SCALARS, Protocol, type))
+        return value if all(_fixed_key(one) is not _NO_KEY for one in field_values(value)) else _NO_KEY
+    parts = tuple(map(_fixed_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_KEY,)  # no `SetProxy`
+    return _NO_KEY if _NO_KEY in parts else (kind, parts if issubclass(kind, tuple) else frozenset(parts))
 
 
 class SharedFields:
