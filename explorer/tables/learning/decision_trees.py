@@ -10,7 +10,7 @@ control row, and operations on inboxes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -337,25 +337,28 @@ def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
 
 
 def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
-    """Return a handler's steps without proxies, as deltas if `tracks` is set.
-
-    Two steps may become equal for some values of the replicas that they write. Both then keep these replicas whole.
-    """
+    """Return a handler's steps without proxies, as deltas if `tracks` is set."""
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
         return steps
     changes = [_sets(step, log) for step in steps] if tracks else []
-    if not any(changes) and not (tracks and any(_is_changed(one) for step in steps for one in step.writes)):
-        return [unwrap(step) for step in steps]
-    rests = [_rest(step, sets) for step, sets in zip(steps, changes, strict=True)]
+    if any(changes) or (tracks and any(map(_peers, steps))):
+        return list(_delta_steps(steps, changes, log))
+    return [unwrap(step) for step in steps]
+
+
+def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: ReadLog) -> Iterator[DeltaStep]:
+    """Yield steps as deltas, given their changes of exploded sets.
+
+    Two steps may become equal for some values of the replicas that they write. Both then keep these replicas whole.
+    """
+    rests = list(map(_rest, steps, changes))
     alike = defaultdict(set)
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         alike[rest].add(keyed((_peers(step), tuple(sets.items()))))
-    deltas = []
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1
-        deltas.append(_delta(step, rest, sets if is_sure else _sets(step, log, is_minimal=True), is_sure=is_sure))
-    return deltas
+        yield _delta(step, rest, sets if is_sure else _sets(step, log, is_minimal=True), is_sure=is_sure)
 
 
 def _rest(step: Step, sets: Mapping[str, SetChange]) -> Step:
