@@ -625,7 +625,7 @@ def _unread_fields(
 ) -> Iterator[str]:
     kinds = [type(one) for state in states for one in (state.shared, *state.replicas.values())]
     kinds += [kind for action in protocol.actions.values() for kind in (*action.actors, *action.messages)]
-    kinds += [kind for kind, _ in protocol.sent]
+    kinds += [kind for kind, _ in protocol.message_senders]
     known = {*read, *ALWAYS_READ_FIELDS, *protocol.written_only}
     for kind in dict.fromkeys(kinds):
         for field in field_names(kind) if issubclass(kind, Record) and kind is not Record else ():
@@ -668,11 +668,11 @@ def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
     readers: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]
     codes = [read.function.__code__ for reader in readers for read in reader.reads if read.of_inbox]
     warnings: dict[str, None] = {}
-    for (kind, dest), action in protocol.sent.items():
+    for (kind, dest), action in protocol.message_senders.items():
         where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # may be wrapped
         if not (issubclass(kind, handled) or any(_names(code, kind.__name__) for code in codes)):
             warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
-        elif protocol.ids and dest not in protocol.ids and (complete or is_enum(type(dest))):
+        elif protocol.replica_types and dest not in protocol.replica_types and (complete or is_enum(type(dest))):
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is not a replica in any state"] = None
         elif complete and _is_misdirected(protocol, kind, dest):
             sent = kind.__name__
@@ -683,7 +683,7 @@ def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
 def _is_misdirected(protocol: Protocol, kind: type, dest: Value) -> bool:
     """Whether actions handle a type of message, but all for replicas of other types than the destination."""
     actors = [action.actors for action in protocol.actions.values() if issubclass(kind, action.messages)]
-    types = protocol.ids.get(dest, ())
+    types = protocol.replica_types.get(dest, ())
     return bool(actors and types) and not any(issubclass(one, some) for some in actors for one in types)
 
 

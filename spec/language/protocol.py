@@ -154,8 +154,18 @@ class Protocol:
     variants: ClassVar[dict[str, type[Protocol]]] = {}
     variant: ClassVar[str | None] = None
 
+    shared_record: Any  # the class of the shared state
+    id_types: tuple[Any, ...]  # of the initial replicas
+    replica_types: dict[Value, set[type]]  # by id, of these and of replicas that actions create
+    message_senders: dict[tuple[type, Value], Action]  # message types and destinations, with a sending action
+    is_sampled: bool  # whether a search repeats a sample of calls, to detect impure actions
+    probes: dict[str, Any]  # property -> `Watch` of `diagnosis/lint`, called in its place
+    by_type: Container[str]  # actions and properties that may tell a proxy from its record
+    hidden_reads: HiddenReads | None  # records the methods' reads of fields that a VIEW hides
+
     def __init_subclass__(cls, variant: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
+        _refuse_own_names(cls, {"variants"} if variant else set())  # a variant may take those of another base
         cls.variant = variant
         if cls.network is None:
             cls.network = NoNetwork()
@@ -190,14 +200,8 @@ class Protocol:
             raise ConstantError(min(values), f"is not a constant of {self.name()}; its constants are {known}")
         self.check_constants()
         self._check_declarations()
-        self.shared_record: Any = None  # the class of the shared state
-        self.id_types: tuple[Any, ...] = ()  # of the initial replicas
-        self.ids: dict[Value, set[type]] = {}  # of these, and of replicas that actions create, with their types
-        self.sent: dict[tuple[type, Value], Action] = {}  # message types and destinations, with a sending action
-        self.is_sampled = True  # whether a search repeats a sample of calls, to detect impure actions
-        self.probes: dict[str, Any] = {}  # property -> `Watch` of `diagnosis/lint`, called in its place
-        self.by_type: Container[str] = ()  # actions and properties that may tell a proxy from its record
-        self.hidden_reads: HiddenReads | None = None  # records the methods' reads of fields that a VIEW hides
+        self.shared_record, self.id_types, self.replica_types, self.message_senders = None, (), {}, {}
+        self.is_sampled, self.probes, self.by_type, self.hidden_reads = True, {}, (), None
 
     def __setattr__(self, name: str, value: Any) -> None:
         _refuse_write(self, name)
@@ -420,7 +424,7 @@ class Protocol:
         for state in found:
             self.shared_record = type(state.shared)
             self._check_views(field_types(self.shared_record))
-            note_replica_types(state.replicas.values(), self.ids)
+            note_replica_types(state.replicas.values(), self.replica_types)
             for destination in state.inboxes:
                 if destination not in state.replicas:
                     what = f"a message is sent to {destination!r}, which is no replica"
@@ -438,9 +442,25 @@ def _declared_at(cls: type, attribute: str) -> str:
     except (OSError, TypeError):
         return ""
     for line, text in enumerate(lines, start=first):
-        if re.match(rf"\s+{attribute}\s*[:=]", text):
+        if re.match(rf"\s+(?:def )?{attribute}\s*[:=(]", text):
             return f"{inspect.getsourcefile(owner)}:{line}: "
     return ""
+
+
+_OPEN_NAMES = {
+    *("network", "symbols", "symmetries", "views", "specifications", "strict_bounds", "accepted_constants"),
+    *("accepted_names", "none_is", "written_only", "configuration", "initial", "receives", "check_constants"),
+}
+"""The names of `Protocol` that a subclass may define."""
+
+
+def _refuse_own_names(cls: type, more: set[str]) -> None:
+    """Raise ProtocolError if a class, or a base of it, defines a name that `Protocol` uses itself."""
+    used = {*vars(Protocol), *Protocol.__annotations__} - _OPEN_NAMES - more
+    own = [base for base in cls.__mro__ if base is cls or not issubclass(base, Protocol)]
+    for name in (name for base in own for name in vars(base) if name in used and not name.startswith("__")):
+        what = "Protocol has an attribute of this name; choose another name"
+        raise ProtocolError(f"{_declared_at(cls, name)}{cls.__name__}.{name}: {what}")
 
 
 def _made(cls: type, mark: str) -> Mapping[str, Any]:

@@ -103,10 +103,10 @@ def line_of(made: object) -> int | None:
 def _note_types(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
-        note_replica_types(step.writes, protocol.ids)
+        note_replica_types(step.writes, protocol.replica_types)
         for operation, sent in step.sends:
             if operation not in NOT_SENDING:
-                protocol.sent.setdefault((type(sent), sent.dest), action)
+                protocol.message_senders.setdefault((type(sent), sent.dest), action)
 
 
 def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:

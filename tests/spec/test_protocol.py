@@ -640,3 +640,31 @@ def test_two_variants_of_one_name_are_refused() -> None:
             pass
 
     assert Base.variants == {"change": First}
+
+
+def test_a_protocol_may_call_its_own_attributes_ids_and_sent() -> None:
+    class Named(Pair):
+        ids = (n1, n2)
+        sent: int = constant("Sent", default=3)
+
+        def initial(self) -> Iterator[State]:
+            yield self.start(map(Node, self.ids), Shared(self.sent))
+
+    (state,) = Named().initial()
+    assert (list(state.replicas), state.shared.total) == ([n1, n2], 3)
+
+
+def test_names_that_protocols_have_are_refused() -> None:
+    with pytest.raises(ProtocolError, match=r"test_protocol.py:\d+: Starts.start: Protocol has an attribute of"):
+
+        class Starts(Protocol):
+            @internal
+            def start(self, me: Record) -> Steps:
+                yield become(me)
+
+    class Helpers:
+        probes = 3
+
+    for bases, body in (((Protocol,), {"actions": ()}), ((Protocol,), {"bounds": 1}), ((Helpers, Protocol), {})):
+        with pytest.raises(ProtocolError, match="Protocol has an attribute of this name; choose another name"):
+            type("Taken", bases, body)
