@@ -13,11 +13,23 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+LONGEST_START, LONGEST_END = 1_500, 400
+"""Characters kept of the start and the end of an error message, which may quote the input."""
+
 
 class InputError(ValueError):
     """Invalid user input: one message, exit code 2."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return without_middle(super().__str__())
+
+
+def without_middle(text: str) -> str:
+    """Return a message without its middle if it is too long."""
+    is_long = len(text) > LONGEST_START + LONGEST_END
+    return f"{text[:LONGEST_START]} ... {text[-LONGEST_END:]}" if is_long else text
 
 
 class PlatformError(InputError):

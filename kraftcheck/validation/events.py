@@ -7,6 +7,7 @@ incarnation of the sender. The order of the pairs uses no clock.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -172,11 +173,17 @@ def addresses(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
             found.update((address, node) for node, _, told, _ in voters for address in told.split(","))
         elif event.kind in (Kind.ANSWER, Kind.RESPONSE) and event.body.values[-4:] not in bodies:
             bodies.add(event.body.values[-4:])
-            ends = zip(event.body.all("nodeId"), event.body.all("host"), event.body.all("port"), strict=False)
-            found.update((f"{host[1:-1]}:{port}", int(node)) for node, host, port in ends if node.isdecimal())
+            found.update(_endpoints(event.body))
         elif event.kind in (Kind.SEND, Kind.REQUEST):
             found.update(_joining(event.body))
     return found
+
+
+def _endpoints(body: Body) -> Iterator[tuple[str, int]]:
+    """Yield the addresses in a response, with their nodes."""
+    for node, host, port in zip(body.all("nodeId"), body.all("host"), body.all("port"), strict=False):
+        if re.fullmatch(r"\d{1,9}", node):
+            yield f"{host[1:-1]}:{port}", int(node)
 
 
 def _joining(body: Body) -> Iterator[tuple[str, int]]:

@@ -499,6 +499,31 @@ def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text:
     assert time.thread_time() - began < 30  # it takes 3 at most; a search from each quote takes minutes
 
 
+LONG_NUMBERS = {
+    "location.out": STATE + b"\nState 2: <Step line %b, col 1 to line 2, col 2 of module M>\n/\\ x = 2\n\n",
+    "simulation.tla": b"---- MODULE sim ----\nSTATE_%b ==\n/\\ x = 1\n\n====\n",
+    "states.dump": b"State %b:\n/\\ x = 1\n\n",
+    "node.dot": b'digraph G {\n%b [label="/\\\\ x = 1"];\n}\n',
+    "edge.dot": b'digraph G {\n1 [label="/\\\\ x = 1"];\n1 -> %b [label="Step"];\n}\n',
+    "constant.cfg": b"CONSTANT Clients%b = {}\n",
+}
+
+
+@pytest.mark.parametrize("name", LONG_NUMBERS)
+def test_a_long_number_is_an_error_in_one_short_message(run: Run, tmp_path: Path, name: str) -> None:
+    """Python converts no number of more than 4,300 digits."""
+    (path := tmp_path / name).write_bytes(LONG_NUMBERS[name] % (b"1" * 5_000))
+    words = ("crosscheck", "lock-service", "--config", "smoke", "--dump", path)
+    if name.endswith(("out", "tla")):
+        words = ("replay", "lock-service", path)
+    elif name.endswith("cfg"):
+        words = ("check", "lock-service", "--config", path)
+    outcome = run(*words)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"kraftcheck: error: {path}:")
+    assert len(outcome.err) < 2_100
+
+
 def test_large_documents_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kraftcheck.traces.parsing, "LARGEST_DOCUMENT", 1000)
     for text in (b'{"a": \n' + b" \n" * 1000, b"---- MODULE M ----\nCounterExample ==\n" + b"\n" * 1000):

@@ -38,7 +38,7 @@ from kraftcheck.traces.trace import (
     TraceHead,
 )
 
-_STATE = re.compile(r"State (\d+):\s*")
+_STATE = re.compile(r"State (\d{1,18}):\s*")
 _UNINDENTED = re.compile(r"(?:\s*\n)?State")
 
 
@@ -96,8 +96,8 @@ def _state(source: Source, text: StateText, number: int) -> TraceState:
 
 _GRAPH = re.compile(r"(?:strict )?digraph \w+ \{\s*")
 _LABEL = r'\[label="([^"\\]*+(?:\\.[^"\\]*+)*+)"(.*?)\];?\s*'
-_NODE = re.compile(r"(-?\d+) " + _LABEL)
-_EDGE = re.compile(rf"(-?\d+) -> (-?\d+)(?: (?:{_LABEL}|\[style=.*\]))?;?\s*")
+_NODE = re.compile(r"(-?\d{1,20}) " + _LABEL)
+_EDGE = re.compile(rf"(-?\d{{1,20}}) -> (-?\d{{1,20}})(?: (?:{_LABEL}|\[style=.*\]))?;?\s*")
 _ESCAPE = re.compile(r"\\(.)")
 _OUTSIDE = re.compile(r"\}*\s*|(?:node|edge) ?\[.*|\w+=.*|label ?=.*|subgraph .*\{.*|\{rank = same;.*")
 _LEGEND = re.compile(r"subgraph cluster_legend.*")
@@ -176,7 +176,7 @@ class _GraphReader:
 
 def _may_go_on(line: str) -> bool:
     """Whether a line begins a state or a step that may continue on the next line."""
-    return re.match(r"-?\d+ ", line) is not None and len(line) < LONGEST_VALUE
+    return re.match(r"-?\d{1,20} ", line) is not None and len(line) < LONGEST_VALUE
 
 
 def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node: re.Match[str], number: int) -> None:

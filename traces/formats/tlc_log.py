@@ -22,9 +22,11 @@ MODULE = re.compile(r"-{4,}\s*MODULE\s+(\w+)\s*-{4,}\s*")
 """The first line of a module."""
 
 _CONJUNCT = re.compile(r"(?:/\\ )?([A-Za-z_]\w*) = (.*)")
+_NUMBER = r"(\d{1,9})"
 _LABEL = re.compile(
     r"(Initial predicate|[A-Za-z_][\w!]*)(\(.*\))?"
-    r"(?: line (\d+), col (\d+) to line (\d+), col (\d+) of module (\w+)| Unknown location| unknown location)?"
+    rf"(?: line {_NUMBER}, col {_NUMBER} to line {_NUMBER}, col {_NUMBER} of module (\w+)"
+    r"| Unknown location| unknown location)?"
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)(?: (?:line|in|of) .*|\(.*| ?\.\.\.)")
 _COMMENT = re.compile(r"""^((?:[^"\\\n]|"(?:[^"\\\n]|\\.)*"|\\[^*\n])*?)\\\*.*""", re.MULTILINE)

@@ -15,7 +15,8 @@ from kraftcheck.traces.parsing import Source, ValueCache
 from kraftcheck.traces.trace import TraceEnd, TraceEvent, TraceFormat, TraceHead
 
 _LINE = re.compile(
-    rf"(?P<end>={{4,}}\s*)|STATE_(?P<state>\d+) ==\s*|(?P<comment>\\\*\s*(?:<(?P<label>.*)>)?.*)|(?:{MODULE.pattern})?"
+    rf"(?P<end>={{4,}}\s*)|STATE_(?P<state>\d{{1,9}}) ==\s*"
+    rf"|(?P<comment>\\\*\s*(?:<(?P<label>.*)>)?.*)|(?:{MODULE.pattern})?"
 )
 
 
