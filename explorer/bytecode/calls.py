@@ -19,12 +19,12 @@ from kraftcheck.spec.language.state import Step, become, consume
 from kraftcheck.spec.values import Map, Record, field_names, ordered
 
 CONVERSIONS: dict[Any, int] = {
-    tuple: codes.TUPLE,
-    list: codes.LIST,
-    frozenset: codes.FROZENSET,
-    set: codes.SET,
-    Map: codes.MAP,
-    dict: codes.DICT,
+    tuple: codes.TUPLE_KIND,
+    list: codes.LIST_KIND,
+    frozenset: codes.FROZENSET_KIND,
+    set: codes.SET_KIND,
+    Map: codes.MAP_KIND,
+    dict: codes.DICT_KIND,
 }
 ONE_ARGUMENT_OPS: dict[Any, Op] = {len: Op.LEN, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
 SET_OPS = {
@@ -37,7 +37,7 @@ METHOD_OPS = {
     "without": (Op.WITHOUT, 1),
 }  # fmt: skip
 """Methods with their operation and the number of their arguments."""
-STEP_PARTS = {"write": codes.WRITES, "spend": codes.SPENDS, "need": codes.NEEDS}
+STEP_PARTS = {"write": codes.STEP_WRITES, "spend": codes.STEP_SPENDS, "need": codes.STEP_NEEDS}
 TRANSLATORS: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order", bool: "_bool",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
@@ -64,7 +64,7 @@ class Calls(Expressions):
                 return self._call(function, arguments)
             mark = self._result(Op.MARK)
             self._call(function, arguments)
-            return self._result(Op.COLLECT, codes.LIST, mark)
+            return self._result(Op.COLLECT, codes.LIST_KIND, mark)
         target = self._object(node.func)
         if target is not None:
             return self._call_known(node, target)
@@ -145,7 +145,7 @@ class Calls(Expressions):
         mark = self._result(Op.MARK)
         for operation in (Op.DIV, Op.MOD):
             self._emit(Op.PUSH, self._result(operation, one, other))
-        return self._result(Op.COLLECT, codes.TUPLE, mark)
+        return self._result(Op.COLLECT, codes.TUPLE_KIND, mark)
 
     def _become(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 1 or words:
@@ -241,7 +241,7 @@ class Calls(Expressions):
         if not node.args:
             return self._result(Op.COLLECT, kind, self._result(Op.MARK))
         one = node.args[0]
-        if isinstance(one, ast.GeneratorExp) and kind not in (codes.MAP, codes.DICT):
+        if isinstance(one, ast.GeneratorExp) and kind not in (codes.MAP_KIND, codes.DICT_KIND):
             return self._comprehension(kind, one.generators, [one.elt])
         return self._result(Op.CONVERT, self._consumed(one), kind)
 
@@ -263,7 +263,7 @@ class Calls(Expressions):
         mark, empty = self._result(Op.MARK), self._constant(())
         for one in (me, self._constant(consumes), *[empty] * 5):
             self._emit(Op.PUSH, one)
-        return self._result(Op.COLLECT, codes.STEP, mark)
+        return self._result(Op.COLLECT, codes.STEP_KIND, mark)
 
     def _isinstance(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         if len(node.args) != 2 or words:
@@ -289,7 +289,7 @@ class Calls(Expressions):
         """Translate min, max and sorted."""
         if not node.args or words.keys() - ({"key"} if target is sorted else {"key", "default"}):
             return None
-        values = self._consumed(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE, node.args)
+        values = self._consumed(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE_KIND, node.args)
         if target is sorted:
             return self._sorted(node, values, words.get("key"))
         into, end, otherwise = self._register(), Label(), Label()
@@ -328,10 +328,10 @@ class Calls(Expressions):
         pair = self._result(Op.MARK)
         self._emit(Op.PUSH, found)
         self._emit(Op.PUSH, element)
-        self._emit(Op.PUSH, self._result(Op.COLLECT, codes.TUPLE, pair))
+        self._emit(Op.PUSH, self._result(Op.COLLECT, codes.TUPLE_KIND, pair))
         self._emit(Op.JUMP, again)
         self._here(end)
-        return self._result(Op.COLLECT, codes.LIST, mark)
+        return self._result(Op.COLLECT, codes.LIST_KIND, mark)
 
     def _applied(self, node: ast.Call, key: ast.expr, element: int) -> int:
         if isinstance(key, ast.Lambda) and len(key.args.args) == 1:
@@ -392,9 +392,9 @@ class Calls(Expressions):
         if name == "get" and len(given) in (1, 2):
             return self._result(Op.GET, value, given[0], given[1] if len(given) == 2 else self._constant(None))
         if name in SET_OPS and len(given) == 1:
-            return self._result(SET_OPS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET))
+            return self._result(SET_OPS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND))
         if name == "isdisjoint" and len(given) == 1:
-            common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], codes.FROZENSET))
+            common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND))
             return self._result(Op.NOT, common)
         raise self._unsupported(node, f"the method .{name}()")
 
@@ -416,11 +416,11 @@ class Calls(Expressions):
             mark = self._result(Op.MARK)
             self._emit(Op.PUSH, self._constant(name))
             self._emit(Op.PUSH, values[name])
-            pairs.append(self._result(Op.COLLECT, codes.TUPLE, mark))
+            pairs.append(self._result(Op.COLLECT, codes.TUPLE_KIND, mark))
         mark = self._result(Op.MARK)
         for pair in pairs:
             self._emit(Op.PUSH, pair)
-        return self._result(Op.EXTEND, step, codes.PUTS, mark)
+        return self._result(Op.EXTEND, step, codes.STEP_PUTS, mark)
 
 
 def _first_place(sequence: ast.expr, wanted: ast.expr) -> ast.expr:

@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes
-from kraftcheck.explorer.bytecode.kernel.codes import HEAD
+from kraftcheck.explorer.bytecode.kernel.codes import NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import INPUTS
 from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.statements import Translation
@@ -85,12 +85,15 @@ class Description:
         """Hand the numbers of the search to the kernel, and make room for its states."""
         machine, heap = self.heap.machine, self.heap
         sizes = map(len, (self.replicas, self._fields, self._bounds, self.entries, self.properties))
-        machine.shape[codes.REPLICAS : codes.PROPERTIES + 1] = list(sizes)
-        machine.shape[codes.PROJECTIONS] = projections
-        machine.shape[codes.SHARED_KIND], machine.shape[codes.ID] = heap.kind(self._shared), heap.name("id")
+        machine.shape[codes.SHAPE_REPLICAS : codes.SHAPE_PROPERTIES + 1] = list(sizes)
+        machine.shape[codes.SHAPE_PROJECTIONS] = projections
+        machine.shape[codes.SHAPE_SHARED_KIND], machine.shape[codes.SHAPE_ID_NAME] = (
+            heap.kind(self._shared),
+            heap.name("id"),
+        )
         if any("state" in prop.asks for prop in self.properties):
-            machine.shape[codes.STATE_KIND] = heap.kind(State)
-        machine.shape[codes.MOST_STATES] = self.options.max_states or 0
+            machine.shape[codes.SHAPE_STATE_KIND] = heap.kind(State)
+        machine.shape[codes.SHAPE_MOST_STATES] = self.options.max_states or 0
         machine.row = np.zeros(2 * self.width + 2, np.int64)
         machine.environment = np.zeros(2 * (2 + projections), np.int64)
         machine.fired, machine.taken = (np.zeros(len(self.entries) + 1, np.int64) for _ in range(2))
@@ -113,7 +116,7 @@ class Description:
 
     def decoded(self, address: int) -> State:
         """Return the state at an address."""
-        row = self.heap.machine.words[address + HEAD : address + HEAD + self.width].tolist()
+        row = self.heap.machine.words[address + NODE_HEAD_WORDS : address + NODE_HEAD_WORDS + self.width].tolist()
         values = [None if one == 0 else self.heap.decode(one) for one in row]
         count, fields = len(self.replicas), len(self._fields)
         replicas = {key: one for key, one in zip(self.replicas, values, strict=False) if one is not None}
@@ -186,8 +189,13 @@ def _projection(program: Program, read: Projection) -> tuple[int, int]:
 
 def _parameter_sources(owner: Action | Property, reads: list[Projection]) -> list[int]:
     """Return the sources of the parameters of an action or a property."""
-    known = {"me": codes.OF_ME, "peer": codes.OF_PEER, "shared": codes.OF_SHARED, "state": codes.OF_STATE}
-    known |= {read.name: codes.OF_PROJECTION + number for number, read in enumerate(reads)}
+    known = {
+        "me": codes.ME_SOURCE,
+        "peer": codes.PEER_SOURCE,
+        "shared": codes.SHARED_SOURCE,
+        "state": codes.STATE_SOURCE,
+    }
+    known |= {read.name: codes.PROJECTION_SOURCE + number for number, read in enumerate(reads)}
     leading = ["me"] if isinstance(owner, Action) and owner.kind == "internal" else []
     found = [known[name] for name in (*leading, *owner.asks)]
     if len(found) > 7:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kraftcheck.explorer.bytecode.emitter import Emitter, Label, Scope, bound_by
-from kraftcheck.explorer.bytecode.kernel.codes import DICT, LIST, SET, TUPLE, Op
+from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_KIND, TUPLE_KIND, Op
 from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import field_names
@@ -173,13 +173,13 @@ class Expressions(Emitter, ABC):
         return self._result(Op.INDEX, value, self._value(node.slice))
 
     def _of_tuple(self, node: ast.Tuple) -> int:
-        return self._display(TUPLE, node.elts)
+        return self._display(TUPLE_KIND, node.elts)
 
     def _of_list(self, node: ast.List) -> int:
-        return self._display(LIST, node.elts)
+        return self._display(LIST_KIND, node.elts)
 
     def _of_set(self, node: ast.Set) -> int:
-        return self._display(SET, node.elts)
+        return self._display(SET_KIND, node.elts)
 
     def _display(self, kind: int, elements: Sequence[ast.expr]) -> int:
         mark = self._result(Op.MARK)
@@ -203,19 +203,19 @@ class Expressions(Emitter, ABC):
                 raise self._unsupported(node, "** in a dict")
             self._emit(Op.PUSH, self._value(key))
             self._emit(Op.PUSH, self._value(value))
-        return self._result(Op.COLLECT, DICT, mark)
+        return self._result(Op.COLLECT, DICT_KIND, mark)
 
     def _of_listcomp(self, node: ast.ListComp) -> int:
-        return self._comprehension(LIST, node.generators, [node.elt])
+        return self._comprehension(LIST_KIND, node.generators, [node.elt])
 
     def _of_setcomp(self, node: ast.SetComp) -> int:
-        return self._comprehension(SET, node.generators, [node.elt])
+        return self._comprehension(SET_KIND, node.generators, [node.elt])
 
     def _of_generatorexp(self, node: ast.GeneratorExp) -> int:
-        return self._comprehension(LIST, node.generators, [node.elt])
+        return self._comprehension(LIST_KIND, node.generators, [node.elt])
 
     def _of_dictcomp(self, node: ast.DictComp) -> int:
-        return self._comprehension(DICT, node.generators, [node.key, node.value])
+        return self._comprehension(DICT_KIND, node.generators, [node.key, node.value])
 
     def _comprehension(self, kind: int, loops: Sequence[ast.comprehension], pushed: Sequence[ast.expr]) -> int:
         mark = self._result(Op.MARK)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kraftcheck.explorer.bytecode.description import Description
 from kraftcheck.explorer.bytecode.kernel import codes
-from kraftcheck.explorer.bytecode.kernel.codes import BEYOND, HEAD
+from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import admit, expand
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.request import require_supported
@@ -67,8 +67,8 @@ class BytecodeSearch:
         at, fired = self.heap.machine.at, dict.fromkeys(self.system.actions, 0)
         for (action, _), times in zip(self._description.entries, self.heap.machine.fired.tolist(), strict=False):
             fired[action.name] += times
-        generated = int(at[codes.GENERATED]) + len(self._description.starts)
-        return SearchCounts(int(at[codes.STATES]), generated, fired, dict(self.semantics.handler_calls))
+        generated = int(at[codes.AT_GENERATED]) + len(self._description.starts)
+        return SearchCounts(int(at[codes.AT_STATES]), generated, fired, dict(self.semantics.handler_calls))
 
     def _search(self) -> None:
         with suppress(SearchStopped):
@@ -88,19 +88,19 @@ class BytecodeSearch:
 
     @property
     def _count(self) -> int:
-        return int(self.heap.machine.at[codes.STATES])
+        return int(self.heap.machine.at[codes.AT_STATES])
 
     def _begin(self) -> None:
         machine = self.heap.machine
         for row in self._description.starts:
             self._make_room()
             machine.row[self._description.width : 2 * self._description.width] = row
-            machine.at[codes.LOW], machine.at[codes.HEIGHT] = codes.LEAF, 0
+            machine.at[codes.AT_SCRATCH_TOP], machine.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
             address = int(admit(machine, -1))
             self._require_no_error(0)
-            if self._count <= FIRST_SAMPLES or machine.at[codes.IS_FRESH]:
+            if self._count <= FIRST_SAMPLES or machine.at[codes.AT_IS_FRESH]:
                 self._require_alike(self._is_judged_alike(address))
-                machine.at[codes.IS_FRESH] = 0
+                machine.at[codes.AT_IS_FRESH] = 0
         self.result.depth = int(self._count > 0)
         self._report_violations()
 
@@ -125,7 +125,7 @@ class BytecodeSearch:
             else:
                 last = int(expand(machine, first, sampled))
                 self._require_no_error(last)
-                if machine.at[codes.IS_FRESH]:
+                if machine.at[codes.AT_IS_FRESH]:
                     self._sample(last)
                     last += 1
             first = last
@@ -138,27 +138,27 @@ class BytecodeSearch:
 
     def _require_no_error(self, number: int) -> None:
         machine = self.heap.machine
-        error, machine.at[codes.ERROR] = int(machine.at[codes.ERROR]), 0
-        if error == codes.LIMIT:
+        error, machine.at[codes.AT_ERROR] = int(machine.at[codes.AT_ERROR]), 0
+        if error == codes.STATE_LIMIT_ERROR:
             self._report_violations()
             self._books.stop_at("max_states")
-        if error == codes.ROOM:
+        if error == codes.PERMANENT_FULL_ERROR:
             self._make_room()
-            if machine.at[codes.LOGGED] == machine.log.shape[0]:
+            if machine.at[codes.AT_LOGGED] == machine.log.shape[0]:
                 machine.log = np.zeros((2 * machine.log.shape[0], 2), np.int64)
         elif error:
-            what = "an operation that is not translated" if error == codes.UNSUPPORTED else "too much work"
-            raise UntranslatableError(f"{what} ({self._description.place_of(machine.at[codes.LINE])})")
+            what = "an operation that is not translated" if error == codes.UNSUPPORTED_ERROR else "too much work"
+            raise UntranslatableError(f"{what} ({self._description.place_of(machine.at[codes.AT_ERROR_LINE])})")
 
     def _sample(self, number: int) -> None:
         """Expand a state by the interpreter and by the reference semantics, and compare the steps and verdicts."""
         machine, state = self.heap.machine, self._state(number)
-        machine.shape[codes.IS_LOGGING], machine.at[codes.LOGGED] = 1, 0
+        machine.shape[codes.SHAPE_IS_LOGGING], machine.at[codes.AT_LOGGED] = 1, 0
         while int(expand(machine, number, number + 1)) == number:
             self._require_no_error(number)
-            machine.at[codes.LOGGED] = 0
-        machine.shape[codes.IS_LOGGING] = machine.at[codes.IS_FRESH] = 0
-        steps, stopped = machine.log[: machine.at[codes.LOGGED]].tolist(), machine.at[codes.ERROR] != 0
+            machine.at[codes.AT_LOGGED] = 0
+        machine.shape[codes.SHAPE_IS_LOGGING] = machine.at[codes.AT_IS_FRESH] = 0
+        steps, stopped = machine.log[: machine.at[codes.AT_LOGGED]].tolist(), machine.at[codes.AT_ERROR] != 0
         read = self._description
         found = Counter((*read.label(entry), read.decoded(address)) for entry, address in steps)
         wanted = Counter((one.action, one.actor, one.target) for one in self.semantics.transitions(state))
@@ -174,7 +174,7 @@ class BytecodeSearch:
 
     def _is_judged_alike(self, address: int) -> bool:
         state, machine = self._description.decoded(address), self.heap.machine
-        is_inside = int(machine.words[address + HEAD + self._description.width]) != BEYOND
+        is_inside = int(machine.words[address + NODE_HEAD_WORDS + self._description.width]) != EXCLUDED_STATE
         if is_inside != self.system.is_within(state):
             return False
         held = zip(self._description.properties, machine.violations.tolist(), strict=False)
@@ -190,7 +190,7 @@ class BytecodeSearch:
             if where and prop.name not in self._books.violated:
                 self._require_alike(not self.semantics.holds(prop, self._description.decoded(address)))
                 self._books.violation(prop.name, self._behaviour(where - 2, address))
-        stuck = int(machine.at[codes.STUCK])
+        stuck = int(machine.at[codes.AT_DEADLOCKED])
         if stuck and self.options.deadlock and DEADLOCK not in self._books.violated:
             self._require_alike(next(self.semantics.transitions(self._state(stuck - 1)), None) is None)
             self._books.violation(DEADLOCK, self._behaviour(stuck - 1, None))

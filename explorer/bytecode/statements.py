@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kraftcheck.explorer.bytecode.calls import Calls
 from kraftcheck.explorer.bytecode.emitter import Label
 from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
-from kraftcheck.explorer.bytecode.kernel.codes import LIST, SET, Op
+from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
 from kraftcheck.explorer.bytecode.source import MUTATORS, probe_of
 
 
@@ -74,12 +74,12 @@ class Translation(Calls):
         into = self._names[method.value.id]
         given = (self._consumed if method.attr == "extend" else self._value)(call.args[0])
         if method.attr in ("add", "append"):  # of a set, or of a list: other kinds end the search
-            kind, operation = (SET, Op.OR) if method.attr == "add" else (LIST, Op.ADD)
+            kind, operation = (SET_KIND, Op.OR) if method.attr == "add" else (LIST_KIND, Op.ADD)
             mark = self._result(Op.MARK)
             self._emit(Op.PUSH, given)
             self._emit(operation, into, into, self._result(Op.COLLECT, kind, mark))
         elif method.attr == "extend":
-            self._emit(Op.ADD, into, into, self._result(Op.CONVERT, given, LIST))
+            self._emit(Op.ADD, into, into, self._result(Op.CONVERT, given, LIST_KIND))
         elif method.attr == "discard":
             self._emit(Op.WITHOUT, into, into, given)
         else:
@@ -130,7 +130,7 @@ class Translation(Calls):
         elif names[:count] == target.elts[:count]:
             places = [self._result(Op.INDEX, value, self._constant(place)) for place in range(count)]
             rest = self._result(Op.SLICE, value, self._constant(count), self._constant(None))
-            places.append(self._result(Op.CONVERT, rest, LIST))
+            places.append(self._result(Op.CONVERT, rest, LIST_KIND))
         else:
             raise self._unsupported(target, "a star before other variables")
         for one, place in zip(names, places, strict=True):

@@ -27,23 +27,29 @@ from kraftcheck.spec.values import (
 )
 
 COLLECTIONS = {
-    codes.TUPLE: tuple,
-    codes.LIST: list,
-    codes.FROZENSET: frozenset,
-    codes.SET: set,
-    codes.MAP: Map,
-    codes.DICT: dict,
+    codes.TUPLE_KIND: tuple,
+    codes.LIST_KIND: list,
+    codes.FROZENSET_KIND: frozenset,
+    codes.SET_KIND: set,
+    codes.MAP_KIND: Map,
+    codes.DICT_KIND: dict,
 }
 KINDS_OF_TYPES = {
-    NoneType: codes.NONE,
-    bool: codes.BOOL,
-    int: codes.INT,
-    str: codes.STR,
-    ModelValue: codes.MODEL,
-    tuple: codes.TUPLE,
-    list: codes.LIST,
+    NoneType: codes.NONE_KIND,
+    bool: codes.BOOL_KIND,
+    int: codes.INT_KIND,
+    str: codes.STR_KIND,
+    ModelValue: codes.MODEL_KIND,
+    tuple: codes.TUPLE_KIND,
+    list: codes.LIST_KIND,
 }
-KINDS_OF_TYPES |= {frozenset: codes.FROZENSET, set: codes.SET, Map: codes.MAP, dict: codes.DICT, Step: codes.STEP}
+KINDS_OF_TYPES |= {
+    frozenset: codes.FROZENSET_KIND,
+    set: codes.SET_KIND,
+    Map: codes.MAP_KIND,
+    dict: codes.DICT_KIND,
+    Step: codes.STEP_KIND,
+}
 
 _SPECIAL_METHODS = ("__bool__", "__len__", "__iter__", "__contains__", "__getitem__")
 """Methods of a class that change what operations on its instances mean."""
@@ -58,15 +64,15 @@ class Heap:
 
     def __init__(self) -> None:
         self.machine = machine = Machine()
-        machine.at = np.zeros(codes.SCALARS, np.int64)
-        machine.shape = np.zeros(codes.SHAPES, np.int64)
-        machine.words = np.zeros(2 * codes.SCRATCH, np.int32)
+        machine.at = np.zeros(codes.AT_SIZE, np.int64)
+        machine.shape = np.zeros(codes.SHAPE_SIZE, np.int64)
+        machine.words = np.zeros(2 * codes.SCRATCH_WORDS, np.int32)
         machine.table = np.zeros(1 << 16, np.int32)
-        machine.registers = np.zeros(codes.REGISTERS + codes.REGISTERS // 2, np.int64)
-        machine.frames = np.zeros((codes.FRAMES, 3), np.int64)
-        machine.stack = np.zeros(codes.STACK + codes.STACK // 2, np.int64)
-        machine.at[codes.TOP] = codes.SCRATCH
-        machine.words[0] = codes.INVALID
+        machine.registers = np.zeros(codes.MOST_REGISTERS + codes.MOST_REGISTERS // 2, np.int64)
+        machine.frames = np.zeros((codes.MOST_FRAMES, 3), np.int64)
+        machine.stack = np.zeros(codes.MOST_STACK_VALUES + codes.MOST_STACK_VALUES // 2, np.int64)
+        machine.at[codes.AT_PERMANENT_TOP] = codes.SCRATCH_WORDS
+        machine.words[0] = codes.INVALID_KIND
         self.classes: dict[type, int] = {}
         self._tests: dict[Any, int] = {}
         self._names: dict[str, int] = {}
@@ -80,16 +86,16 @@ class Heap:
             self.name(name)
         for value in (None, False, True):
             self._atom(value)
-        self._append(codes.TUPLE, [])
+        self._append(codes.TUPLE_KIND, [])
 
     def _append(self, kind: int, items: list[int]) -> int:
         """Append a permanent node that is not looked up; return its address."""
         machine = self.machine
-        address = int(machine.at[codes.TOP])
-        self.require_room(len(items) + codes.HEAD)
-        machine.words[address : address + codes.HEAD + len(items)] = [kind, len(items), *items]
-        machine.at[codes.TOP] += len(items) + codes.HEAD
-        machine.at[codes.NODES] += 1
+        address = int(machine.at[codes.AT_PERMANENT_TOP])
+        self.require_room(len(items) + codes.NODE_HEAD_WORDS)
+        machine.words[address : address + codes.NODE_HEAD_WORDS + len(items)] = [kind, len(items), *items]
+        machine.at[codes.AT_PERMANENT_TOP] += len(items) + codes.NODE_HEAD_WORDS
+        machine.at[codes.AT_NODES] += 1
         self._rehash(machine.table.shape[0])
         return address
 
@@ -100,12 +106,14 @@ class Heap:
     def require_room(self, words: int) -> None:
         """Grow the arrays of permanent nodes where less than a number of words is free."""
         machine = self.machine
-        if machine.at[codes.TOP] + words > machine.words.shape[0]:
-            size = min(max(2 * machine.words.shape[0], int(machine.at[codes.TOP]) + words), codes.MOST)
-            if machine.at[codes.TOP] + words > size:
+        if machine.at[codes.AT_PERMANENT_TOP] + words > machine.words.shape[0]:
+            size = min(
+                max(2 * machine.words.shape[0], int(machine.at[codes.AT_PERMANENT_TOP]) + words), codes.NUMBER_LIMIT
+            )
+            if machine.at[codes.AT_PERMANENT_TOP] + words > size:
                 raise UntranslatableError("the values of the states exceed 2 GiB")
             machine.words = np.concatenate((machine.words, np.zeros(size - machine.words.shape[0], np.int32)))
-        if 2 * (machine.at[codes.NODES] + words // 8) > machine.table.shape[0]:
+        if 2 * (machine.at[codes.AT_NODES] + words // 8) > machine.table.shape[0]:
             self._rehash(2 * machine.table.shape[0])
 
     # Kinds
@@ -116,7 +124,7 @@ class Heap:
             return KINDS_OF_TYPES[of]
         if of not in self.classes:
             _require_plain(of)
-            self.classes[of] = codes.FIRST_CLASS + len(self.classes)
+            self.classes[of] = codes.FIRST_CLASS_KIND + len(self.classes)
             self._of_kind[self.classes[of]] = of
             for name in field_names(of) if issubclass(of, Record) else ():
                 self.name(name)
@@ -149,13 +157,13 @@ class Heap:
         """Return a Python value on the heap, as a permanent one where it is immutable."""
         kind = type(value)
         if kind is int:
-            if not -codes.MOST < value < codes.MOST:
+            if not -codes.NUMBER_LIMIT < value < codes.NUMBER_LIMIT:
                 raise UntranslatableError(f"the number {value}")
             return 2 * int(value) + 1
         if kind in (NoneType, bool, str, ModelValue) or is_enum(kind):
             return self._atom(value)
         if isinstance(value, type):
-            return 2 * self._append(codes.CLASS, [self.test([value]), 1])
+            return 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
         return self._node(self.kind(kind), map(self.encode, _parts(value)))
 
     def _atom(self, value: Any) -> int:
@@ -170,16 +178,20 @@ class Heap:
     def _order(self) -> None:
         """Give every atomic value its rank in canonical order."""
         for rank, (_, value) in enumerate(sorted(self._atoms, key=lambda key: order_key(key[1]))):
-            self.machine.words[(self._atoms[type(value), value] >> 1) + codes.HEAD] = rank
+            self.machine.words[(self._atoms[type(value), value] >> 1) + codes.NODE_HEAD_WORDS] = rank
 
     def _node(self, kind: int, items: Iterable[int]) -> int:
         values = list(items)
         self.require_room(2 * len(values) + 64)
         machine = self.machine
-        if len(values) + codes.LEAF + codes.HEAD > codes.SCRATCH:
+        if len(values) + codes.ATOM_WORDS + codes.NODE_HEAD_WORDS > codes.SCRATCH_WORDS:
             raise UntranslatableError("a value of over a million parts")
-        machine.words[codes.LEAF : codes.LEAF + codes.HEAD + len(values)] = [kind, len(values), *values]
-        return 2 * int(unique(machine, codes.LEAF))
+        machine.words[codes.ATOM_WORDS : codes.ATOM_WORDS + codes.NODE_HEAD_WORDS + len(values)] = [
+            kind,
+            len(values),
+            *values,
+        ]
+        return 2 * int(unique(machine, codes.ATOM_WORDS))
 
     def decode(self, value: int) -> Any:
         """Return the Python value of a permanent value."""
@@ -189,12 +201,15 @@ class Heap:
         if found is None and value not in self._decoded:
             words, address = self.machine.words, value >> 1
             kind, size = int(words[address]), int(words[address + 1])
-            items = [self.decode(int(one)) for one in words[address + codes.HEAD : address + codes.HEAD + size]]
-            if kind in (codes.MAP, codes.DICT):
+            items = [
+                self.decode(int(one))
+                for one in words[address + codes.NODE_HEAD_WORDS : address + codes.NODE_HEAD_WORDS + size]
+            ]
+            if kind in (codes.MAP_KIND, codes.DICT_KIND):
                 items = list(zip(items[::2], items[1::2], strict=True))
             found = (
                 self._of_kind[kind](*items)
-                if kind >= codes.FIRST_CLASS or kind == codes.STEP
+                if kind >= codes.FIRST_CLASS_KIND or kind == codes.STEP_KIND
                 else COLLECTIONS[kind](items)
             )
             if len(self._decoded) < 1 << 16:
@@ -223,15 +238,15 @@ class Heap:
         if is_mixture(kind):  # of values that are equal in Python and yet distinct; Any is one
             raise UntranslatableError(f"the type {kind}")
         if origin is Literal:
-            return self._listed(codes.LITERAL, map(self.encode, arguments))
+            return self._listed(codes.TYPE_LITERAL, map(self.encode, arguments))
         if origin is None and isinstance(kind, type):
-            return codes.OF_KINDS, self.exact_test(kind), 0
+            return codes.TYPE_KINDS, self.exact_test(kind), 0
         types = [self.type_of(one) for one in arguments if one is not Ellipsis]
         if origin is tuple and Ellipsis not in arguments:
-            return self._listed(codes.PRODUCT_OF, types)
+            return self._listed(codes.TYPE_PRODUCT, types)
         if origin in (Union, UnionType):
-            return self._listed(codes.UNION_OF, types)
-        operations: dict[Any, int] = {frozenset: codes.SET_OF, tuple: codes.TUPLE_OF, Map: codes.MAP_OF}
+            return self._listed(codes.TYPE_UNION, types)
+        operations: dict[Any, int] = {frozenset: codes.TYPE_SET, tuple: codes.TYPE_TUPLE, Map: codes.TYPE_MAP}
         if origin not in operations:
             raise UntranslatableError(f"the type {kind}")
         return operations[origin], types[0], types[-1]
@@ -251,17 +266,17 @@ class Heap:
 
     def link(self) -> None:
         """Fill the tables of kinds, tests, fields and types."""
-        machine, kinds = self.machine, codes.FIRST_CLASS + len(self.classes)
-        machine.at[codes.KINDS] = kinds
-        machine.groups = np.full(kinds, codes.OF_MUTABLE, np.int32)
-        machine.groups[list(codes.GROUPS)] = list(codes.GROUPS.values())
+        machine, kinds = self.machine, codes.FIRST_CLASS_KIND + len(self.classes)
+        machine.at[codes.AT_KINDS] = kinds
+        machine.groups = np.full(kinds, codes.MUTABLE_GROUP, np.int32)
+        machine.groups[list(codes.GROUP_OF_KIND)] = list(codes.GROUP_OF_KIND.values())
         machine.like = np.zeros(kinds, np.uint8)
-        machine.like[[codes.BOOL, codes.INT, codes.STR, codes.INVALID]] = 1, 1, 2, 3
+        machine.like[[codes.BOOL_KIND, codes.INT_KIND, codes.STR_KIND, codes.INVALID_KIND]] = 1, 1, 2, 3
         for of, kind in self.classes.items():
-            machine.groups[kind] = codes.OF_RECORD if issubclass(of, Record) else codes.OF_ENUM
+            machine.groups[kind] = codes.RECORD_GROUP if issubclass(of, Record) else codes.ENUM_GROUP
             machine.like[kind] = issubclass(of, int) + 2 * issubclass(of, str)
         self._link_records(kinds)
-        machine.types = np.array([*self._rows, (codes.ANY_TYPE, 0, 0)], np.int32)
+        machine.types = np.array([*self._rows, (codes.TYPE_ANY, 0, 0)], np.int32)
         machine.type_items = np.array([*self._items, 0], np.int32)
         machine.tests = np.zeros(len(self._tests) * kinds + 1, np.uint8)
         for wanted, number in self._tests.items():

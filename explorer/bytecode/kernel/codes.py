@@ -1,8 +1,8 @@
 """Kinds of values, operations, scalars and error codes of the interpreter.
 
 A value is a 64-bit number. An odd one is the integer in its upper bits. An even one is twice the address of a *node* in
-`Machine.words`: its kind, its size, and its items. Nodes below `SCRATCH` are temporary. The nodes above are permanent,
-and each of them is unique: two permanent nodes are equal only if they are the same.
+`Machine.words`: its kind, its size, and its items. Nodes below `SCRATCH_WORDS` are temporary. The nodes above are
+permanent, and each of them is unique: two permanent nodes are equal only if they are the same.
 """
 
 from __future__ import annotations
@@ -17,57 +17,100 @@ from kraftcheck.explorer.native.compiling import compiler
 
 jit = compiler(Path(__file__).parent)
 
-NONE, BOOL, STR, MODEL, INT, TUPLE, LIST, FROZENSET, SET, MAP, DICT, STATE, STEP, INVALID, CLASS = range(15)
-FIRST_CLASS = 16
+(
+    NONE_KIND,
+    BOOL_KIND,
+    STR_KIND,
+    MODEL_KIND,
+    INT_KIND,
+    TUPLE_KIND,
+    LIST_KIND,
+    FROZENSET_KIND,
+    SET_KIND,
+    MAP_KIND,
+    DICT_KIND,
+    STATE_RECORD_KIND,
+    STEP_KIND,
+    INVALID_KIND,
+    CLASS_KIND,
+) = range(15)
+FIRST_CLASS_KIND = 16
 """The first kind of an enum or a record class."""
-OF_NONE, OF_BOOL, OF_INT, OF_STR, OF_MODEL, OF_ENUM, OF_TUPLE, OF_SET, OF_RECORD, OF_MAP, OF_MUTABLE = range(11)
+(
+    NONE_GROUP,
+    BOOL_GROUP,
+    INT_GROUP,
+    STR_GROUP,
+    MODEL_GROUP,
+    ENUM_GROUP,
+    TUPLE_GROUP,
+    SET_GROUP,
+    RECORD_GROUP,
+    MAP_GROUP,
+    MUTABLE_GROUP,
+) = range(11)
 """Groups of kinds, in canonical order."""
-GROUPS = {
-    NONE: OF_NONE, BOOL: OF_BOOL, STR: OF_STR, MODEL: OF_MODEL, INT: OF_INT, TUPLE: OF_TUPLE, LIST: OF_MUTABLE,
-    FROZENSET: OF_SET, SET: OF_MUTABLE, MAP: OF_MAP, DICT: OF_MUTABLE, STATE: OF_MUTABLE, STEP: OF_RECORD,
-    INVALID: OF_MUTABLE, CLASS: OF_MUTABLE,
+GROUP_OF_KIND = {
+    NONE_KIND: NONE_GROUP, BOOL_KIND: BOOL_GROUP, STR_KIND: STR_GROUP, MODEL_KIND: MODEL_GROUP, INT_KIND: INT_GROUP,
+    TUPLE_KIND: TUPLE_GROUP, LIST_KIND: MUTABLE_GROUP, FROZENSET_KIND: SET_GROUP, SET_KIND: MUTABLE_GROUP,
+    MAP_KIND: MAP_GROUP, DICT_KIND: MUTABLE_GROUP, STATE_RECORD_KIND: MUTABLE_GROUP, STEP_KIND: RECORD_GROUP,
+    INVALID_KIND: MUTABLE_GROUP, CLASS_KIND: MUTABLE_GROUP,
 }  # fmt: skip
 """The group of each kind that is no class of the protocol."""
 
-SCRATCH = 1 << 20
+SCRATCH_WORDS = 1 << 20
 """Words for temporary nodes."""
-HEAD = 2  # words of a node before its items
-LEAF = 4  # words of an atomic value: its head, its rank in canonical order, and whether it is true
-NONE_VALUE, FALSE, TRUE, EMPTY = (2 * (SCRATCH + LEAF * number) for number in range(4))
-MOST = 1 << 29
+NODE_HEAD_WORDS = 2  # words of a node before its items
+ATOM_WORDS = 4  # words of an atomic value: its head, its rank in canonical order, and whether it is true
+NONE_VALUE, FALSE_VALUE, TRUE_VALUE, EMPTY_TUPLE = (2 * (SCRATCH_WORDS + ATOM_WORDS * number) for number in range(4))
+NUMBER_LIMIT = 1 << 29
 """Integers and addresses are less than this: a word holds twice the number."""
-REGISTERS, FRAMES, STACK, FUEL = 1 << 16, 200, 1 << 16, 1 << 26
+MOST_REGISTERS, MOST_FRAMES, MOST_STACK_VALUES, INSTRUCTION_FUEL = 1 << 16, 200, 1 << 16, 1 << 26
 
-TOP, LOW, NODES, HEIGHT, ERROR, LINE, KINDS, STATES, GENERATED, STUCK, LOGGED, IS_FRESH, SCALARS = range(13)
+(
+    AT_PERMANENT_TOP,
+    AT_SCRATCH_TOP,
+    AT_NODES,
+    AT_STACK_HEIGHT,
+    AT_ERROR,
+    AT_ERROR_LINE,
+    AT_KINDS,
+    AT_STATES,
+    AT_GENERATED,
+    AT_DEADLOCKED,
+    AT_LOGGED,
+    AT_IS_FRESH,
+    AT_SIZE,
+) = range(13)
 """Scalars in `Machine.at`."""
 (
-    REPLICAS,
-    FIELDS,
-    BOUNDS,
-    ENTRIES,
-    PROPERTIES,
-    PROJECTIONS,
-    SHARED_KIND,
-    IS_LOGGING,
-    ID,
-    MOST_STATES,
-    STATE_KIND,
-    SHAPES,
+    SHAPE_REPLICAS,
+    SHAPE_FIELDS,
+    SHAPE_BOUNDS,
+    SHAPE_ENTRIES,
+    SHAPE_PROPERTIES,
+    SHAPE_PROJECTIONS,
+    SHAPE_SHARED_KIND,
+    SHAPE_IS_LOGGING,
+    SHAPE_ID_NAME,
+    SHAPE_MOST_STATES,
+    SHAPE_STATE_KIND,
+    SHAPE_SIZE,
 ) = range(12)
 """Numbers in `Machine.shape`: of columns of replicas, shared fields and bounds; and so on. Where no property takes the
 whole state, `STATE_KIND` is 0."""
-OF_ME, OF_PEER, OF_SHARED, OF_STATE, OF_PROJECTION = range(5)
+ME_SOURCE, PEER_SOURCE, SHARED_SOURCE, STATE_SOURCE, PROJECTION_SOURCE = range(5)
 """Sources of a function's parameters; a projection's number is added to the last. The list ends with -1."""
-BEYOND = -2
+EXCLUDED_STATE = -2
 """The number of a state that violates a constraint, or exceeds the limit on states."""
-UNSUPPORTED, FULL, ROOM, LIMIT = 1, 2, 3, 4
+UNSUPPORTED_ERROR, SCRATCH_FULL_ERROR, PERMANENT_FULL_ERROR, STATE_LIMIT_ERROR = 1, 2, 3, 4
 """Errors: an operation that Python may define otherwise; scratch exhausted; permanent words,
 the table or the numbers of states exhausted; the limit on states reached."""
 
-ANY_TYPE, OF_KINDS, TUPLE_OF, SET_OF, MAP_OF, UNION_OF, PRODUCT_OF, LITERAL = range(8)
+TYPE_ANY, TYPE_KINDS, TYPE_TUPLE, TYPE_SET, TYPE_MAP, TYPE_UNION, TYPE_PRODUCT, TYPE_LITERAL = range(8)
 """Operations of a type: see `heap.fits`."""
 
-ME, CONSUMES, SENDS, PUTS, WRITES, SPENDS, NEEDS = range(7)
+STEP_ME, STEP_CONSUMES, STEP_SENDS, STEP_PUTS, STEP_WRITES, STEP_SPENDS, STEP_NEEDS = range(7)
 """Fields of a step."""
 
 

@@ -18,15 +18,15 @@ BARE = 1  # items of a state after its columns: its number
 @jit
 def fail(m: Any, error: Any) -> Any:
     """Record the first error of a run; return no value."""
-    if m.at[codes.ERROR] == 0:
-        m.at[codes.ERROR] = error
+    if m.at[codes.AT_ERROR] == 0:
+        m.at[codes.AT_ERROR] = error
     return 0
 
 
 @jit
 def kind_of(m: Any, value: Any) -> Any:
     """Return the kind of a value."""
-    return codes.INT if value & 1 else m.words[value >> 1]
+    return codes.INT_KIND if value & 1 else m.words[value >> 1]
 
 
 @jit
@@ -38,13 +38,13 @@ def size_of(m: Any, value: Any) -> Any:
 @jit
 def item(m: Any, value: Any, place: Any) -> Any:
     """Return an item of a node."""
-    return np.int64(m.words[(value >> 1) + codes.HEAD + place])
+    return np.int64(m.words[(value >> 1) + codes.NODE_HEAD_WORDS + place])
 
 
 @jit
 def truth(value: Any) -> Any:
     """Return a bool as a value."""
-    return codes.TRUE if value else codes.FALSE
+    return codes.TRUE_VALUE if value else codes.FALSE_VALUE
 
 
 @jit
@@ -52,16 +52,16 @@ def number(m: Any, found: Any) -> Any:
     """Return an integer as a value."""
     if -(1 << 29) < found < (1 << 29):
         return (found << 1) | 1
-    return fail(m, codes.UNSUPPORTED)
+    return fail(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
 def allocate(m: Any, kind: Any, size: Any) -> Any:
     """Return the address of a new temporary node; 0 if there is no room."""
-    place = m.at[codes.LOW]
-    if size < 0 or place + size + codes.HEAD > codes.SCRATCH:
-        return fail(m, codes.FULL)
-    m.at[codes.LOW] = place + size + codes.HEAD
+    place = m.at[codes.AT_SCRATCH_TOP]
+    if size < 0 or place + size + codes.NODE_HEAD_WORDS > codes.SCRATCH_WORDS:
+        return fail(m, codes.SCRATCH_FULL_ERROR)
+    m.at[codes.AT_SCRATCH_TOP] = place + size + codes.NODE_HEAD_WORDS
     m.words[place] = kind
     m.words[place + 1] = size
     return place
@@ -73,15 +73,15 @@ def is_true(m: Any, value: Any) -> Any:
     if value & 1:
         return value != 1
     if value == 0:
-        fail(m, codes.UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED_ERROR)
         return False
     group = m.groups[m.words[value >> 1]]
-    if group <= codes.OF_ENUM:
-        return m.words[(value >> 1) + codes.HEAD + 1] != 0
-    if m.words[value >> 1] == codes.STATE or group > codes.OF_MUTABLE:
-        fail(m, codes.UNSUPPORTED)
+    if group <= codes.ENUM_GROUP:
+        return m.words[(value >> 1) + codes.NODE_HEAD_WORDS + 1] != 0
+    if m.words[value >> 1] == codes.STATE_RECORD_KIND or group > codes.MUTABLE_GROUP:
+        fail(m, codes.UNSUPPORTED_ERROR)
         return False
-    return group == codes.OF_RECORD or size_of(m, value) > 0
+    return group == codes.RECORD_GROUP or size_of(m, value) > 0
 
 
 @jit
@@ -97,22 +97,24 @@ def same(m: Any, one: Any, other: Any) -> Any:
         return True
     kind, others = kind_of(m, one), kind_of(m, other)
     if are_ambiguous(m, kind, others) or one == 0 or other == 0:
-        fail(m, codes.UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if (
-        m.groups[kind] <= codes.OF_ENUM
-        or m.groups[others] <= codes.OF_ENUM
-        or (kind == others and a >= codes.SCRATCH and b >= codes.SCRATCH)
+        m.groups[kind] <= codes.ENUM_GROUP
+        or m.groups[others] <= codes.ENUM_GROUP
+        or (kind == others and a >= codes.SCRATCH_WORDS and b >= codes.SCRATCH_WORDS)
     ):
         return False
-    are_sets = (kind == codes.FROZENSET or kind == codes.SET) and (others == codes.FROZENSET or others == codes.SET)
+    are_sets = (kind == codes.FROZENSET_KIND or kind == codes.SET_KIND) and (
+        others == codes.FROZENSET_KIND or others == codes.SET_KIND
+    )
     size = m.words[a + 1]
     if (kind != others and not are_sets) or size != m.words[b + 1]:
         return False
-    for place in range(codes.HEAD, codes.HEAD + size):
+    for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
         if not same(m, np.int64(m.words[a + place]), np.int64(m.words[b + place])):
-            if kind == codes.DICT:
-                fail(m, codes.UNSUPPORTED)  # two dicts may differ in their order alone
+            if kind == codes.DICT_KIND:
+                fail(m, codes.UNSUPPORTED_ERROR)  # two dicts may differ in their order alone
             return False
     return True
 
@@ -126,20 +128,20 @@ def compare(m: Any, one: Any, other: Any) -> Any:
         return -1 if one < other else 1
     kind, others = kind_of(m, one), kind_of(m, other)
     group, another = m.groups[kind], m.groups[others]
-    if group >= codes.OF_MUTABLE or another >= codes.OF_MUTABLE or are_ambiguous(m, kind, others):
-        fail(m, codes.UNSUPPORTED)
+    if group >= codes.MUTABLE_GROUP or another >= codes.MUTABLE_GROUP or are_ambiguous(m, kind, others):
+        fail(m, codes.UNSUPPORTED_ERROR)
         return 0
     if group != another:
         return -1 if group < another else 1
     a, b = one >> 1, other >> 1
-    if group <= codes.OF_ENUM:
-        return -1 if m.words[a + codes.HEAD] < m.words[b + codes.HEAD] else 1
-    if group == codes.OF_RECORD:
+    if group <= codes.ENUM_GROUP:
+        return -1 if m.words[a + codes.NODE_HEAD_WORDS] < m.words[b + codes.NODE_HEAD_WORDS] else 1
+    if group == codes.RECORD_GROUP:
         if kind != others:
             return -1 if m.ranks[kind] < m.ranks[others] else 1
     elif m.words[a + 1] != m.words[b + 1]:
         return -1 if m.words[a + 1] < m.words[b + 1] else 1
-    for place in range(codes.HEAD, codes.HEAD + m.words[a + 1]):
+    for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + m.words[a + 1]):
         found = compare(m, np.int64(m.words[a + place]), np.int64(m.words[b + place]))
         if found != 0:
             return found
@@ -152,14 +154,16 @@ def less(m: Any, one: Any, other: Any) -> Any:
     if one & 1 and other & 1:
         return one < other
     kind, others = kind_of(m, one), kind_of(m, other)
-    if kind != others or not (kind == codes.TUPLE or kind == codes.LIST or kind == codes.STR or kind == codes.BOOL):
-        fail(m, codes.UNSUPPORTED)
+    if kind != others or not (
+        kind == codes.TUPLE_KIND or kind == codes.LIST_KIND or kind == codes.STR_KIND or kind == codes.BOOL_KIND
+    ):
+        fail(m, codes.UNSUPPORTED_ERROR)
         return False
     a, b = one >> 1, other >> 1
-    if kind != codes.TUPLE and kind != codes.LIST:
-        return m.words[a + codes.HEAD] < m.words[b + codes.HEAD]
+    if kind != codes.TUPLE_KIND and kind != codes.LIST_KIND:
+        return m.words[a + codes.NODE_HEAD_WORDS] < m.words[b + codes.NODE_HEAD_WORDS]
     size, others_size = m.words[a + 1], m.words[b + 1]
-    for place in range(codes.HEAD, codes.HEAD + min(size, others_size)):
+    for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + min(size, others_size)):
         mine, theirs = np.int64(m.words[a + place]), np.int64(m.words[b + place])
         if not same(m, mine, theirs):
             return less(m, mine, theirs)
@@ -172,8 +176,8 @@ def set_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
     kept = 0
     for number_of in range(count):
         value = m.stack[first + number_of]
-        if not value & 1 and m.groups[m.words[value >> 1]] >= codes.OF_MUTABLE:
-            return fail(m, codes.UNSUPPORTED)  # not hashable
+        if not value & 1 and m.groups[m.words[value >> 1]] >= codes.MUTABLE_GROUP:
+            return fail(m, codes.UNSUPPORTED_ERROR)  # not hashable
         place, is_known = kept, False
         while place > 0:
             order = compare(m, m.stack[first + place - 1], value)
@@ -197,8 +201,8 @@ def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
     kept = 0
     for number_of in range(0, count, 2):
         key, value = m.stack[first + number_of], m.stack[first + number_of + 1]
-        if not key & 1 and m.groups[m.words[key >> 1]] >= codes.OF_MUTABLE:
-            return fail(m, codes.UNSUPPORTED)
+        if not key & 1 and m.groups[m.words[key >> 1]] >= codes.MUTABLE_GROUP:
+            return fail(m, codes.UNSUPPORTED_ERROR)
         place, is_known = kept, False
         while place > 0:
             order = compare(m, m.stack[first + place - 2], key)
@@ -206,11 +210,11 @@ def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
                 is_known = True
                 m.stack[first + place - 1] = value
                 break
-            if order < 0 and kind == codes.MAP:
+            if order < 0 and kind == codes.MAP_KIND:
                 break
             place -= 2
         if not is_known:
-            if kind == codes.DICT:
+            if kind == codes.DICT_KIND:
                 place = kept  # in order of insertion
             for later in range(kept + 1, place + 1, -1):
                 m.stack[first + later] = m.stack[first + later - 2]
@@ -223,13 +227,13 @@ def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
 @jit
 def node_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return a temporary node with values of the stack."""
-    if count == 0 and kind == codes.TUPLE:
-        return codes.EMPTY
+    if count == 0 and kind == codes.TUPLE_KIND:
+        return codes.EMPTY_TUPLE
     address = allocate(m, kind, count)
     if address == 0:
         return 0
     for place in range(count):
-        m.words[address + codes.HEAD + place] = m.stack[first + place]
+        m.words[address + codes.NODE_HEAD_WORDS + place] = m.stack[first + place]
     return address << 1
 
 
@@ -240,7 +244,7 @@ def node_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
 def hash_of(m: Any, address: Any, size: Any) -> Any:
     """Return the hash of a node with permanent items."""
     found = np.uint64(m.words[address]) * _MIX + np.uint64(size)
-    for place in range(codes.HEAD, codes.HEAD + size):
+    for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
         found = (found ^ np.uint64(np.uint32(m.words[address + place]))) * _MIX
         found ^= found >> _SHIFT
     return found
@@ -250,7 +254,7 @@ def hash_of(m: Any, address: Any, size: Any) -> Any:
 def hashed_size(m: Any, address: Any) -> Any:
     """Return the number of items that identify a node: all but the number of a state."""
     size = m.words[address + 1]
-    return size - BARE if m.words[address] == codes.STATE else size
+    return size - BARE if m.words[address] == codes.STATE_RECORD_KIND else size
 
 
 @jit
@@ -263,56 +267,56 @@ def unique(m: Any, address: Any) -> Any:
     while table[slot] != 0:
         known = np.int64(table[slot])
         if words[known] == words[address] and words[known + 1] == words[address + 1]:
-            place = codes.HEAD
-            while place < codes.HEAD + size and words[known + place] == words[address + place]:
+            place = codes.NODE_HEAD_WORDS
+            while place < codes.NODE_HEAD_WORDS + size and words[known + place] == words[address + place]:
                 place += 1
-            if place == codes.HEAD + size:
+            if place == codes.NODE_HEAD_WORDS + size:
                 return known
         slot = (slot + np.uint64(1)) & mask
-    whole = words[address + 1] + codes.HEAD
-    top = m.at[codes.TOP]
-    if top + whole > words.shape[0] or 4 * (m.at[codes.NODES] + 1) > 3 * table.shape[0]:
-        return fail(m, codes.ROOM)
+    whole = words[address + 1] + codes.NODE_HEAD_WORDS
+    top = m.at[codes.AT_PERMANENT_TOP]
+    if top + whole > words.shape[0] or 4 * (m.at[codes.AT_NODES] + 1) > 3 * table.shape[0]:
+        return fail(m, codes.PERMANENT_FULL_ERROR)
     for place in range(whole):
         words[top + place] = words[address + place]
     table[slot] = top
-    m.at[codes.TOP] = top + whole
-    m.at[codes.NODES] += 1
+    m.at[codes.AT_PERMANENT_TOP] = top + whole
+    m.at[codes.AT_NODES] += 1
     return top
 
 
 @jit
 def rehash(m: Any) -> Any:
     """Fill an empty table with all permanent nodes."""
-    address = np.int64(codes.SCRATCH)
+    address = np.int64(codes.SCRATCH_WORDS)
     mask = np.uint64(m.table.shape[0] - 1)
-    while address < m.at[codes.TOP]:
+    while address < m.at[codes.AT_PERMANENT_TOP]:
         slot = hash_of(m, address, hashed_size(m, address)) & mask
         while m.table[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         m.table[slot] = address
-        address += m.words[address + 1] + codes.HEAD
+        address += m.words[address + 1] + codes.NODE_HEAD_WORDS
 
 
 @jit
 def keep(m: Any, value: Any) -> Any:
     """Return the permanent value equal to a value; an error if it is mutable, or a field has a wrong type."""
-    if value & 1 or value >> 1 >= codes.SCRATCH:
+    if value & 1 or value >> 1 >= codes.SCRATCH_WORDS:
         return value
     address = value >> 1
     kind = m.words[address]
-    if address == 0 or m.groups[kind] >= codes.OF_MUTABLE:
-        return fail(m, codes.UNSUPPORTED)
+    if address == 0 or m.groups[kind] >= codes.MUTABLE_GROUP:
+        return fail(m, codes.UNSUPPORTED_ERROR)
     size = m.words[address + 1]
-    for place in range(codes.HEAD, codes.HEAD + size):
+    for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
         m.words[address + place] = keep(m, np.int64(m.words[address + place]))
-    if m.at[codes.ERROR] != 0:
+    if m.at[codes.AT_ERROR] != 0:
         return 0
     first = m.first_field[kind]
     if first >= 0:
         for place in range(size):
-            if not fits(m, m.field_types[first + place], np.int64(m.words[address + codes.HEAD + place])):
-                return fail(m, codes.UNSUPPORTED)
+            if not fits(m, m.field_types[first + place], np.int64(m.words[address + codes.NODE_HEAD_WORDS + place])):
+                return fail(m, codes.UNSUPPORTED_ERROR)
     return unique(m, address) << 1
 
 
@@ -321,31 +325,37 @@ def fits(m: Any, kind: Any, value: Any) -> Any:
     """Return whether a permanent value matches a type; records have matched theirs when they were kept."""
     operation, first, count = m.types[kind, 0], m.types[kind, 1], m.types[kind, 2]
     found = kind_of(m, value)
-    if operation == codes.ANY_TYPE:
+    if operation == codes.TYPE_ANY:
         return True
-    if operation == codes.OF_KINDS:
-        return m.tests[first * m.at[codes.KINDS] + found] != 0
-    if operation == codes.UNION_OF:
+    if operation == codes.TYPE_KINDS:
+        return m.tests[first * m.at[codes.AT_KINDS] + found] != 0
+    if operation == codes.TYPE_UNION:
         for place in range(first, first + count):
             if fits(m, m.type_items[place], value):
                 return True
         return False
-    if operation == codes.LITERAL:
+    if operation == codes.TYPE_LITERAL:
         for place in range(first, first + count):
             if m.type_items[place] == value:
                 return True
         return False
-    wanted = codes.FROZENSET if operation == codes.SET_OF else codes.MAP if operation == codes.MAP_OF else codes.TUPLE
+    wanted = (
+        codes.FROZENSET_KIND
+        if operation == codes.TYPE_SET
+        else codes.MAP_KIND
+        if operation == codes.TYPE_MAP
+        else codes.TUPLE_KIND
+    )
     if found != wanted:
         return False
     size = size_of(m, value)
-    if operation == codes.PRODUCT_OF and size != count:
+    if operation == codes.TYPE_PRODUCT and size != count:
         return False
     for place in range(size):
         own = first
-        if operation == codes.PRODUCT_OF:
+        if operation == codes.TYPE_PRODUCT:
             own = m.type_items[first + place]
-        elif operation == codes.MAP_OF and place & 1:
+        elif operation == codes.TYPE_MAP and place & 1:
             own = count
         if not fits(m, own, item(m, value, place)):
             return False

@@ -39,30 +39,30 @@ assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] 
 @jit
 def push(m: Any, value: Any) -> Any:
     """Push a value on the stack."""
-    height = m.at[codes.HEIGHT]
-    if height >= codes.STACK:
-        return fail(m, codes.FULL)
+    height = m.at[codes.AT_STACK_HEIGHT]
+    if height >= codes.MOST_STACK_VALUES:
+        return fail(m, codes.SCRATCH_FULL_ERROR)
     m.stack[height] = value
-    m.at[codes.HEIGHT] = height + 1
+    m.at[codes.AT_STACK_HEIGHT] = height + 1
     return 0
 
 
 @jit
 def is_sequence(kind: Any) -> Any:
     """Return whether a kind is a tuple or a list."""
-    return kind == codes.TUPLE or kind == codes.LIST
+    return kind == codes.TUPLE_KIND or kind == codes.LIST_KIND
 
 
 @jit
 def is_set(kind: Any) -> Any:
     """Return whether a kind is a set or a frozenset."""
-    return kind == codes.FROZENSET or kind == codes.SET
+    return kind == codes.FROZENSET_KIND or kind == codes.SET_KIND
 
 
 @jit
 def is_mapping(kind: Any) -> Any:
     """Return whether a kind is a map or a dict."""
-    return kind == codes.MAP or kind == codes.DICT
+    return kind == codes.MAP_KIND or kind == codes.DICT_KIND
 
 
 @jit
@@ -73,7 +73,7 @@ def stride_of(m: Any, value: Any) -> Any:
         return 1
     if is_mapping(kind):
         return 2
-    fail(m, codes.UNSUPPORTED)
+    fail(m, codes.UNSUPPORTED_ERROR)
     return 0
 
 
@@ -90,9 +90,9 @@ def push_all(m: Any, value: Any) -> Any:
 @jit
 def collect(m: Any, kind: Any, mark: Any) -> Any:
     """Return a value of a kind with the values on the stack above a mark."""
-    count = m.at[codes.HEIGHT] - mark
-    m.at[codes.HEIGHT] = mark
-    if m.at[codes.ERROR] != 0:
+    count = m.at[codes.AT_STACK_HEIGHT] - mark
+    m.at[codes.AT_STACK_HEIGHT] = mark
+    if m.at[codes.AT_ERROR] != 0:
         return 0
     if is_set(kind):
         return set_of(m, kind, mark, count)
@@ -117,9 +117,9 @@ def field(m: Any, value: Any, name: Any) -> Any:
     """Return the number of a field of a record; -1 with an error if it has none of this name."""
     found = np.int32(-1)
     if not value & 1:
-        found = m.offsets[name * m.at[codes.KINDS] + m.words[value >> 1]]
+        found = m.offsets[name * m.at[codes.AT_KINDS] + m.words[value >> 1]]
     if found < 0:
-        fail(m, codes.UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED_ERROR)
     return found
 
 
@@ -130,9 +130,9 @@ def but(m: Any, value: Any, place: Any, changed: Any) -> Any:
     made = allocate(m, m.words[address], size)
     if made == 0:
         return 0
-    for other in range(codes.HEAD, codes.HEAD + size):
+    for other in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
         m.words[made + other] = m.words[address + other]
-    m.words[made + codes.HEAD + place] = changed
+    m.words[made + codes.NODE_HEAD_WORDS + place] = changed
     return made << 1
 
 
@@ -142,13 +142,13 @@ def index(m: Any, value: Any, key: Any) -> Any:
     kind = kind_of(m, value)
     if is_mapping(kind):
         place = place_of(m, value, key)
-        return item(m, value, place + 1) if place >= 0 else fail(m, codes.UNSUPPORTED)
+        return item(m, value, place + 1) if place >= 0 else fail(m, codes.UNSUPPORTED_ERROR)
     if not is_sequence(kind) or not key & 1:
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     place, size = key >> 1, size_of(m, value)
     if place < 0:
         place += size
-    return item(m, value, place) if 0 <= place < size else fail(m, codes.UNSUPPORTED)
+    return item(m, value, place) if 0 <= place < size else fail(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
@@ -157,7 +157,7 @@ def bound(m: Any, value: Any, size: Any, default: Any) -> Any:
     if value == codes.NONE_VALUE:
         return default
     if not value & 1:
-        fail(m, codes.UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED_ERROR)
         return default
     place = value >> 1
     if place < 0:
@@ -170,8 +170,8 @@ def part(m: Any, value: Any, first: Any, last: Any) -> Any:
     """Return `value[first:last]`."""
     kind = kind_of(m, value)
     if not is_sequence(kind):
-        return fail(m, codes.UNSUPPORTED)
-    size, mark = size_of(m, value), m.at[codes.HEIGHT]
+        return fail(m, codes.UNSUPPORTED_ERROR)
+    size, mark = size_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     for place in range(bound(m, first, size, 0), bound(m, last, size, size)):
         push(m, item(m, value, place))
     return collect(m, kind, mark)
@@ -182,9 +182,9 @@ def added(m: Any, one: Any, other: Any) -> Any:
     """Return `one + other`."""
     if one & 1 and other & 1:
         return number(m, (one >> 1) + (other >> 1))
-    kind, mark = kind_of(m, one), m.at[codes.HEIGHT]
+    kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not is_sequence(kind) or kind != kind_of(m, other):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     push_all(m, one)
     push_all(m, other)
     return collect(m, kind, mark)
@@ -195,9 +195,9 @@ def without(m: Any, one: Any, other: Any) -> Any:
     """Return `one - other`."""
     if one & 1 and other & 1:
         return number(m, (one >> 1) - (other >> 1))
-    kind, mark = kind_of(m, one), m.at[codes.HEIGHT]
+    kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not is_set(kind) or not is_set(kind_of(m, other)):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     for place in range(size_of(m, one)):
         if place_of(m, other, item(m, one, place)) < 0:
             push(m, item(m, one, place))
@@ -207,8 +207,8 @@ def without(m: Any, one: Any, other: Any) -> Any:
 @jit
 def collect_sorted(m: Any, kind: Any, mark: Any) -> Any:
     """Return a set with the values on the stack above a mark, which are in order."""
-    count = m.at[codes.HEIGHT] - mark
-    m.at[codes.HEIGHT] = mark
+    count = m.at[codes.AT_STACK_HEIGHT] - mark
+    m.at[codes.AT_STACK_HEIGHT] = mark
     return node_of(m, kind, mark, count)
 
 
@@ -216,32 +216,32 @@ def collect_sorted(m: Any, kind: Any, mark: Any) -> Any:
 def arithmetic(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a product, a floored quotient or a remainder."""
     if not (one & 1 and other & 1):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if operation == MUL:
         return number(m, a * b)
     if b == 0:
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     return number(m, a // b if operation == DIV else a % b)
 
 
 @jit
 def logic(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return `one & other`, `one | other` or `one ^ other`: of bools, sets or maps."""
-    kind, others, mark = kind_of(m, one), kind_of(m, other), m.at[codes.HEIGHT]
-    if kind == codes.BOOL and others == codes.BOOL:
+    kind, others, mark = kind_of(m, one), kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
+    if kind == codes.BOOL_KIND and others == codes.BOOL_KIND:
         if operation == XOR:
             return truth(one != other)
-        return one if (one == codes.TRUE) == (operation == OR) else other
+        return one if (one == codes.TRUE_VALUE) == (operation == OR) else other
     if is_set(kind) and is_set(others):
         return of_sets(m, operation, one, other)
     if (
         operation != OR
         or not is_mapping(kind)
         or not is_mapping(others)
-        or (kind == codes.DICT and others == codes.MAP)
+        or (kind == codes.DICT_KIND and others == codes.MAP_KIND)
     ):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     push_pairs(m, one)
     push_pairs(m, other)
     return collect(m, kind, mark)
@@ -250,7 +250,7 @@ def logic(m: Any, operation: Any, one: Any, other: Any) -> Any:
 @jit
 def of_sets(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return an intersection, a union or a symmetric difference."""
-    kind, mark = kind_of(m, one), m.at[codes.HEIGHT]
+    kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     for place in range(size_of(m, one)):
         if operation == OR or (place_of(m, other, item(m, one, place)) >= 0) == (operation == AND):
             push(m, item(m, one, place))
@@ -294,7 +294,7 @@ def ordering(m: Any, operation: Any, one: Any, other: Any) -> Any:
 @jit
 def is_atom(m: Any, value: Any) -> Any:
     """Return whether a value is None, a bool, a model value or an enum member. Each is a single object."""
-    return not value & 1 and m.groups[m.words[value >> 1]] <= codes.OF_ENUM and m.words[value >> 1] != codes.STR
+    return not value & 1 and m.groups[m.words[value >> 1]] <= codes.ENUM_GROUP and m.words[value >> 1] != codes.STR_KIND
 
 
 @jit
@@ -310,9 +310,9 @@ def is_later(m: Any, operation: Any, one: Any, other: Any) -> Any:
 @jit
 def in_order(m: Any, value: Any, operation: Any) -> Any:
     """Return the list of the elements of a collection, sorted in a stable way; of pairs, the second elements."""
-    mark = m.at[codes.HEIGHT]
+    mark = m.at[codes.AT_STACK_HEIGHT]
     push_all(m, value)
-    for last in range(mark + 1, m.at[codes.HEIGHT]):
+    for last in range(mark + 1, m.at[codes.AT_STACK_HEIGHT]):
         value, place = m.stack[last], last
         while place > mark:
             before = m.stack[place - 1]
@@ -322,9 +322,9 @@ def in_order(m: Any, value: Any, operation: Any) -> Any:
             place -= 1
         m.stack[place] = value
     if operation == SORTED_PAIRS:
-        for place in range(mark, m.at[codes.HEIGHT]):
+        for place in range(mark, m.at[codes.AT_STACK_HEIGHT]):
             m.stack[place] = item(m, m.stack[place], 1)
-    return collect(m, codes.LIST, mark)
+    return collect(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -336,10 +336,10 @@ def total(m: Any, value: Any) -> Any:
             one = item(m, value, place)
             if one & 1:
                 found += one >> 1
-            elif one == codes.TRUE:
+            elif one == codes.TRUE_VALUE:
                 found += 1
-            elif one != codes.FALSE:
-                fail(m, codes.UNSUPPORTED)
+            elif one != codes.FALSE_VALUE:
+                fail(m, codes.UNSUPPORTED_ERROR)
     return number(m, found)
 
 
@@ -348,7 +348,7 @@ def extreme(m: Any, value: Any, is_least: Any) -> Any:
     """Return the least or the greatest element of a collection; the first among equal ones."""
     stride = stride_of(m, value)
     if stride == 0 or size_of(m, value) == 0:
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     best = item(m, value, 0)
     for place in range(stride, size_of(m, value), stride):
         one = item(m, value, place)
@@ -360,37 +360,37 @@ def extreme(m: Any, value: Any, is_least: Any) -> Any:
 @jit
 def numbers(m: Any, first: Any, last: Any, step: Any) -> Any:
     """Return a range as a list."""
-    mark = m.at[codes.HEIGHT]
+    mark = m.at[codes.AT_STACK_HEIGHT]
     if not (first & 1 and last & 1 and step & 1) or step == 1:
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     one, end, by = first >> 1, last >> 1, step >> 1
-    while (one < end if by > 0 else one > end) and m.at[codes.ERROR] == 0:
+    while (one < end if by > 0 else one > end) and m.at[codes.AT_ERROR] == 0:
         push(m, (one << 1) | 1)
         one += by
-    return collect(m, codes.LIST, mark)
+    return collect(m, codes.LIST_KIND, mark)
 
 
 @jit
 def pairs(m: Any, value: Any, kind: Any) -> Any:
     """Return the keys, the values or the items of a map, as a list."""
-    mark, stride = m.at[codes.HEIGHT], stride_of(m, value)
+    mark, stride = m.at[codes.AT_STACK_HEIGHT], stride_of(m, value)
     if stride != 2:
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     for place in range(0, size_of(m, value), 2):
         if kind == ITEMS:
             push_pair(m, item(m, value, place), item(m, value, place + 1))
         else:
             push(m, item(m, value, place if kind == KEYS else place + 1))
-    return collect(m, codes.LIST, mark)
+    return collect(m, codes.LIST_KIND, mark)
 
 
 @jit
 def push_pair(m: Any, one: Any, other: Any) -> Any:
     """Push a tuple of two values."""
-    address = allocate(m, codes.TUPLE, 2)
+    address = allocate(m, codes.TUPLE_KIND, 2)
     if address != 0:
-        m.words[address + codes.HEAD] = one
-        m.words[address + codes.HEAD + 1] = other
+        m.words[address + codes.NODE_HEAD_WORDS] = one
+        m.words[address + codes.NODE_HEAD_WORDS + 1] = other
         push(m, address << 1)
     return 0
 
@@ -398,39 +398,39 @@ def push_pair(m: Any, one: Any, other: Any) -> Any:
 @jit
 def zipped(m: Any, registers: Any, first: Any, count: Any) -> Any:
     """Return the list of tuples of the elements of some collections, as long as the shortest."""
-    mark, shortest = m.at[codes.HEIGHT], np.int64(codes.STACK)
+    mark, shortest = m.at[codes.AT_STACK_HEIGHT], np.int64(codes.MOST_STACK_VALUES)
     for which in range(count):
         stride = stride_of(m, registers[first + which])
         if stride == 0:
             return 0
         shortest = min(shortest, size_of(m, registers[first + which]) // stride)
     for place in range(shortest):
-        address = allocate(m, codes.TUPLE, count)
+        address = allocate(m, codes.TUPLE_KIND, count)
         if address == 0:
             return 0
         for which in range(count):
             value = registers[first + which]
-            m.words[address + codes.HEAD + which] = item(m, value, place * stride_of(m, value))
+            m.words[address + codes.NODE_HEAD_WORDS + which] = item(m, value, place * stride_of(m, value))
         push(m, address << 1)
-    return collect(m, codes.LIST, mark)
+    return collect(m, codes.LIST_KIND, mark)
 
 
 @jit
 def reverse(m: Any, value: Any) -> Any:
     """Return the list of the elements of a sequence in reverse."""
-    mark = m.at[codes.HEIGHT]
+    mark = m.at[codes.AT_STACK_HEIGHT]
     if not is_sequence(kind_of(m, value)):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     for place in range(size_of(m, value) - 1, -1, -1):
         push(m, item(m, value, place))
-    return collect(m, codes.LIST, mark)
+    return collect(m, codes.LIST_KIND, mark)
 
 
 @jit
 def get(m: Any, value: Any, key: Any, default: Any) -> Any:
     """Return `value.get(key, default)`."""
     if not is_mapping(kind_of(m, value)):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     place = place_of(m, value, key)
     return item(m, value, place + 1) if place >= 0 else default
 
@@ -438,14 +438,14 @@ def get(m: Any, value: Any, key: Any, default: Any) -> Any:
 @jit
 def put(m: Any, value: Any, key: Any, changed: Any) -> Any:
     """Return a map with a key mapped to a value, or a list with an element replaced."""
-    kind, mark = kind_of(m, value), m.at[codes.HEIGHT]
-    if kind == codes.LIST and key & 1:
+    kind, mark = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
+    if kind == codes.LIST_KIND and key & 1:
         place, size = key >> 1, size_of(m, value)
         if place < 0:
             place += size
-        return but(m, value, place, changed) if 0 <= place < size else fail(m, codes.UNSUPPORTED)
+        return but(m, value, place, changed) if 0 <= place < size else fail(m, codes.UNSUPPORTED_ERROR)
     if not is_mapping(kind):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     place = place_of(m, value, key)
     if place >= 0:
         return but(m, value, place + 1, changed)
@@ -458,9 +458,9 @@ def put(m: Any, value: Any, key: Any, changed: Any) -> Any:
 @jit
 def less_one(m: Any, value: Any, key: Any) -> Any:
     """Return a map without a key, or a set without an element."""
-    kind, mark, stride = kind_of(m, value), m.at[codes.HEIGHT], stride_of(m, value)
+    kind, mark, stride = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT], stride_of(m, value)
     if stride == 0 or is_sequence(kind):
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     missing = place_of(m, value, key)
     for place in range(size_of(m, value)):
         if missing < 0 or place < missing or place >= missing + stride:
@@ -471,8 +471,8 @@ def less_one(m: Any, value: Any, key: Any) -> Any:
 @jit
 def convert(m: Any, value: Any, kind: Any) -> Any:
     """Return a collection as one of another kind; a map from a map or from pairs."""
-    found, mark = kind_of(m, value), m.at[codes.HEIGHT]
-    if found == kind and m.groups[kind] < codes.OF_MUTABLE:
+    found, mark = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
+    if found == kind and m.groups[kind] < codes.MUTABLE_GROUP:
         return value
     if not is_mapping(kind):
         push_all(m, value)
@@ -483,7 +483,7 @@ def convert(m: Any, value: Any, kind: Any) -> Any:
         for place in range(size_of(m, value)):
             pair = item(m, value, place)
             if not is_sequence(kind_of(m, pair)) or size_of(m, pair) != 2:
-                return fail(m, codes.UNSUPPORTED)
+                return fail(m, codes.UNSUPPORTED_ERROR)
             push(m, item(m, pair, 0))
             push(m, item(m, pair, 1))
     return collect(m, kind, mark)
@@ -492,22 +492,22 @@ def convert(m: Any, value: Any, kind: Any) -> Any:
 @jit
 def combinations(m: Any, value: Any, size: Any) -> Any:
     """Return the list of the combinations of a number of elements, in the order of positions."""
-    mark = m.at[codes.HEIGHT]
+    mark = m.at[codes.AT_STACK_HEIGHT]
     if not size & 1 or stride_of(m, value) != 1 or size < 0:
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     pool, count = size_of(m, value), size >> 1
     places = np.zeros(max(count, 1), np.int64)
     for place in range(count):
         places[place] = place
-    while count <= pool and m.at[codes.ERROR] == 0:
+    while count <= pool and m.at[codes.AT_ERROR] == 0:
         if count == 0:
-            push(m, codes.EMPTY)
+            push(m, codes.EMPTY_TUPLE)
             break
-        address = allocate(m, codes.TUPLE, count)
+        address = allocate(m, codes.TUPLE_KIND, count)
         if address == 0:
             break
         for place in range(count):
-            m.words[address + codes.HEAD + place] = item(m, value, places[place])
+            m.words[address + codes.NODE_HEAD_WORDS + place] = item(m, value, places[place])
         push(m, address << 1)
         last = count - 1
         while last >= 0 and places[last] == pool - count + last:
@@ -517,24 +517,24 @@ def combinations(m: Any, value: Any, size: Any) -> Any:
         places[last] += 1
         for place in range(last + 1, count):
             places[place] = places[place - 1] + 1
-    return collect(m, codes.LIST, mark)
+    return collect(m, codes.LIST_KIND, mark)
 
 
 @jit
 def extend(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
-    if kind_of(m, step) != codes.STEP:
-        return fail(m, codes.UNSUPPORTED)
-    before, count = item(m, step, place), m.at[codes.HEIGHT] - mark
+    if kind_of(m, step) != codes.STEP_KIND:
+        return fail(m, codes.UNSUPPORTED_ERROR)
+    before, count = item(m, step, place), m.at[codes.AT_STACK_HEIGHT] - mark
     known = size_of(m, before)
-    address = allocate(m, codes.TUPLE, known + count)
-    m.at[codes.HEIGHT] = mark
+    address = allocate(m, codes.TUPLE_KIND, known + count)
+    m.at[codes.AT_STACK_HEIGHT] = mark
     if address == 0:
         return 0
     for one in range(known):
-        m.words[address + codes.HEAD + one] = item(m, before, one)
+        m.words[address + codes.NODE_HEAD_WORDS + one] = item(m, before, one)
     for one in range(count):
-        m.words[address + codes.HEAD + known + one] = m.stack[mark + one]
+        m.words[address + codes.NODE_HEAD_WORDS + known + one] = m.stack[mark + one]
     return but(m, step, place, address << 1)
 
 
@@ -543,7 +543,7 @@ def unpack(m: Any, registers: Any, first: Any, value: Any, count: Any) -> Any:
     """Store the elements of a collection of exactly `count` elements in registers."""
     stride = stride_of(m, value)
     if stride == 0 or size_of(m, value) != count * stride:
-        return fail(m, codes.UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED_ERROR)
     for place in range(count):
         registers[first + place] = item(m, value, place * stride)
     return 0
@@ -592,30 +592,30 @@ def of_more_values(m: Any, operation: Any, registers: Any, base: Any, b: Any, c:
         stride = stride_of(m, one)
         return number(m, size_of(m, one) // stride) if stride else 0
     if operation == NEGATE:
-        return number(m, -(one >> 1)) if one & 1 else fail(m, codes.UNSUPPORTED)
+        return number(m, -(one >> 1)) if one & 1 else fail(m, codes.UNSUPPORTED_ERROR)
     if MUL <= operation <= MOD:
         return arithmetic(m, operation, one, registers[base + c])
     if AND <= operation <= XOR:
         return logic(m, operation, one, registers[base + c])
     if LT <= operation <= GE:
         return ordering(m, operation, one, registers[base + c])
-    return fail(m, codes.UNSUPPORTED)
+    return fail(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
 def run(m: Any, function: Any) -> Any:
-    """Run a function on the values in the first registers; return its value, with `ERROR` set if it failed."""
+    """Run a function on the values in the first registers; return its value, with `AT_ERROR` set if it failed."""
     code, registers, at = m.code, m.registers, m.at
     place, base, depth = np.int64(m.functions[function, 0]), np.int64(0), 0
-    room, fuel = np.int64(m.functions[function, 1]), np.int64(codes.FUEL)
-    while at[codes.ERROR] == 0:
+    room, fuel = np.int64(m.functions[function, 1]), np.int64(codes.INSTRUCTION_FUEL)
+    while at[codes.AT_ERROR] == 0:
         operation, a, b, c, d = code[place, 0], code[place, 1], code[place, 2], code[place, 3], code[place, 4]
-        at[codes.LINE] = place
+        at[codes.AT_ERROR_LINE] = place
         if m.passed[place] == 0:
-            m.passed[place] = at[codes.IS_FRESH] = 1
+            m.passed[place] = at[codes.AT_IS_FRESH] = 1
         place, fuel = place + 1, fuel - 1
         if fuel < 0:
-            fail(m, codes.FULL)
+            fail(m, codes.SCRATCH_FULL_ERROR)
         # Moves, jumps and calls
         if operation == MOVE:
             registers[base + a] = registers[base + b]
@@ -631,8 +631,8 @@ def run(m: Any, function: Any) -> Any:
                 place = np.int64(b)
         elif operation == CALL:
             callee = base + room
-            if depth == codes.FRAMES or callee + m.functions[b, 1] > codes.REGISTERS:
-                fail(m, codes.FULL)
+            if depth == codes.MOST_FRAMES or callee + m.functions[b, 1] > codes.MOST_REGISTERS:
+                fail(m, codes.SCRATCH_FULL_ERROR)
             else:
                 for number_of in range(d):
                     registers[callee + number_of] = registers[base + c + number_of]
@@ -649,7 +649,7 @@ def run(m: Any, function: Any) -> Any:
             registers[base + m.frames[depth, 2]] = value
         # Building values
         elif operation == MARK:
-            registers[base + a] = at[codes.HEIGHT]
+            registers[base + a] = at[codes.AT_STACK_HEIGHT]
         elif operation == PUSH:
             push(m, registers[base + a])
         elif operation == PUSH_ALL:
@@ -696,30 +696,30 @@ def run(m: Any, function: Any) -> Any:
         elif operation == IS or operation == IS_NOT:
             one, other = registers[base + b], registers[base + c]
             if not is_atom(m, one) and not is_atom(m, other):
-                fail(m, codes.UNSUPPORTED)
+                fail(m, codes.UNSUPPORTED_ERROR)
             registers[base + a] = truth((one == other) == (operation == IS))
         elif operation == TEST:
-            registers[base + a] = truth(m.tests[c * at[codes.KINDS] + kind_of(m, registers[base + b])] != 0)
+            registers[base + a] = truth(m.tests[c * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0)
         elif operation == TEST_BY:
             wanted = registers[base + c]
-            if kind_of(m, wanted) != codes.CLASS:
-                fail(m, codes.UNSUPPORTED)
+            if kind_of(m, wanted) != codes.CLASS_KIND:
+                fail(m, codes.UNSUPPORTED_ERROR)
             else:
                 test = item(m, wanted, 0)
-                registers[base + a] = truth(m.tests[test * at[codes.KINDS] + kind_of(m, registers[base + b])] != 0)
+                registers[base + a] = truth(m.tests[test * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0)
         elif operation == SEEN:
             m.seen[a] = 1
-            registers[base + b] = codes.FALSE
+            registers[base + b] = codes.FALSE_VALUE
         elif operation == REQUIRE:
             if registers[base + a] == 0:
-                fail(m, codes.UNSUPPORTED)
+                fail(m, codes.UNSUPPORTED_ERROR)
         elif operation == UNSET:
             registers[base + a] = 0
         elif operation == UNPACK:
             unpack(m, registers, base + a, registers[base + b], c)
         elif operation == IMMUTABLE:
-            if m.groups[kind_of(m, registers[base + a])] >= codes.OF_MUTABLE:
-                fail(m, codes.UNSUPPORTED)
+            if m.groups[kind_of(m, registers[base + a])] >= codes.MUTABLE_GROUP:
+                fail(m, codes.UNSUPPORTED_ERROR)
         else:
             registers[base + a] = of_values(m, operation, registers, base, b, c, d)
     return 0
