@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
-from kraftcheck.explorer.bytecode.emitter import Label, Scope, bound_by
+from kraftcheck.explorer.bytecode.emitter import Label, Scope, comprehension_variables
 from kraftcheck.explorer.bytecode.expressions import Expressions
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_of
+from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_number
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step, become, consume
 from kraftcheck.spec.values import Map, Record, field_names, ordered
@@ -53,7 +53,7 @@ class Calls(Expressions):
     """Translation of calls."""
 
     def _of_call(self, node: ast.Call) -> int:
-        if (number := probe_of(node)) is not None and self.watch is not None:
+        if (number := probe_number(node)) is not None and self.watch is not None:
             into = self._register()
             self._emit(Op.SEEN, self.program.probe(self.watch, number), into)
             return into
@@ -206,7 +206,7 @@ class Calls(Expressions):
         """Translate any(...) or all(...) over a generator: a loop that ends at the first decisive element."""
         into, end = self._register(), Label()
         self._emit(Op.CONST, into, self.program.constant(stops_at))
-        with Scope(self, bound_by(node.generators)):
+        with Scope(self, comprehension_variables(node.generators)):
             self._loop(
                 node.generators, lambda: self._emit(Op.IF if stops_at else Op.UNLESS, self._value(node.elt), end)
             )
@@ -225,7 +225,7 @@ class Calls(Expressions):
             self._emit(Op.MOVE, into, self._value(generator.elt))
             self._emit(Op.JUMP, end)
 
-        with Scope(self, bound_by(generator.generators)):
+        with Scope(self, comprehension_variables(generator.generators)):
             self._loop(generator.generators, found)
         if len(node.args) == 2:
             self._emit(Op.MOVE, into, self._value(node.args[1]))
@@ -349,7 +349,7 @@ class Calls(Expressions):
     def _call_method(self, node: ast.Call, method: ast.Attribute) -> int:
         """Translate a call of a method of a value."""
         if method.attr == "index" and len(node.args) == 1:
-            return self._value(_first_place(method.value, node.args[0]))
+            return self._value(_index_expression(method.value, node.args[0]))
         value = self._value(method.value)
         own = {one: inspect.getattr_static(one, method.attr, None) for one in self.program.records}
         own = {
@@ -423,7 +423,7 @@ class Calls(Expressions):
         return self._result(Op.EXTEND, step, codes.STEP_PUTS, mark)
 
 
-def _first_place(sequence: ast.expr, wanted: ast.expr) -> ast.expr:
+def _index_expression(sequence: ast.expr, wanted: ast.expr) -> ast.expr:
     """Return an expression for the first place of a value in a sequence; no protocol has the names of its variables."""
     text = "next(place for those, one in [()] for place, element in enumerate(those) if element == one)"
     found: Any = ast.parse(text, mode="eval").body

@@ -11,7 +11,7 @@ import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import NODE_HEAD_WORDS
-from kraftcheck.explorer.bytecode.kernel.expanding import INPUTS
+from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
 from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.statements import Translation
 from kraftcheck.explorer.bytecode.values import Heap
@@ -23,10 +23,10 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, state_of
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
 
-LOG_ENTRIES = 1 << 14
+FIRST_LOG_ENTRIES = 1 << 14
 """Steps that the log of a sampled state has room for, at first."""
 
-_HAS_MESSAGES = attrgetter("inboxes")
+_inboxes_of = attrgetter("inboxes")
 
 
 class Description:
@@ -40,7 +40,7 @@ class Description:
         self._shared = type(initial[0].shared)
         self._fields, self._bounds = field_names(self._shared), list(protocol.bounds)
         self.properties = [*options.constraints, *options.properties]
-        for of in _classes(protocol, initial):
+        for of in _classes_of_protocol(protocol, initial):
             with suppress(UntranslatableError):  # it may not be used
                 self.heap.kind(of)
         self.starts = [self._encoded(state) for state in initial]
@@ -73,8 +73,8 @@ class Description:
         machine.names = np.array([*map(heap.encode, (*self._fields, *self._bounds)), 0], np.int64)
         machine.limits = np.array([*protocol.bounds.values(), 0], np.int64)
         machine.entries = np.array(entries, np.int32).reshape(-1, 4)
-        machine.properties = np.array([*(_property(program, one) for one in self.properties), (0,) * 5], np.int32)
-        machine.projections = np.array([*(_projection(program, one) for one in reads), (0, 0)], np.int32)
+        machine.properties = np.array([*(_property_row(program, one) for one in self.properties), (0,) * 5], np.int32)
+        machine.projections = np.array([*(_projection_row(program, one) for one in reads), (0, 0)], np.int32)
         machine.parameters = np.array([*(_parameter_sources(owner, reads) for owner in owners), [-1] * 8], np.int32)
         machine.shared_types = np.array([*types, 0], np.int32)
         self._describe(len(reads))
@@ -100,7 +100,7 @@ class Description:
         machine.inputs = np.zeros((len(self.properties) + 1, 8), np.int64)
         machine.violations = np.zeros((len(self.properties) + 1, 2), np.int64)
         machine.states, machine.sources = (np.zeros(1 << 14, np.int32) for _ in range(2))
-        machine.log = np.zeros((LOG_ENTRIES, 2), np.int64)
+        machine.log = np.zeros((FIRST_LOG_ENTRIES, 2), np.int64)
 
     def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry
@@ -133,7 +133,7 @@ class Description:
         for prop, inputs in zip(self.properties, self.heap.machine.inputs.tolist(), strict=False):
             watch = self.protocol.probes.get(prop.name)
             if isinstance(watch, Watch):
-                watch.note(inputs[INPUTS], self._program.seen(watch))
+                watch.note(inputs[DISTINCT_INPUTS_COLUMN], self._program.seen(watch))
 
 
 def _require_translatable(protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
@@ -142,48 +142,52 @@ def _require_translatable(protocol: Protocol, options: SearchRequest, initial: l
     owners: list[Action | Property] = [*protocol.actions.values(), *properties]
     if options.check_actions:
         raise UntranslatableError("--check-actions")
-    if any(read.of_inbox for owner in owners for read in owner.reads) or any(map(_HAS_MESSAGES, initial)):
+    if any(read.of_inbox for owner in owners for read in owner.reads) or any(map(_inboxes_of, initial)):
         raise UntranslatableError("inboxes")
     if len({type(state.shared) for state in initial}) > 1:
         raise UntranslatableError("several classes of shared record")
-    beyond = next(filter(_reads_more, properties), None)
+    beyond = next(filter(_reads_beyond_state, properties), None)
     if beyond is not None:
         raise UntranslatableError(f"the parameters of {beyond.name}")
 
 
-def _reads_more(prop: Property) -> bool:
+def _reads_beyond_state(prop: Property) -> bool:
     """Return whether a property is about more than replicas, the shared record and the state."""
     return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or prop.only is not None or bool(prop.given)
 
 
-def _classes(protocol: Protocol, states: list[State]) -> list[type]:
+def _classes_of_protocol(protocol: Protocol, states: list[State]) -> list[type]:
     """Return the classes of records and enums of a protocol's modules and of its initial states."""
     found: dict[type, None] = {}
     for base in type(protocol).__mro__:
         if not base.__module__.startswith(("kraftcheck.spec.language", "builtins")):
             for value in vars(sys.modules[base.__module__]).values():
-                if isinstance(value, type) and (is_enum(value) or issubclass(value, Record)) and _is_own(value):
+                if (
+                    isinstance(value, type)
+                    and (is_enum(value) or issubclass(value, Record))
+                    and _is_protocol_class(value)
+                ):
                     found[value] = None
     for state in states:
         found |= dict.fromkeys(map(type, (*state.replicas.values(), state.shared)))
     return list(found)
 
 
-def _is_own(of: type) -> bool:
+def _is_protocol_class(of: type) -> bool:
     return (
         of.__module__ not in ("enum", "kraftcheck.spec.values", "kraftcheck.spec.language.state")
         or of.__name__ == "Nothing"
     )
 
 
-def _property(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
+def _property_row(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
     watch = program.protocol.probes.get(prop.name)
     function = program.function(prop.function, watch if isinstance(watch, Watch) else None)
     tests = [program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer")]
     return function, *tests, int(prop.kind == "constraint"), int(prop.opposite)  # type: ignore[return-value]
 
 
-def _projection(program: Program, read: Projection) -> tuple[int, int]:
+def _projection_row(program: Program, read: Projection) -> tuple[int, int]:
     return program.function(read.function), program.heap.test(read.of or (Record,))
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.program import Program
-from kraftcheck.explorer.bytecode.source import local_variables, mutated_variables, shared_use, source_of
+from kraftcheck.explorer.bytecode.source import find_aliasing, local_variables, mutated_variables, source_of
 from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
 
-MOST_ELEMENTS = 100_000
+MOST_FOLDED_ELEMENTS = 100_000
 """Elements of an iterator that is evaluated at translation."""
-_VIEWS: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
+_VIEW_TYPES: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
 
 
 class Label:
@@ -90,7 +90,7 @@ class Emitter:
         for name in self._changed:
             if name in self.parameters or name not in self._locals:
                 raise self._unsupported(self.tree, f"a change of {name}, which is not the function's own")
-            problem = shared_use(self.tree, name)
+            problem = find_aliasing(self.tree, name)
             if problem is not None:
                 raise self._unsupported(problem, f"{name}, which is changed, has a second name")
 
@@ -101,10 +101,10 @@ class Emitter:
         try:
             value = eval(compile(ast.Expression(node), "<constant>", "eval"), self._globals)
             if isinstance(value, Iterator):
-                value = list(itertools.islice(value, MOST_ELEMENTS + 1))
-            elif type(value) in _VIEWS:
+                value = list(itertools.islice(value, MOST_FOLDED_ELEMENTS + 1))
+            elif type(value) in _VIEW_TYPES:
                 value = list(value)
-            if hasattr(value, "__len__") and len(value) > MOST_ELEMENTS:
+            if hasattr(value, "__len__") and len(value) > MOST_FOLDED_ELEMENTS:
                 return False, None
             self.program.heap.encode(value)
         except Exception:  # the handler raises it only where it evaluates the expression
@@ -166,6 +166,6 @@ class Scope:
         self._of._names, self._of._locals, self._of._certain = self._before
 
 
-def bound_by(loops: Sequence[ast.comprehension]) -> set[str]:
+def comprehension_variables(loops: Sequence[ast.comprehension]) -> set[str]:
     """Return the variables of a comprehension."""
     return {one.id for loop in loops for one in ast.walk(loop.target) if isinstance(one, ast.Name)}

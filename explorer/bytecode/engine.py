@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from kraftcheck.explorer.bytecode.kernel.expanding import expand
+from kraftcheck.explorer.bytecode.kernel.expanding import expand_states
 from kraftcheck.explorer.bytecode.search import BytecodeSearch
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
@@ -32,5 +32,5 @@ def is_supported(protocol: Protocol, options: SearchRequest) -> bool:
 def is_compiled() -> bool:
     """Whether the interpreter is compiled, in this process or in Numba's cache."""
     with suppress(OSError):
-        return bool(expand.signatures or expand._cache._cache_file._load_index())
+        return bool(expand_states.signatures or expand_states._cache._cache_file._load_index())
     return True

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraftcheck.explorer.bytecode.emitter import Emitter, Label, Scope, bound_by
+from kraftcheck.explorer.bytecode.emitter import Emitter, Label, Scope, comprehension_variables
 from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_KIND, TUPLE_KIND, Op
 from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.spec.language.protocol import Protocol
@@ -219,7 +219,7 @@ class Expressions(Emitter, ABC):
 
     def _comprehension(self, kind: int, loops: Sequence[ast.comprehension], pushed: Sequence[ast.expr]) -> int:
         mark = self._result(Op.MARK)
-        with Scope(self, bound_by(loops)):
+        with Scope(self, comprehension_variables(loops)):
             self._loop(loops, lambda: self._push_each(pushed))
         return self._result(Op.COLLECT, kind, mark)
 

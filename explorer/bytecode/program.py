@@ -77,7 +77,7 @@ class Program:
             first = len(self._code)
             instructions, registers = one.translated()
             self._entries[self._functions[one.watch or one.function]] = first, registers
-            self._code += [_moved(code, first) for code in instructions]
+            self._code += [_relocated_instruction(code, first) for code in instructions]
             self.lines += [f"{one.function.__qualname__}, line {line}" for line in one.lines]
         self.heap.link()
         machine = self.heap.machine
@@ -88,7 +88,7 @@ class Program:
         machine.functions = np.array([*self._entries, (0, 0)], np.int32)
 
 
-def _moved(code: tuple[int, ...], first: int) -> tuple[int, int, int, int, int]:
+def _relocated_instruction(code: tuple[int, ...], first: int) -> tuple[int, int, int, int, int]:
     operation, a, b, c, d = code
     if operation == Op.JUMP:
         a += first

@@ -11,7 +11,7 @@ import numpy as np
 from kraftcheck.explorer.bytecode.description import Description
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
-from kraftcheck.explorer.bytecode.kernel.expanding import admit, expand
+from kraftcheck.explorer.bytecode.kernel.expanding import expand_states, insert_state
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.request import require_supported
 from kraftcheck.explorer.result import (
@@ -30,14 +30,14 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
-BATCH = 1 << 12
+STATES_A_BATCH = 1 << 12
 """States expanded between two checks of the clock."""
 SAMPLE_INTERVAL = 1 << 9
 """Of this number of states, the reference semantics expands one too."""
 FIRST_SAMPLES = 64
 """States at the begin of the search that are expanded by both, as is the first one that executes an instruction."""
 WRONG_TRANSLATION = "this protocol: its translation differs from Python in a state; please report it"
-FREE_WORDS = 1 << 20
+LEAST_FREE_WORDS = 1 << 20
 """Free words before a batch."""
 
 
@@ -96,7 +96,7 @@ class BytecodeSearch:
             self._make_room()
             machine.row[self._description.width : 2 * self._description.width] = row
             machine.at[codes.AT_SCRATCH_TOP], machine.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
-            address = int(admit(machine, -1))
+            address = int(insert_state(machine, -1))
             self._require_no_error(0)
             if self._count <= FIRST_SAMPLES or machine.at[codes.AT_IS_FRESH]:
                 self._require_alike(self._is_judged_alike(address))
@@ -106,9 +106,9 @@ class BytecodeSearch:
 
     def _make_room(self) -> None:
         machine = self.heap.machine
-        self.heap.require_room(FREE_WORDS)
-        if self._count + FREE_WORDS // 8 > machine.states.shape[0]:
-            more = np.zeros(machine.states.shape[0] + FREE_WORDS // 8, np.int32)
+        self.heap.require_room(LEAST_FREE_WORDS)
+        if self._count + LEAST_FREE_WORDS // 8 > machine.states.shape[0]:
+            more = np.zeros(machine.states.shape[0] + LEAST_FREE_WORDS // 8, np.int32)
             machine.states, machine.sources = np.append(machine.states, more), np.append(machine.sources, more)
 
     def _expand_level(self, first: int, end: int, depth: int) -> None:
@@ -117,13 +117,13 @@ class BytecodeSearch:
             self.result.depth = depth + (self._count > end)
             self._books.check_time_limit(self._count - first)
             self._make_room()
-            last = min(end, first + BATCH)
+            last = min(end, first + STATES_A_BATCH)
             sampled = next((one for one in self._samples(first, last)), last)
             if sampled == first:
                 self._sample(first)
                 last = first + 1
             else:
-                last = int(expand(machine, first, sampled))
+                last = int(expand_states(machine, first, sampled))
                 self._require_no_error(last)
                 if machine.at[codes.AT_IS_FRESH]:
                     self._sample(last)
@@ -154,7 +154,7 @@ class BytecodeSearch:
         """Expand a state by the interpreter and by the reference semantics, and compare the steps and verdicts."""
         machine, state = self.heap.machine, self._state(number)
         machine.shape[codes.SHAPE_IS_LOGGING], machine.at[codes.AT_LOGGED] = 1, 0
-        while int(expand(machine, number, number + 1)) == number:
+        while int(expand_states(machine, number, number + 1)) == number:
             self._require_no_error(number)
             machine.at[codes.AT_LOGGED] = 0
         machine.shape[codes.SHAPE_IS_LOGGING] = machine.at[codes.AT_IS_FRESH] = 0

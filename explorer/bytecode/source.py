@@ -31,12 +31,12 @@ def source_of(function: Any) -> ast.FunctionDef:
         raise UntranslatableError(f"{function.__qualname__}: its source is not at hand") from None
     if not isinstance(tree, ast.FunctionDef):
         raise UntranslatableError(f"{function.__qualname__} is no plain function")
-    if not function.__code__.co_freevars and function.__code__.co_code not in _codes(function, tree):
+    if not function.__code__.co_freevars and function.__code__.co_code not in _definition_codes(function, tree):
         raise UntranslatableError(f"{function.__qualname__}: its source is another one")
     return tree
 
 
-def _codes(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
+def _definition_codes(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
     """Return the code of a definition. The compiler takes note of imported modules."""
     known = function.__globals__
     names = [name for name in function.__code__.co_names if isinstance(known.get(name), ModuleType)]
@@ -45,7 +45,7 @@ def _codes(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
     return [one.co_code for one in made.co_consts if isinstance(one, CodeType) and one.co_name == tree.name]
 
 
-def probe_of(node: ast.expr) -> int | None:
+def probe_number(node: ast.expr) -> int | None:
     """Return the number of the probe that an expression is, or None."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == PROBE_NAME:
         (number,) = node.args
@@ -84,33 +84,35 @@ def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
         if (isinstance(node, ast.Attribute) and node.attr in MUTATORS) or (
             isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
         ):
-            found |= _name_of(node.value)
+            found |= _variable_in(node.value)
         elif isinstance(node, ast.AugAssign):
-            found |= {name for name in _name_of(node.target) if any(map(_is_made, _values_of(tree, name)))}
+            found |= {
+                name for name in _variable_in(node.target) if any(map(_makes_collection, _assigned_values(tree, name)))
+            }
     return found
 
 
-def _name_of(node: ast.expr) -> set[str]:
+def _variable_in(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-_DISPLAYS = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+_DISPLAY_NODES = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
 _COLLECTION_MAKERS = {"list", "set", "dict", "sorted", "ordered"}
 
 
-def _is_made(node: ast.expr | None) -> bool:
+def _makes_collection(node: ast.expr | None) -> bool:
     """Return whether an expression makes a list, a set or a dict."""
     is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _COLLECTION_MAKERS
-    return is_call or isinstance(node, _DISPLAYS)
+    return is_call or isinstance(node, _DISPLAY_NODES)
 
 
-def _values_of(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
+def _assigned_values(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
     """Yield the values assigned to a variable alone, and the targets of other assignments to it; None for no value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            is_alone = [_name_of(one) for one in node.targets] == [{name}]
+            is_alone = [_variable_in(one) for one in node.targets] == [{name}]
             yield from [node.value] if is_alone else (one for one in node.targets if _names_in(one, name, ast.Store))
-        elif isinstance(node, ast.AnnAssign) and name in _name_of(node.target):
+        elif isinstance(node, ast.AnnAssign) and name in _variable_in(node.target):
             yield node.value
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _names_in(node.target, name, ast.Store):
             yield node.target
@@ -120,17 +122,21 @@ def _names_in(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool
     return any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, context) for one in ast.walk(node))
 
 
-def shared_use(tree: ast.FunctionDef, name: str) -> ast.AST | None:
+def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     """Return a place where the value of a changed variable gets a second name, or where it is changed in its loop."""
-    given = [one for one in _values_of(tree, name) if one is not None and not _is_made(one)]
+    given = [one for one in _assigned_values(tree, name) if one is not None and not _makes_collection(one)]
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     uses = [one for one in parents if _names_in(one, name, ast.Load) and isinstance(one, ast.Name)]
     loops = [one for one in parents if isinstance(one, ast.For) and _names_in(one.iter, name, ast.Load)]
-    found = [*given, *(one for one in uses if not _is_read(one, parents)), *filter(partial(_changes, name), loops)]
+    found = [
+        *given,
+        *(one for one in uses if not _only_reads(one, parents)),
+        *filter(partial(_loop_changes_variable, name), loops),
+    ]
     return next(iter(found), None)
 
 
-def _changes(name: str, loop: ast.For) -> bool:
+def _loop_changes_variable(name: str, loop: ast.For) -> bool:
     """Return whether a loop's body changes a variable."""
     body = ast.Module(loop.body, [])
     return name in mutated_variables(body) or name in local_variables(body)
@@ -155,7 +161,7 @@ _READING_BUILTINS = {
 }
 
 
-def _is_read(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+def _only_reads(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     """Return whether a use of a variable only reads its value, and keeps no reference to it."""
     parent = parents[node]
     if isinstance(parent, ast.Call):

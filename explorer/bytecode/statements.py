@@ -9,7 +9,7 @@ from kraftcheck.explorer.bytecode.calls import Calls
 from kraftcheck.explorer.bytecode.emitter import Label
 from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
-from kraftcheck.explorer.bytecode.source import MUTATORS, probe_of
+from kraftcheck.explorer.bytecode.source import MUTATORS, probe_number
 
 
 class Translation(Calls):
@@ -60,7 +60,7 @@ class Translation(Calls):
             self._push_all(value.value)
         elif isinstance(value, ast.Constant):
             pass
-        elif probe_of(value) is not None:
+        elif probe_number(value) is not None:
             self._value(value)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MUTATORS:
             self._change(value, value.func)

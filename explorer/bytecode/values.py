@@ -11,7 +11,7 @@ import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Machine
-from kraftcheck.explorer.bytecode.kernel.heap import rehash, unique
+from kraftcheck.explorer.bytecode.kernel.heap import intern_node, rehash_nodes
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import (
@@ -26,7 +26,7 @@ from kraftcheck.spec.values import (
     order_key,
 )
 
-COLLECTIONS = {
+COLLECTION_TYPES = {
     codes.TUPLE_KIND: tuple,
     codes.LIST_KIND: list,
     codes.FROZENSET_KIND: frozenset,
@@ -101,7 +101,7 @@ class Heap:
 
     def _rehash(self, size: int) -> None:
         self.machine.table = np.zeros(size, np.int32)
-        rehash(self.machine)
+        rehash_nodes(self.machine)
 
     def require_room(self, words: int) -> None:
         """Grow the arrays of permanent nodes where less than a number of words is free."""
@@ -164,7 +164,7 @@ class Heap:
             return self._atom(value)
         if isinstance(value, type):
             return 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
-        return self._node(self.kind(kind), map(self.encode, _parts(value)))
+        return self._node(self.kind(kind), map(self.encode, _node_items(value)))
 
     def _atom(self, value: Any) -> int:
         key: tuple[type, Value] = (type(value), value)
@@ -191,7 +191,7 @@ class Heap:
             len(values),
             *values,
         ]
-        return 2 * int(unique(machine, codes.ATOM_WORDS))
+        return 2 * int(intern_node(machine, codes.ATOM_WORDS))
 
     def decode(self, value: int) -> Any:
         """Return the Python value of a permanent value."""
@@ -210,7 +210,7 @@ class Heap:
             found = (
                 self._of_kind[kind](*items)
                 if kind >= codes.FIRST_CLASS_KIND or kind == codes.STEP_KIND
-                else COLLECTIONS[kind](items)
+                else COLLECTION_TYPES[kind](items)
             )
             if len(self._decoded) < 1 << 16:
                 self._decoded[value] = found
@@ -281,7 +281,7 @@ class Heap:
         machine.tests = np.zeros(len(self._tests) * kinds + 1, np.uint8)
         for wanted, number in self._tests.items():
             for of, kind in (*KINDS_OF_TYPES.items(), *self.classes.items()):
-                machine.tests[number * kinds + kind] = _passes(of, wanted)
+                machine.tests[number * kinds + kind] = _passes_type_test(of, wanted)
 
     def _link_records(self, kinds: int) -> None:
         machine, types = self.machine, list[int]()
@@ -307,17 +307,17 @@ def _require_plain(of: type) -> None:
         raise UntranslatableError(f"a value of type {of.__name__}")
 
 
-def _parts(value: Any) -> list[Any]:
+def _node_items(value: Any) -> list[Any]:
     """Return the items of the node of a value, in order."""
     if isinstance(value, Map | dict):
-        keys = list(value) if isinstance(value, dict) else _sorted(value)
+        keys = list(value) if isinstance(value, dict) else _sorted_canonically(value)
         return [one for key in keys for one in (key, value[key])]
     if isinstance(value, Record):
         return [getattr(value, name) for name in field_names(type(value))]
-    return _sorted(value) if isinstance(value, frozenset | set) else list(value)
+    return _sorted_canonically(value) if isinstance(value, frozenset | set) else list(value)
 
 
-def _passes(of: type, wanted: tuple[Any, ...]) -> bool:
+def _passes_type_test(of: type, wanted: tuple[Any, ...]) -> bool:
     if wanted[0] == "exact":
         return of is wanted[1] if wanted[1] in KINDS_OF_TYPES else issubclass(of, wanted[1])
     if wanted[0] == "among":
@@ -325,7 +325,7 @@ def _passes(of: type, wanted: tuple[Any, ...]) -> bool:
     return issubclass(of, wanted)
 
 
-def _sorted(values: Any) -> list[Any]:
+def _sorted_canonically(values: Any) -> list[Any]:
     try:
         return sorted(values, key=order_key)
     except TypeError as error:

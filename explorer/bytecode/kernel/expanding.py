@@ -9,41 +9,41 @@ import numpy as np
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import jit
 from kraftcheck.explorer.bytecode.kernel.heap import (
-    allocate,
-    fail,
-    fits,
-    item,
-    keep,
+    allocate_node,
+    are_equal,
+    intern_node,
+    intern_value,
     kind_of,
-    same,
-    size_of,
-    unique,
+    matches_type,
+    node_item,
+    node_size,
+    record_error,
 )
-from kraftcheck.explorer.bytecode.kernel.interpreter import collect, push, run
+from kraftcheck.explorer.bytecode.kernel.interpreter import collect_values, push_value, run_function
 
-INPUTS = 7  # column of `Machine.inputs`
+DISTINCT_INPUTS_COLUMN = 7  # column of `Machine.inputs`
 
 
 @jit
-def passes(m: Any, test: Any, value: Any) -> Any:
+def passes_kind_test(m: Any, test: Any, value: Any) -> Any:
     """Return whether the kind of a value passes a test."""
     return m.tests[test * m.at[codes.AT_KINDS] + kind_of(m, value)] != 0
 
 
 @jit
-def columns(m: Any) -> Any:
+def state_column_count(m: Any) -> Any:
     """Return the number of columns of a state."""
     return m.shape[codes.SHAPE_REPLICAS] + m.shape[codes.SHAPE_FIELDS] + m.shape[codes.SHAPE_BOUNDS]
 
 
 @jit
-def given(m: Any) -> Any:
+def environment_size(m: Any) -> Any:
     """Return the number of values that are made of a state: its shared record, itself, and its projections."""
     return codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + m.shape[codes.SHAPE_PROJECTIONS]
 
 
 @jit
-def call(m: Any, function: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
+def call_with_parameters(m: Any, function: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
     """Run a function with the parameters of an entry or a property, in the state of one side."""
     for place in range(m.parameters.shape[1]):
         source = m.parameters[which, place]
@@ -51,60 +51,62 @@ def call(m: Any, function: Any, which: Any, side: Any, me: Any, peer: Any) -> An
             break
         value = me if source == codes.ME_SOURCE else peer
         if source >= codes.SHARED_SOURCE:
-            value = m.environment[side * given(m) + source - codes.SHARED_SOURCE]
+            value = m.environment[side * environment_size(m) + source - codes.SHARED_SOURCE]
         m.registers[place] = value
-    return run(m, function)
+    return run_function(m, function)
 
 
 @jit
-def whole(m: Any, first: Any, shared: Any) -> Any:
+def make_state_record(m: Any, first: Any, shared: Any) -> Any:
     """Return the state in a row as a record."""
     mark, replicas, fields = m.at[codes.AT_STACK_HEIGHT], m.shape[codes.SHAPE_REPLICAS], m.shape[codes.SHAPE_FIELDS]
     for place in range(replicas):
         if m.row[first + place] != 0:
-            push(m, m.columns[place])
-            push(m, m.row[first + place])
-    by_id = collect(m, codes.MAP_KIND, mark)
+            push_value(m, m.columns[place])
+            push_value(m, m.row[first + place])
+    by_id = collect_values(m, codes.MAP_KIND, mark)
     for place in range(m.shape[codes.SHAPE_BOUNDS]):
-        push(m, m.names[fields + place])
-        push(m, m.row[first + replicas + fields + place])
-    spent = collect(m, codes.MAP_KIND, mark)
-    inboxes = collect(m, codes.MAP_KIND, mark)
+        push_value(m, m.names[fields + place])
+        push_value(m, m.row[first + replicas + fields + place])
+    spent = collect_values(m, codes.MAP_KIND, mark)
+    inboxes = collect_values(m, codes.MAP_KIND, mark)
     for value in (by_id, inboxes, shared, spent):
-        push(m, value)
-    return collect(m, m.shape[codes.SHAPE_STATE_KIND], mark)
+        push_value(m, value)
+    return collect_values(m, m.shape[codes.SHAPE_STATE_KIND], mark)
 
 
 @jit
-def prepare(m: Any, side: Any) -> Any:
+def prepare_environment(m: Any, side: Any) -> Any:
     """Make the shared record and the projections of the state in the row of one side, and the state if it is needed."""
-    first, replicas, fields = side * columns(m), m.shape[codes.SHAPE_REPLICAS], m.shape[codes.SHAPE_FIELDS]
-    own = side * given(m)
-    address = allocate(m, m.shape[codes.SHAPE_SHARED_KIND], fields)
+    first, replicas, fields = side * state_column_count(m), m.shape[codes.SHAPE_REPLICAS], m.shape[codes.SHAPE_FIELDS]
+    own = side * environment_size(m)
+    address = allocate_node(m, m.shape[codes.SHAPE_SHARED_KIND], fields)
     if address == 0:
         return 0
     for place in range(fields):
         m.words[address + codes.NODE_HEAD_WORDS + place] = m.row[first + replicas + place]
     m.environment[own] = address << 1
     if m.shape[codes.SHAPE_STATE_KIND] != 0:
-        m.environment[own + codes.STATE_SOURCE - codes.SHARED_SOURCE] = whole(m, first, address << 1)
+        m.environment[own + codes.STATE_SOURCE - codes.SHARED_SOURCE] = make_state_record(m, first, address << 1)
     for which in range(m.shape[codes.SHAPE_PROJECTIONS]):
         mark = m.at[codes.AT_STACK_HEIGHT]
         for place in range(replicas):
             replica = m.row[first + place]
-            if replica != 0 and passes(m, m.projections[which, 1], replica):
+            if replica != 0 and passes_kind_test(m, m.projections[which, 1], replica):
                 m.registers[0] = replica
-                found = run(m, m.projections[which, 0])
+                found = run_function(m, m.projections[which, 0])
                 if m.at[codes.AT_ERROR] != 0 or m.groups[kind_of(m, found)] >= codes.MUTABLE_GROUP:
-                    return fail(m, codes.UNSUPPORTED_ERROR)
-                push(m, m.columns[place])
-                push(m, found)
-        m.environment[own + codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + which] = collect(m, codes.MAP_KIND, mark)
+                    return record_error(m, codes.UNSUPPORTED_ERROR)
+                push_value(m, m.columns[place])
+                push_value(m, found)
+        m.environment[own + codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + which] = collect_values(
+            m, codes.MAP_KIND, mark
+        )
     return 0
 
 
 @jit
-def place_in(names: Any, first: Any, count: Any, value: Any) -> Any:
+def find_in_range(names: Any, first: Any, count: Any, value: Any) -> Any:
     """Return the place of a value in a part of an array; -1 if it is not there."""
     for place in range(count):
         if names[first + place] == value:
@@ -113,13 +115,15 @@ def place_in(names: Any, first: Any, count: Any, value: Any) -> Any:
 
 
 @jit
-def spend(m: Any, names: Any, uses: Any) -> Any:
+def spend_bounds(m: Any, names: Any, uses: Any) -> Any:
     """Test that no bound of a tuple is exhausted in the target's row, and use each if wanted."""
-    first = columns(m) + m.shape[codes.SHAPE_REPLICAS] + m.shape[codes.SHAPE_FIELDS]
-    for place in range(size_of(m, names)):
-        which = place_in(m.names, m.shape[codes.SHAPE_FIELDS], m.shape[codes.SHAPE_BOUNDS], item(m, names, place))
+    first = state_column_count(m) + m.shape[codes.SHAPE_REPLICAS] + m.shape[codes.SHAPE_FIELDS]
+    for place in range(node_size(m, names)):
+        which = find_in_range(
+            m.names, m.shape[codes.SHAPE_FIELDS], m.shape[codes.SHAPE_BOUNDS], node_item(m, names, place)
+        )
         if which < 0:
-            fail(m, codes.UNSUPPORTED_ERROR)
+            record_error(m, codes.UNSUPPORTED_ERROR)
             return False
         if m.row[first + which] >> 1 >= m.limits[which]:
             return False
@@ -128,67 +132,77 @@ def spend(m: Any, names: Any, uses: Any) -> Any:
 
 
 @jit
-def write(m: Any, replica: Any, only: Any) -> Any:
+def write_replica(m: Any, replica: Any, only: Any) -> Any:
     """Write a replica's next state to the target's row; return its place. With `only`, it must be that replica."""
     kind = kind_of(m, replica)
     which = np.int32(-1)
     if m.groups[kind] == codes.RECORD_GROUP:
         which = m.offsets[m.shape[codes.SHAPE_ID_NAME] * m.at[codes.AT_KINDS] + kind]
     if which < 0:
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    kept = keep(m, replica)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    kept = intern_value(m, replica)
     if m.at[codes.AT_ERROR] != 0:
         return 0
-    place = place_in(m.columns, 0, m.shape[codes.SHAPE_REPLICAS], item(m, kept, which))
+    place = find_in_range(m.columns, 0, m.shape[codes.SHAPE_REPLICAS], node_item(m, kept, which))
     if place < 0 or (only >= 0 and place != only):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    m.row[columns(m) + place] = kept
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    m.row[state_column_count(m) + place] = kept
     return place
 
 
 @jit
-def apply(m: Any, actor: Any, step: Any) -> Any:
+def apply_step(m: Any, actor: Any, step: Any) -> Any:
     """Write the next state of a step to the target's row; return whether the step is enabled."""
-    width = columns(m)
+    width = state_column_count(m)
     for place in range(width):
         m.row[width + place] = m.row[place]
-    if item(m, step, codes.STEP_CONSUMES) != codes.FALSE_VALUE or item(m, step, codes.STEP_SENDS) != codes.EMPTY_TUPLE:
-        fail(m, codes.UNSUPPORTED_ERROR)
     if (
-        not spend(m, item(m, step, codes.STEP_NEEDS), 0)
-        or not spend(m, item(m, step, codes.STEP_SPENDS), 1)
+        node_item(m, step, codes.STEP_CONSUMES) != codes.FALSE_VALUE
+        or node_item(m, step, codes.STEP_SENDS) != codes.EMPTY_TUPLE
+    ):
+        record_error(m, codes.UNSUPPORTED_ERROR)
+    if (
+        not spend_bounds(m, node_item(m, step, codes.STEP_NEEDS), 0)
+        or not spend_bounds(m, node_item(m, step, codes.STEP_SPENDS), 1)
         or m.at[codes.AT_ERROR] != 0
     ):
         return False
-    me, writes, puts = item(m, step, codes.STEP_ME), item(m, step, codes.STEP_WRITES), item(m, step, codes.STEP_PUTS)
+    me, writes, puts = (
+        node_item(m, step, codes.STEP_ME),
+        node_item(m, step, codes.STEP_WRITES),
+        node_item(m, step, codes.STEP_PUTS),
+    )
     if me != codes.EMPTY_TUPLE:
         if actor < 0 or kind_of(m, me) != kind_of(m, m.row[actor]):
-            fail(m, codes.UNSUPPORTED_ERROR)
+            record_error(m, codes.UNSUPPORTED_ERROR)
             return False
-        write(m, me, actor)
-    for one in range(size_of(m, writes)):
-        place = write(m, item(m, writes, one), -1)
+        write_replica(m, me, actor)
+    for one in range(node_size(m, writes)):
+        place = write_replica(m, node_item(m, writes, one), -1)
         is_repeated = me != codes.EMPTY_TUPLE and place == actor
         for other in range(one):
             if m.stack[m.at[codes.AT_STACK_HEIGHT] + other] == place:
                 is_repeated = True
         m.stack[m.at[codes.AT_STACK_HEIGHT] + one] = place
         if is_repeated:
-            fail(m, codes.UNSUPPORTED_ERROR)
-    for one in range(size_of(m, puts)):
-        name, value = item(m, item(m, puts, one), 0), keep(m, item(m, item(m, puts, one), 1))
-        place = place_in(m.names, 0, m.shape[codes.SHAPE_FIELDS], name)
-        if place < 0 or m.at[codes.AT_ERROR] != 0 or not fits(m, m.shared_types[place], value):
-            fail(m, codes.UNSUPPORTED_ERROR)
+            record_error(m, codes.UNSUPPORTED_ERROR)
+    for one in range(node_size(m, puts)):
+        name, value = (
+            node_item(m, node_item(m, puts, one), 0),
+            intern_value(m, node_item(m, node_item(m, puts, one), 1)),
+        )
+        place = find_in_range(m.names, 0, m.shape[codes.SHAPE_FIELDS], name)
+        if place < 0 or m.at[codes.AT_ERROR] != 0 or not matches_type(m, m.shared_types[place], value):
+            record_error(m, codes.UNSUPPORTED_ERROR)
             return False
         m.row[width + m.shape[codes.SHAPE_REPLICAS] + place] = value
     return m.at[codes.AT_ERROR] == 0
 
 
 @jit
-def note_input(m: Any, which: Any, me: Any, peer: Any) -> Any:
+def record_property_input(m: Any, which: Any, me: Any, peer: Any) -> Any:
     """Count an input of a property that differs from the first one."""
-    differs = m.inputs[which, INPUTS] == 0
+    differs = m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0
     for place in range(m.parameters.shape[1]):
         source = m.parameters[m.shape[codes.SHAPE_ENTRIES] + which, place]
         if source < 0:
@@ -198,36 +212,36 @@ def note_input(m: Any, which: Any, me: Any, peer: Any) -> Any:
             value = np.int64(-1)
             differs = True  # each state is another
         elif source >= codes.SHARED_SOURCE:
-            value = keep(m, m.environment[given(m) + source - codes.SHARED_SOURCE])
-        if m.inputs[which, INPUTS] == 0:
+            value = intern_value(m, m.environment[environment_size(m) + source - codes.SHARED_SOURCE])
+        if m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0:
             m.inputs[which, place] = value
         elif m.inputs[which, place] != value:
             differs = True
-    m.inputs[which, INPUTS] += differs
+    m.inputs[which, DISTINCT_INPUTS_COLUMN] += differs
     return 0
 
 
 @jit
-def holds(m: Any, which: Any) -> Any:
+def property_holds(m: Any, which: Any) -> Any:
     """Return whether a property holds in the target, for all replicas that it ranges over."""
-    first, replicas, is_of_me, is_of_peer = columns(m), m.shape[codes.SHAPE_REPLICAS], False, False
+    first, replicas, is_of_me, is_of_peer = state_column_count(m), m.shape[codes.SHAPE_REPLICAS], False, False
     function, test, peers = m.properties[which, 0], m.properties[which, 1], m.properties[which, 2]
     is_of_me, is_of_peer = test >= 0, peers >= 0
     for place in range(replicas if is_of_me else 1):
         me = m.row[first + place] if is_of_me else 0
-        if is_of_me and (me == 0 or not passes(m, test, me)):
+        if is_of_me and (me == 0 or not passes_kind_test(m, test, me)):
             continue
         for other in range(replicas if is_of_peer else 1):
             peer = m.row[first + other] if is_of_peer else 0
-            if is_of_peer and (other == place or peer == 0 or not passes(m, peers, peer)):
+            if is_of_peer and (other == place or peer == 0 or not passes_kind_test(m, peers, peer)):
                 continue
             low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
-            if m.inputs[which, INPUTS] < 2:
-                note_input(m, which, me, peer)
-            found = call(m, function, m.shape[codes.SHAPE_ENTRIES] + which, 1, me, peer)
+            if m.inputs[which, DISTINCT_INPUTS_COLUMN] < 2:
+                record_property_input(m, which, me, peer)
+            found = call_with_parameters(m, function, m.shape[codes.SHAPE_ENTRIES] + which, 1, me, peer)
             m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
             if m.at[codes.AT_ERROR] != 0 or (found != codes.TRUE_VALUE and found != codes.FALSE_VALUE):
-                fail(m, codes.UNSUPPORTED_ERROR)
+                record_error(m, codes.UNSUPPORTED_ERROR)
                 return True
             if (found == codes.TRUE_VALUE) == (m.properties[which, 4] != 0):
                 return False
@@ -235,15 +249,15 @@ def holds(m: Any, which: Any) -> Any:
 
 
 @jit
-def judge(m: Any, source: Any, address: Any) -> Any:
+def check_properties(m: Any, source: Any, address: Any) -> Any:
     """Check constraints and invariants in the target; return whether it is within the constraints."""
     is_inside = True
-    prepare(m, 1)
+    prepare_environment(m, 1)
     for which in range(m.shape[codes.SHAPE_PROPERTIES]):
         is_constraint = m.properties[which, 3] != 0
         if m.at[codes.AT_ERROR] != 0 or (is_constraint and not is_inside) or m.violations[which, 0] != 0:
             continue
-        if not holds(m, which):
+        if not property_holds(m, which):
             if is_constraint:
                 is_inside = False
             else:
@@ -252,82 +266,82 @@ def judge(m: Any, source: Any, address: Any) -> Any:
 
 
 @jit
-def admit(m: Any, source: Any) -> Any:
+def insert_state(m: Any, source: Any) -> Any:
     """Add the state in the target's row; return its address. A new one is checked."""
-    width = columns(m)
+    width = state_column_count(m)
     low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
     if m.at[codes.AT_STATES] == m.states.shape[0]:
-        return fail(
+        return record_error(
             m, codes.PERMANENT_FULL_ERROR
         )  # before the state is known: a state is expanded again after an error
-    made = allocate(m, codes.STATE_RECORD_KIND, width + 1)
+    made = allocate_node(m, codes.STATE_RECORD_KIND, width + 1)
     if made == 0:
         return 0
     for place in range(width):
         m.words[made + codes.NODE_HEAD_WORDS + place] = m.row[width + place]
     m.words[made + codes.NODE_HEAD_WORDS + width] = codes.EXCLUDED_STATE
     top = m.at[codes.AT_PERMANENT_TOP]
-    address = unique(m, made)
+    address = intern_node(m, made)
     if m.at[codes.AT_ERROR] == 0 and address == top:
-        is_inside = judge(m, source, address)
+        is_inside = check_properties(m, source, address)
         if m.at[codes.AT_ERROR] == 0 and is_inside:
             number = m.at[codes.AT_STATES]
             m.words[address + codes.NODE_HEAD_WORDS + width] = number
             m.states[number], m.sources[number] = address, source
             m.at[codes.AT_STATES] = number + 1
             if number + 1 == m.shape[codes.SHAPE_MOST_STATES]:
-                fail(m, codes.STATE_LIMIT_ERROR)
+                record_error(m, codes.STATE_LIMIT_ERROR)
     m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
     return address
 
 
 @jit
-def take(m: Any, source: Any, entry: Any) -> Any:
+def run_handler(m: Any, source: Any, entry: Any) -> Any:
     """Run the handler of an entry in the source, and add the target of each enabled step; return their number."""
     actor, me = m.entries[entry, 2], np.int64(0)
     if actor >= 0:
         me = m.row[actor]
-        if me == 0 or not passes(m, m.entries[entry, 3], me):
+        if me == 0 or not passes_kind_test(m, m.entries[entry, 3], me):
             return 0
-    call(m, m.entries[entry, 1], entry, 0, me, 0)
+    call_with_parameters(m, m.entries[entry, 1], entry, 0, me, 0)
     count, taken = m.at[codes.AT_STACK_HEIGHT], 0
     for place in range(count):
         if m.at[codes.AT_ERROR] != 0:
             break
         step, is_known = m.stack[place], False
         if kind_of(m, step) != codes.STEP_KIND:
-            return fail(m, codes.UNSUPPORTED_ERROR)
+            return record_error(m, codes.UNSUPPORTED_ERROR)
         for before in range(place):
-            if same(m, m.stack[before], step):
+            if are_equal(m, m.stack[before], step):
                 is_known = True
-        if is_known or not apply(m, actor, step):
+        if is_known or not apply_step(m, actor, step):
             continue
-        address = admit(m, source)
+        address = insert_state(m, source)
         taken += 1
         if m.at[codes.AT_ERROR] == 0 and m.shape[codes.SHAPE_IS_LOGGING] != 0:
             m.log[m.at[codes.AT_LOGGED], 0], m.log[m.at[codes.AT_LOGGED], 1] = entry, address
             m.at[codes.AT_LOGGED] += 1
             if m.at[codes.AT_LOGGED] == m.log.shape[0]:
-                fail(m, codes.PERMANENT_FULL_ERROR)
+                record_error(m, codes.PERMANENT_FULL_ERROR)
     return taken
 
 
 @jit
-def expand(m: Any, first: Any, last: Any) -> Any:
+def expand_states(m: Any, first: Any, last: Any) -> Any:
     """Expand the states from a number on; return the number of the first one that was not expanded.
 
     It stops at a state that executes an instruction for the first time.
     """
-    width = columns(m)
+    width = state_column_count(m)
     for number in range(first, last):
         for place in range(width):
-            m.row[place] = item(m, np.int64(m.states[number]) << 1, place)
+            m.row[place] = node_item(m, np.int64(m.states[number]) << 1, place)
         m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
-        prepare(m, 0)
+        prepare_environment(m, 0)
         low, generated = m.at[codes.AT_SCRATCH_TOP], 0
         for entry in range(m.shape[codes.SHAPE_ENTRIES]):
             m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, 0
-            m.taken[entry] = take(m, number, entry) if m.at[codes.AT_ERROR] == 0 else 0
+            m.taken[entry] = run_handler(m, number, entry) if m.at[codes.AT_ERROR] == 0 else 0
             generated += m.taken[entry]
         is_fresh = m.at[codes.AT_IS_FRESH] != 0 and m.shape[codes.SHAPE_IS_LOGGING] == 0
         if m.at[codes.AT_ERROR] != codes.STATE_LIMIT_ERROR and (is_fresh or m.at[codes.AT_ERROR] != 0):

@@ -10,13 +10,13 @@ import numpy as np
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import jit
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(29)
-BARE = 1  # items of a state after its columns: its number
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HASH_SHIFT = np.uint64(29)
+STATE_NUMBER_ITEMS = 1  # items of a state after its columns: its number
 
 
 @jit
-def fail(m: Any, error: Any) -> Any:
+def record_error(m: Any, error: Any) -> Any:
     """Record the first error of a run; return no value."""
     if m.at[codes.AT_ERROR] == 0:
         m.at[codes.AT_ERROR] = error
@@ -30,37 +30,37 @@ def kind_of(m: Any, value: Any) -> Any:
 
 
 @jit
-def size_of(m: Any, value: Any) -> Any:
+def node_size(m: Any, value: Any) -> Any:
     """Return the number of items of a node."""
     return m.words[(value >> 1) + 1]
 
 
 @jit
-def item(m: Any, value: Any, place: Any) -> Any:
+def node_item(m: Any, value: Any, place: Any) -> Any:
     """Return an item of a node."""
     return np.int64(m.words[(value >> 1) + codes.NODE_HEAD_WORDS + place])
 
 
 @jit
-def truth(value: Any) -> Any:
+def bool_value(value: Any) -> Any:
     """Return a bool as a value."""
     return codes.TRUE_VALUE if value else codes.FALSE_VALUE
 
 
 @jit
-def number(m: Any, found: Any) -> Any:
+def integer_value(m: Any, found: Any) -> Any:
     """Return an integer as a value."""
     if -(1 << 29) < found < (1 << 29):
         return (found << 1) | 1
-    return fail(m, codes.UNSUPPORTED_ERROR)
+    return record_error(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
-def allocate(m: Any, kind: Any, size: Any) -> Any:
+def allocate_node(m: Any, kind: Any, size: Any) -> Any:
     """Return the address of a new temporary node; 0 if there is no room."""
     place = m.at[codes.AT_SCRATCH_TOP]
     if size < 0 or place + size + codes.NODE_HEAD_WORDS > codes.SCRATCH_WORDS:
-        return fail(m, codes.SCRATCH_FULL_ERROR)
+        return record_error(m, codes.SCRATCH_FULL_ERROR)
     m.at[codes.AT_SCRATCH_TOP] = place + size + codes.NODE_HEAD_WORDS
     m.words[place] = kind
     m.words[place + 1] = size
@@ -73,15 +73,15 @@ def is_true(m: Any, value: Any) -> Any:
     if value & 1:
         return value != 1
     if value == 0:
-        fail(m, codes.UNSUPPORTED_ERROR)
+        record_error(m, codes.UNSUPPORTED_ERROR)
         return False
     group = m.groups[m.words[value >> 1]]
     if group <= codes.ENUM_GROUP:
         return m.words[(value >> 1) + codes.NODE_HEAD_WORDS + 1] != 0
     if m.words[value >> 1] == codes.STATE_RECORD_KIND or group > codes.MUTABLE_GROUP:
-        fail(m, codes.UNSUPPORTED_ERROR)
+        record_error(m, codes.UNSUPPORTED_ERROR)
         return False
-    return group == codes.RECORD_GROUP or size_of(m, value) > 0
+    return group == codes.RECORD_GROUP or node_size(m, value) > 0
 
 
 @jit
@@ -91,13 +91,13 @@ def are_ambiguous(m: Any, kind: Any, other: Any) -> Any:
 
 
 @jit
-def same(m: Any, one: Any, other: Any) -> Any:
+def are_equal(m: Any, one: Any, other: Any) -> Any:
     """Return whether two values are equal. Those of different kinds that Python may take for equal are an error."""
     if one == other:
         return True
     kind, others = kind_of(m, one), kind_of(m, other)
     if are_ambiguous(m, kind, others) or one == 0 or other == 0:
-        fail(m, codes.UNSUPPORTED_ERROR)
+        record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if (
         m.groups[kind] <= codes.ENUM_GROUP
@@ -112,15 +112,15 @@ def same(m: Any, one: Any, other: Any) -> Any:
     if (kind != others and not are_sets) or size != m.words[b + 1]:
         return False
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
-        if not same(m, np.int64(m.words[a + place]), np.int64(m.words[b + place])):
+        if not are_equal(m, np.int64(m.words[a + place]), np.int64(m.words[b + place])):
             if kind == codes.DICT_KIND:
-                fail(m, codes.UNSUPPORTED_ERROR)  # two dicts may differ in their order alone
+                record_error(m, codes.UNSUPPORTED_ERROR)  # two dicts may differ in their order alone
             return False
     return True
 
 
 @jit
-def compare(m: Any, one: Any, other: Any) -> Any:
+def compare_values(m: Any, one: Any, other: Any) -> Any:
     """Return -1, 0 or 1: the canonical order of two immutable values."""
     if one == other:
         return 0
@@ -129,7 +129,7 @@ def compare(m: Any, one: Any, other: Any) -> Any:
     kind, others = kind_of(m, one), kind_of(m, other)
     group, another = m.groups[kind], m.groups[others]
     if group >= codes.MUTABLE_GROUP or another >= codes.MUTABLE_GROUP or are_ambiguous(m, kind, others):
-        fail(m, codes.UNSUPPORTED_ERROR)
+        record_error(m, codes.UNSUPPORTED_ERROR)
         return 0
     if group != another:
         return -1 if group < another else 1
@@ -142,14 +142,14 @@ def compare(m: Any, one: Any, other: Any) -> Any:
     elif m.words[a + 1] != m.words[b + 1]:
         return -1 if m.words[a + 1] < m.words[b + 1] else 1
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + m.words[a + 1]):
-        found = compare(m, np.int64(m.words[a + place]), np.int64(m.words[b + place]))
+        found = compare_values(m, np.int64(m.words[a + place]), np.int64(m.words[b + place]))
         if found != 0:
             return found
     return 0
 
 
 @jit
-def less(m: Any, one: Any, other: Any) -> Any:
+def is_less(m: Any, one: Any, other: Any) -> Any:
     """Return whether `one < other` in Python, of numbers, bools, strings and sequences."""
     if one & 1 and other & 1:
         return one < other
@@ -157,7 +157,7 @@ def less(m: Any, one: Any, other: Any) -> Any:
     if kind != others or not (
         kind == codes.TUPLE_KIND or kind == codes.LIST_KIND or kind == codes.STR_KIND or kind == codes.BOOL_KIND
     ):
-        fail(m, codes.UNSUPPORTED_ERROR)
+        record_error(m, codes.UNSUPPORTED_ERROR)
         return False
     a, b = one >> 1, other >> 1
     if kind != codes.TUPLE_KIND and kind != codes.LIST_KIND:
@@ -165,22 +165,22 @@ def less(m: Any, one: Any, other: Any) -> Any:
     size, others_size = m.words[a + 1], m.words[b + 1]
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + min(size, others_size)):
         mine, theirs = np.int64(m.words[a + place]), np.int64(m.words[b + place])
-        if not same(m, mine, theirs):
-            return less(m, mine, theirs)
+        if not are_equal(m, mine, theirs):
+            return is_less(m, mine, theirs)
     return size < others_size
 
 
 @jit
-def set_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
+def make_set(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return the set of some values on the stack, which are sorted in place."""
     kept = 0
     for number_of in range(count):
         value = m.stack[first + number_of]
         if not value & 1 and m.groups[m.words[value >> 1]] >= codes.MUTABLE_GROUP:
-            return fail(m, codes.UNSUPPORTED_ERROR)  # not hashable
+            return record_error(m, codes.UNSUPPORTED_ERROR)  # not hashable
         place, is_known = kept, False
         while place > 0:
-            order = compare(m, m.stack[first + place - 1], value)
+            order = compare_values(m, m.stack[first + place - 1], value)
             if order < 0:
                 break
             if order == 0:
@@ -192,20 +192,20 @@ def set_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
                 m.stack[first + later] = m.stack[first + later - 1]
             m.stack[first + place] = value
             kept += 1
-    return node_of(m, kind, first, kept)
+    return make_node(m, kind, first, kept)
 
 
 @jit
-def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
+def make_map(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return the map, or dict, of keys and values on the stack in turn; the last value of a key counts."""
     kept = 0
     for number_of in range(0, count, 2):
         key, value = m.stack[first + number_of], m.stack[first + number_of + 1]
         if not key & 1 and m.groups[m.words[key >> 1]] >= codes.MUTABLE_GROUP:
-            return fail(m, codes.UNSUPPORTED_ERROR)
+            return record_error(m, codes.UNSUPPORTED_ERROR)
         place, is_known = kept, False
         while place > 0:
-            order = compare(m, m.stack[first + place - 2], key)
+            order = compare_values(m, m.stack[first + place - 2], key)
             if order == 0:
                 is_known = True
                 m.stack[first + place - 1] = value
@@ -221,15 +221,15 @@ def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
             m.stack[first + place] = key
             m.stack[first + place + 1] = value
             kept += 2
-    return node_of(m, kind, first, kept)
+    return make_node(m, kind, first, kept)
 
 
 @jit
-def node_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
+def make_node(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return a temporary node with values of the stack."""
     if count == 0 and kind == codes.TUPLE_KIND:
         return codes.EMPTY_TUPLE
-    address = allocate(m, kind, count)
+    address = allocate_node(m, kind, count)
     if address == 0:
         return 0
     for place in range(count):
@@ -241,29 +241,29 @@ def node_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
 
 
 @jit
-def hash_of(m: Any, address: Any, size: Any) -> Any:
+def node_hash(m: Any, address: Any, size: Any) -> Any:
     """Return the hash of a node with permanent items."""
-    found = np.uint64(m.words[address]) * _MIX + np.uint64(size)
+    found = np.uint64(m.words[address]) * _HASH_FACTOR + np.uint64(size)
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
-        found = (found ^ np.uint64(np.uint32(m.words[address + place]))) * _MIX
-        found ^= found >> _SHIFT
+        found = (found ^ np.uint64(np.uint32(m.words[address + place]))) * _HASH_FACTOR
+        found ^= found >> _HASH_SHIFT
     return found
 
 
 @jit
-def hashed_size(m: Any, address: Any) -> Any:
+def identifying_size(m: Any, address: Any) -> Any:
     """Return the number of items that identify a node: all but the number of a state."""
     size = m.words[address + 1]
-    return size - BARE if m.words[address] == codes.STATE_RECORD_KIND else size
+    return size - STATE_NUMBER_ITEMS if m.words[address] == codes.STATE_RECORD_KIND else size
 
 
 @jit
-def unique(m: Any, address: Any) -> Any:
+def intern_node(m: Any, address: Any) -> Any:
     """Return the permanent node equal to a temporary one with permanent items: a known one, or a copy."""
     words, table = m.words, m.table
-    size = hashed_size(m, address)
+    size = identifying_size(m, address)
     mask = np.uint64(table.shape[0] - 1)
-    slot = hash_of(m, address, size) & mask
+    slot = node_hash(m, address, size) & mask
     while table[slot] != 0:
         known = np.int64(table[slot])
         if words[known] == words[address] and words[known + 1] == words[address + 1]:
@@ -276,7 +276,7 @@ def unique(m: Any, address: Any) -> Any:
     whole = words[address + 1] + codes.NODE_HEAD_WORDS
     top = m.at[codes.AT_PERMANENT_TOP]
     if top + whole > words.shape[0] or 4 * (m.at[codes.AT_NODES] + 1) > 3 * table.shape[0]:
-        return fail(m, codes.PERMANENT_FULL_ERROR)
+        return record_error(m, codes.PERMANENT_FULL_ERROR)
     for place in range(whole):
         words[top + place] = words[address + place]
     table[slot] = top
@@ -286,12 +286,12 @@ def unique(m: Any, address: Any) -> Any:
 
 
 @jit
-def rehash(m: Any) -> Any:
+def rehash_nodes(m: Any) -> Any:
     """Fill an empty table with all permanent nodes."""
     address = np.int64(codes.SCRATCH_WORDS)
     mask = np.uint64(m.table.shape[0] - 1)
     while address < m.at[codes.AT_PERMANENT_TOP]:
-        slot = hash_of(m, address, hashed_size(m, address)) & mask
+        slot = node_hash(m, address, identifying_size(m, address)) & mask
         while m.table[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         m.table[slot] = address
@@ -299,29 +299,31 @@ def rehash(m: Any) -> Any:
 
 
 @jit
-def keep(m: Any, value: Any) -> Any:
+def intern_value(m: Any, value: Any) -> Any:
     """Return the permanent value equal to a value; an error if it is mutable, or a field has a wrong type."""
     if value & 1 or value >> 1 >= codes.SCRATCH_WORDS:
         return value
     address = value >> 1
     kind = m.words[address]
     if address == 0 or m.groups[kind] >= codes.MUTABLE_GROUP:
-        return fail(m, codes.UNSUPPORTED_ERROR)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
     size = m.words[address + 1]
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
-        m.words[address + place] = keep(m, np.int64(m.words[address + place]))
+        m.words[address + place] = intern_value(m, np.int64(m.words[address + place]))
     if m.at[codes.AT_ERROR] != 0:
         return 0
     first = m.first_field[kind]
     if first >= 0:
         for place in range(size):
-            if not fits(m, m.field_types[first + place], np.int64(m.words[address + codes.NODE_HEAD_WORDS + place])):
-                return fail(m, codes.UNSUPPORTED_ERROR)
-    return unique(m, address) << 1
+            if not matches_type(
+                m, m.field_types[first + place], np.int64(m.words[address + codes.NODE_HEAD_WORDS + place])
+            ):
+                return record_error(m, codes.UNSUPPORTED_ERROR)
+    return intern_node(m, address) << 1
 
 
 @jit
-def fits(m: Any, kind: Any, value: Any) -> Any:
+def matches_type(m: Any, kind: Any, value: Any) -> Any:
     """Return whether a permanent value matches a type; records have matched theirs when they were kept."""
     operation, first, count = m.types[kind, 0], m.types[kind, 1], m.types[kind, 2]
     found = kind_of(m, value)
@@ -331,7 +333,7 @@ def fits(m: Any, kind: Any, value: Any) -> Any:
         return m.tests[first * m.at[codes.AT_KINDS] + found] != 0
     if operation == codes.TYPE_UNION:
         for place in range(first, first + count):
-            if fits(m, m.type_items[place], value):
+            if matches_type(m, m.type_items[place], value):
                 return True
         return False
     if operation == codes.TYPE_LITERAL:
@@ -348,7 +350,7 @@ def fits(m: Any, kind: Any, value: Any) -> Any:
     )
     if found != wanted:
         return False
-    size = size_of(m, value)
+    size = node_size(m, value)
     if operation == codes.TYPE_PRODUCT and size != count:
         return False
     for place in range(size):
@@ -357,6 +359,6 @@ def fits(m: Any, kind: Any, value: Any) -> Any:
             own = m.type_items[first + place]
         elif operation == codes.TYPE_MAP and place & 1:
             own = count
-        if not fits(m, own, item(m, value, place)):
+        if not matches_type(m, own, node_item(m, value, place)):
             return False
     return True

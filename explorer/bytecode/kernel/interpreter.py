@@ -10,20 +10,20 @@ import numpy as np
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op, jit
 from kraftcheck.explorer.bytecode.kernel.heap import (
-    allocate,
-    compare,
-    fail,
+    allocate_node,
+    are_equal,
+    bool_value,
+    compare_values,
+    integer_value,
+    is_less,
     is_true,
-    item,
     kind_of,
-    less,
-    map_of,
-    node_of,
-    number,
-    same,
-    set_of,
-    size_of,
-    truth,
+    make_map,
+    make_node,
+    make_set,
+    node_item,
+    node_size,
+    record_error,
 )
 
 # Numba reads module globals as constants, but not members of an enum.
@@ -37,11 +37,11 @@ assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] 
 
 
 @jit
-def push(m: Any, value: Any) -> Any:
+def push_value(m: Any, value: Any) -> Any:
     """Push a value on the stack."""
     height = m.at[codes.AT_STACK_HEIGHT]
     if height >= codes.MOST_STACK_VALUES:
-        return fail(m, codes.SCRATCH_FULL_ERROR)
+        return record_error(m, codes.SCRATCH_FULL_ERROR)
     m.stack[height] = value
     m.at[codes.AT_STACK_HEIGHT] = height + 1
     return 0
@@ -66,68 +66,68 @@ def is_mapping(kind: Any) -> Any:
 
 
 @jit
-def stride_of(m: Any, value: Any) -> Any:
+def items_per_element(m: Any, value: Any) -> Any:
     """Return the items of each element of a collection: two in a map, one in others; 0 for no collection."""
     kind = kind_of(m, value)
     if is_sequence(kind) or is_set(kind):
         return 1
     if is_mapping(kind):
         return 2
-    fail(m, codes.UNSUPPORTED_ERROR)
+    record_error(m, codes.UNSUPPORTED_ERROR)
     return 0
 
 
 @jit
-def push_all(m: Any, value: Any) -> Any:
+def push_elements(m: Any, value: Any) -> Any:
     """Push the elements of a collection; the keys of a map."""
-    stride = stride_of(m, value)
+    stride = items_per_element(m, value)
     if stride:
-        for place in range(0, size_of(m, value), stride):
-            push(m, item(m, value, place))
+        for place in range(0, node_size(m, value), stride):
+            push_value(m, node_item(m, value, place))
     return 0
 
 
 @jit
-def collect(m: Any, kind: Any, mark: Any) -> Any:
+def collect_values(m: Any, kind: Any, mark: Any) -> Any:
     """Return a value of a kind with the values on the stack above a mark."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
     if m.at[codes.AT_ERROR] != 0:
         return 0
     if is_set(kind):
-        return set_of(m, kind, mark, count)
+        return make_set(m, kind, mark, count)
     if is_mapping(kind):
-        return map_of(m, kind, mark, count)
-    return node_of(m, kind, mark, count)
+        return make_map(m, kind, mark, count)
+    return make_node(m, kind, mark, count)
 
 
 @jit
-def place_of(m: Any, value: Any, key: Any) -> Any:
+def find_element(m: Any, value: Any, key: Any) -> Any:
     """Return the place of an element or a key in a collection; -1 if it is not there."""
-    stride = stride_of(m, value)
+    stride = items_per_element(m, value)
     if stride:
-        for place in range(0, size_of(m, value), stride):
-            if same(m, item(m, value, place), key):
+        for place in range(0, node_size(m, value), stride):
+            if are_equal(m, node_item(m, value, place), key):
                 return place
     return -1
 
 
 @jit
-def field(m: Any, value: Any, name: Any) -> Any:
+def field_number(m: Any, value: Any, name: Any) -> Any:
     """Return the number of a field of a record; -1 with an error if it has none of this name."""
     found = np.int32(-1)
     if not value & 1:
         found = m.offsets[name * m.at[codes.AT_KINDS] + m.words[value >> 1]]
     if found < 0:
-        fail(m, codes.UNSUPPORTED_ERROR)
+        record_error(m, codes.UNSUPPORTED_ERROR)
     return found
 
 
 @jit
-def but(m: Any, value: Any, place: Any, changed: Any) -> Any:
+def with_item(m: Any, value: Any, place: Any, changed: Any) -> Any:
     """Return a copy of a node with one item changed."""
-    size, address = size_of(m, value), value >> 1
-    made = allocate(m, m.words[address], size)
+    size, address = node_size(m, value), value >> 1
+    made = allocate_node(m, m.words[address], size)
     if made == 0:
         return 0
     for other in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
@@ -137,27 +137,27 @@ def but(m: Any, value: Any, place: Any, changed: Any) -> Any:
 
 
 @jit
-def index(m: Any, value: Any, key: Any) -> Any:
+def subscript(m: Any, value: Any, key: Any) -> Any:
     """Return `value[key]`."""
     kind = kind_of(m, value)
     if is_mapping(kind):
-        place = place_of(m, value, key)
-        return item(m, value, place + 1) if place >= 0 else fail(m, codes.UNSUPPORTED_ERROR)
+        place = find_element(m, value, key)
+        return node_item(m, value, place + 1) if place >= 0 else record_error(m, codes.UNSUPPORTED_ERROR)
     if not is_sequence(kind) or not key & 1:
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    place, size = key >> 1, size_of(m, value)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    place, size = key >> 1, node_size(m, value)
     if place < 0:
         place += size
-    return item(m, value, place) if 0 <= place < size else fail(m, codes.UNSUPPORTED_ERROR)
+    return node_item(m, value, place) if 0 <= place < size else record_error(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
-def bound(m: Any, value: Any, size: Any, default: Any) -> Any:
+def slice_bound(m: Any, value: Any, size: Any, default: Any) -> Any:
     """Return a bound of a slice, within a sequence of `size` elements."""
     if value == codes.NONE_VALUE:
         return default
     if not value & 1:
-        fail(m, codes.UNSUPPORTED_ERROR)
+        record_error(m, codes.UNSUPPORTED_ERROR)
         return default
     place = value >> 1
     if place < 0:
@@ -166,41 +166,41 @@ def bound(m: Any, value: Any, size: Any, default: Any) -> Any:
 
 
 @jit
-def part(m: Any, value: Any, first: Any, last: Any) -> Any:
+def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
     """Return `value[first:last]`."""
     kind = kind_of(m, value)
     if not is_sequence(kind):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    size, mark = size_of(m, value), m.at[codes.AT_STACK_HEIGHT]
-    for place in range(bound(m, first, size, 0), bound(m, last, size, size)):
-        push(m, item(m, value, place))
-    return collect(m, kind, mark)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    size, mark = node_size(m, value), m.at[codes.AT_STACK_HEIGHT]
+    for place in range(slice_bound(m, first, size, 0), slice_bound(m, last, size, size)):
+        push_value(m, node_item(m, value, place))
+    return collect_values(m, kind, mark)
 
 
 @jit
-def added(m: Any, one: Any, other: Any) -> Any:
+def add_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one + other`."""
     if one & 1 and other & 1:
-        return number(m, (one >> 1) + (other >> 1))
+        return integer_value(m, (one >> 1) + (other >> 1))
     kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not is_sequence(kind) or kind != kind_of(m, other):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    push_all(m, one)
-    push_all(m, other)
-    return collect(m, kind, mark)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    push_elements(m, one)
+    push_elements(m, other)
+    return collect_values(m, kind, mark)
 
 
 @jit
-def without(m: Any, one: Any, other: Any) -> Any:
+def subtract_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one - other`."""
     if one & 1 and other & 1:
-        return number(m, (one >> 1) - (other >> 1))
+        return integer_value(m, (one >> 1) - (other >> 1))
     kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not is_set(kind) or not is_set(kind_of(m, other)):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    for place in range(size_of(m, one)):
-        if place_of(m, other, item(m, one, place)) < 0:
-            push(m, item(m, one, place))
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    for place in range(node_size(m, one)):
+        if find_element(m, other, node_item(m, one, place)) < 0:
+            push_value(m, node_item(m, one, place))
     return collect_sorted(m, kind, mark)
 
 
@@ -209,86 +209,86 @@ def collect_sorted(m: Any, kind: Any, mark: Any) -> Any:
     """Return a set with the values on the stack above a mark, which are in order."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
-    return node_of(m, kind, mark, count)
+    return make_node(m, kind, mark, count)
 
 
 @jit
-def arithmetic(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a product, a floored quotient or a remainder."""
     if not (one & 1 and other & 1):
-        return fail(m, codes.UNSUPPORTED_ERROR)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if operation == MUL:
-        return number(m, a * b)
+        return integer_value(m, a * b)
     if b == 0:
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    return number(m, a // b if operation == DIV else a % b)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    return integer_value(m, a // b if operation == DIV else a % b)
 
 
 @jit
-def logic(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return `one & other`, `one | other` or `one ^ other`: of bools, sets or maps."""
     kind, others, mark = kind_of(m, one), kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.BOOL_KIND and others == codes.BOOL_KIND:
         if operation == XOR:
-            return truth(one != other)
+            return bool_value(one != other)
         return one if (one == codes.TRUE_VALUE) == (operation == OR) else other
     if is_set(kind) and is_set(others):
-        return of_sets(m, operation, one, other)
+        return set_operation(m, operation, one, other)
     if (
         operation != OR
         or not is_mapping(kind)
         or not is_mapping(others)
         or (kind == codes.DICT_KIND and others == codes.MAP_KIND)
     ):
-        return fail(m, codes.UNSUPPORTED_ERROR)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
     push_pairs(m, one)
     push_pairs(m, other)
-    return collect(m, kind, mark)
+    return collect_values(m, kind, mark)
 
 
 @jit
-def of_sets(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def set_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return an intersection, a union or a symmetric difference."""
     kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
-    for place in range(size_of(m, one)):
-        if operation == OR or (place_of(m, other, item(m, one, place)) >= 0) == (operation == AND):
-            push(m, item(m, one, place))
+    for place in range(node_size(m, one)):
+        if operation == OR or (find_element(m, other, node_item(m, one, place)) >= 0) == (operation == AND):
+            push_value(m, node_item(m, one, place))
     if operation == AND:
         return collect_sorted(m, kind, mark)
-    for place in range(size_of(m, other)):
-        if operation == OR or place_of(m, one, item(m, other, place)) < 0:
-            push(m, item(m, other, place))
-    return collect(m, kind, mark)
+    for place in range(node_size(m, other)):
+        if operation == OR or find_element(m, one, node_item(m, other, place)) < 0:
+            push_value(m, node_item(m, other, place))
+    return collect_values(m, kind, mark)
 
 
 @jit
 def push_pairs(m: Any, value: Any) -> Any:
     """Push the keys and values of a map in turn."""
-    for place in range(size_of(m, value)):
-        push(m, item(m, value, place))
+    for place in range(node_size(m, value)):
+        push_value(m, node_item(m, value, place))
     return 0
 
 
 @jit
-def is_within(m: Any, one: Any, other: Any) -> Any:
+def is_subset(m: Any, one: Any, other: Any) -> Any:
     """Return whether a set is a subset of another."""
-    for place in range(size_of(m, one)):
-        if place_of(m, other, item(m, one, place)) < 0:
+    for place in range(node_size(m, one)):
+        if find_element(m, other, node_item(m, one, place)) < 0:
             return False
     return True
 
 
 @jit
-def ordering(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def compare_order(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a comparison by `<`, `<=`, `>` or `>=`."""
     if is_set(kind_of(m, one)) and is_set(kind_of(m, other)):
         small, large = (one, other) if operation == LT or operation == LE else (other, one)
         strict = operation == LT or operation == GT
-        return truth(is_within(m, small, large) and not (strict and size_of(m, small) == size_of(m, large)))
+        return bool_value(is_subset(m, small, large) and not (strict and node_size(m, small) == node_size(m, large)))
     if operation == LT or operation == GE:
-        return truth(less(m, one, other) == (operation == LT))
-    return truth(less(m, other, one) == (operation == GT))
+        return bool_value(is_less(m, one, other) == (operation == LT))
+    return bool_value(is_less(m, other, one) == (operation == GT))
 
 
 @jit
@@ -298,217 +298,217 @@ def is_atom(m: Any, value: Any) -> Any:
 
 
 @jit
-def is_later(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def sorts_after(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return whether a value comes after another in canonical order, as Python sorts, or as pairs by their first."""
     if operation == ORDERED:
-        return compare(m, one, other) > 0
+        return compare_values(m, one, other) > 0
     if operation == SORTED:
-        return less(m, other, one)
-    return less(m, item(m, other, 0), item(m, one, 0))
+        return is_less(m, other, one)
+    return is_less(m, node_item(m, other, 0), node_item(m, one, 0))
 
 
 @jit
-def in_order(m: Any, value: Any, operation: Any) -> Any:
+def sorted_list(m: Any, value: Any, operation: Any) -> Any:
     """Return the list of the elements of a collection, sorted in a stable way; of pairs, the second elements."""
     mark = m.at[codes.AT_STACK_HEIGHT]
-    push_all(m, value)
+    push_elements(m, value)
     for last in range(mark + 1, m.at[codes.AT_STACK_HEIGHT]):
         value, place = m.stack[last], last
         while place > mark:
             before = m.stack[place - 1]
-            if not is_later(m, operation, before, value):
+            if not sorts_after(m, operation, before, value):
                 break
             m.stack[place] = before
             place -= 1
         m.stack[place] = value
     if operation == SORTED_PAIRS:
         for place in range(mark, m.at[codes.AT_STACK_HEIGHT]):
-            m.stack[place] = item(m, m.stack[place], 1)
-    return collect(m, codes.LIST_KIND, mark)
+            m.stack[place] = node_item(m, m.stack[place], 1)
+    return collect_values(m, codes.LIST_KIND, mark)
 
 
 @jit
-def total(m: Any, value: Any) -> Any:
+def sum_numbers(m: Any, value: Any) -> Any:
     """Return the sum of a collection of numbers and bools."""
-    found, stride = 0, stride_of(m, value)
+    found, stride = 0, items_per_element(m, value)
     if stride:
-        for place in range(0, size_of(m, value), stride):
-            one = item(m, value, place)
+        for place in range(0, node_size(m, value), stride):
+            one = node_item(m, value, place)
             if one & 1:
                 found += one >> 1
             elif one == codes.TRUE_VALUE:
                 found += 1
             elif one != codes.FALSE_VALUE:
-                fail(m, codes.UNSUPPORTED_ERROR)
-    return number(m, found)
+                record_error(m, codes.UNSUPPORTED_ERROR)
+    return integer_value(m, found)
 
 
 @jit
-def extreme(m: Any, value: Any, is_least: Any) -> Any:
+def min_or_max(m: Any, value: Any, is_least: Any) -> Any:
     """Return the least or the greatest element of a collection; the first among equal ones."""
-    stride = stride_of(m, value)
-    if stride == 0 or size_of(m, value) == 0:
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    best = item(m, value, 0)
-    for place in range(stride, size_of(m, value), stride):
-        one = item(m, value, place)
-        if less(m, one, best) if is_least else less(m, best, one):
+    stride = items_per_element(m, value)
+    if stride == 0 or node_size(m, value) == 0:
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    best = node_item(m, value, 0)
+    for place in range(stride, node_size(m, value), stride):
+        one = node_item(m, value, place)
+        if is_less(m, one, best) if is_least else is_less(m, best, one):
             best = one
     return best
 
 
 @jit
-def numbers(m: Any, first: Any, last: Any, step: Any) -> Any:
+def range_list(m: Any, first: Any, last: Any, step: Any) -> Any:
     """Return a range as a list."""
     mark = m.at[codes.AT_STACK_HEIGHT]
     if not (first & 1 and last & 1 and step & 1) or step == 1:
-        return fail(m, codes.UNSUPPORTED_ERROR)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
     one, end, by = first >> 1, last >> 1, step >> 1
     while (one < end if by > 0 else one > end) and m.at[codes.AT_ERROR] == 0:
-        push(m, (one << 1) | 1)
+        push_value(m, (one << 1) | 1)
         one += by
-    return collect(m, codes.LIST_KIND, mark)
+    return collect_values(m, codes.LIST_KIND, mark)
 
 
 @jit
-def pairs(m: Any, value: Any, kind: Any) -> Any:
+def map_view_list(m: Any, value: Any, kind: Any) -> Any:
     """Return the keys, the values or the items of a map, as a list."""
-    mark, stride = m.at[codes.AT_STACK_HEIGHT], stride_of(m, value)
+    mark, stride = m.at[codes.AT_STACK_HEIGHT], items_per_element(m, value)
     if stride != 2:
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    for place in range(0, size_of(m, value), 2):
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    for place in range(0, node_size(m, value), 2):
         if kind == ITEMS:
-            push_pair(m, item(m, value, place), item(m, value, place + 1))
+            push_pair(m, node_item(m, value, place), node_item(m, value, place + 1))
         else:
-            push(m, item(m, value, place if kind == KEYS else place + 1))
-    return collect(m, codes.LIST_KIND, mark)
+            push_value(m, node_item(m, value, place if kind == KEYS else place + 1))
+    return collect_values(m, codes.LIST_KIND, mark)
 
 
 @jit
 def push_pair(m: Any, one: Any, other: Any) -> Any:
     """Push a tuple of two values."""
-    address = allocate(m, codes.TUPLE_KIND, 2)
+    address = allocate_node(m, codes.TUPLE_KIND, 2)
     if address != 0:
         m.words[address + codes.NODE_HEAD_WORDS] = one
         m.words[address + codes.NODE_HEAD_WORDS + 1] = other
-        push(m, address << 1)
+        push_value(m, address << 1)
     return 0
 
 
 @jit
-def zipped(m: Any, registers: Any, first: Any, count: Any) -> Any:
+def zip_list(m: Any, registers: Any, first: Any, count: Any) -> Any:
     """Return the list of tuples of the elements of some collections, as long as the shortest."""
     mark, shortest = m.at[codes.AT_STACK_HEIGHT], np.int64(codes.MOST_STACK_VALUES)
     for which in range(count):
-        stride = stride_of(m, registers[first + which])
+        stride = items_per_element(m, registers[first + which])
         if stride == 0:
             return 0
-        shortest = min(shortest, size_of(m, registers[first + which]) // stride)
+        shortest = min(shortest, node_size(m, registers[first + which]) // stride)
     for place in range(shortest):
-        address = allocate(m, codes.TUPLE_KIND, count)
+        address = allocate_node(m, codes.TUPLE_KIND, count)
         if address == 0:
             return 0
         for which in range(count):
             value = registers[first + which]
-            m.words[address + codes.NODE_HEAD_WORDS + which] = item(m, value, place * stride_of(m, value))
-        push(m, address << 1)
-    return collect(m, codes.LIST_KIND, mark)
+            m.words[address + codes.NODE_HEAD_WORDS + which] = node_item(m, value, place * items_per_element(m, value))
+        push_value(m, address << 1)
+    return collect_values(m, codes.LIST_KIND, mark)
 
 
 @jit
-def reverse(m: Any, value: Any) -> Any:
+def reversed_list(m: Any, value: Any) -> Any:
     """Return the list of the elements of a sequence in reverse."""
     mark = m.at[codes.AT_STACK_HEIGHT]
     if not is_sequence(kind_of(m, value)):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    for place in range(size_of(m, value) - 1, -1, -1):
-        push(m, item(m, value, place))
-    return collect(m, codes.LIST_KIND, mark)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    for place in range(node_size(m, value) - 1, -1, -1):
+        push_value(m, node_item(m, value, place))
+    return collect_values(m, codes.LIST_KIND, mark)
 
 
 @jit
-def get(m: Any, value: Any, key: Any, default: Any) -> Any:
+def map_get(m: Any, value: Any, key: Any, default: Any) -> Any:
     """Return `value.get(key, default)`."""
     if not is_mapping(kind_of(m, value)):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    place = place_of(m, value, key)
-    return item(m, value, place + 1) if place >= 0 else default
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    place = find_element(m, value, key)
+    return node_item(m, value, place + 1) if place >= 0 else default
 
 
 @jit
-def put(m: Any, value: Any, key: Any, changed: Any) -> Any:
+def put_item(m: Any, value: Any, key: Any, changed: Any) -> Any:
     """Return a map with a key mapped to a value, or a list with an element replaced."""
     kind, mark = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.LIST_KIND and key & 1:
-        place, size = key >> 1, size_of(m, value)
+        place, size = key >> 1, node_size(m, value)
         if place < 0:
             place += size
-        return but(m, value, place, changed) if 0 <= place < size else fail(m, codes.UNSUPPORTED_ERROR)
+        return with_item(m, value, place, changed) if 0 <= place < size else record_error(m, codes.UNSUPPORTED_ERROR)
     if not is_mapping(kind):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    place = place_of(m, value, key)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    place = find_element(m, value, key)
     if place >= 0:
-        return but(m, value, place + 1, changed)
+        return with_item(m, value, place + 1, changed)
     push_pairs(m, value)
-    push(m, key)
-    push(m, changed)
-    return collect(m, kind, mark)
+    push_value(m, key)
+    push_value(m, changed)
+    return collect_values(m, kind, mark)
 
 
 @jit
-def less_one(m: Any, value: Any, key: Any) -> Any:
+def without_element(m: Any, value: Any, key: Any) -> Any:
     """Return a map without a key, or a set without an element."""
-    kind, mark, stride = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT], stride_of(m, value)
+    kind, mark, stride = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT], items_per_element(m, value)
     if stride == 0 or is_sequence(kind):
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    missing = place_of(m, value, key)
-    for place in range(size_of(m, value)):
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    missing = find_element(m, value, key)
+    for place in range(node_size(m, value)):
         if missing < 0 or place < missing or place >= missing + stride:
-            push(m, item(m, value, place))
+            push_value(m, node_item(m, value, place))
     return collect_sorted(m, kind, mark)
 
 
 @jit
-def convert(m: Any, value: Any, kind: Any) -> Any:
+def convert_collection(m: Any, value: Any, kind: Any) -> Any:
     """Return a collection as one of another kind; a map from a map or from pairs."""
     found, mark = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     if found == kind and m.groups[kind] < codes.MUTABLE_GROUP:
         return value
     if not is_mapping(kind):
-        push_all(m, value)
-        return collect_sorted(m, kind, mark) if is_set(found) else collect(m, kind, mark)
+        push_elements(m, value)
+        return collect_sorted(m, kind, mark) if is_set(found) else collect_values(m, kind, mark)
     if is_mapping(found):
         push_pairs(m, value)
-    elif stride_of(m, value):
-        for place in range(size_of(m, value)):
-            pair = item(m, value, place)
-            if not is_sequence(kind_of(m, pair)) or size_of(m, pair) != 2:
-                return fail(m, codes.UNSUPPORTED_ERROR)
-            push(m, item(m, pair, 0))
-            push(m, item(m, pair, 1))
-    return collect(m, kind, mark)
+    elif items_per_element(m, value):
+        for place in range(node_size(m, value)):
+            pair = node_item(m, value, place)
+            if not is_sequence(kind_of(m, pair)) or node_size(m, pair) != 2:
+                return record_error(m, codes.UNSUPPORTED_ERROR)
+            push_value(m, node_item(m, pair, 0))
+            push_value(m, node_item(m, pair, 1))
+    return collect_values(m, kind, mark)
 
 
 @jit
-def combinations(m: Any, value: Any, size: Any) -> Any:
+def combinations_list(m: Any, value: Any, size: Any) -> Any:
     """Return the list of the combinations of a number of elements, in the order of positions."""
     mark = m.at[codes.AT_STACK_HEIGHT]
-    if not size & 1 or stride_of(m, value) != 1 or size < 0:
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    pool, count = size_of(m, value), size >> 1
+    if not size & 1 or items_per_element(m, value) != 1 or size < 0:
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    pool, count = node_size(m, value), size >> 1
     places = np.zeros(max(count, 1), np.int64)
     for place in range(count):
         places[place] = place
     while count <= pool and m.at[codes.AT_ERROR] == 0:
         if count == 0:
-            push(m, codes.EMPTY_TUPLE)
+            push_value(m, codes.EMPTY_TUPLE)
             break
-        address = allocate(m, codes.TUPLE_KIND, count)
+        address = allocate_node(m, codes.TUPLE_KIND, count)
         if address == 0:
             break
         for place in range(count):
-            m.words[address + codes.NODE_HEAD_WORDS + place] = item(m, value, places[place])
-        push(m, address << 1)
+            m.words[address + codes.NODE_HEAD_WORDS + place] = node_item(m, value, places[place])
+        push_value(m, address << 1)
         last = count - 1
         while last >= 0 and places[last] == pool - count + last:
             last -= 1
@@ -517,93 +517,93 @@ def combinations(m: Any, value: Any, size: Any) -> Any:
         places[last] += 1
         for place in range(last + 1, count):
             places[place] = places[place - 1] + 1
-    return collect(m, codes.LIST_KIND, mark)
+    return collect_values(m, codes.LIST_KIND, mark)
 
 
 @jit
-def extend(m: Any, step: Any, place: Any, mark: Any) -> Any:
+def extend_step_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
     if kind_of(m, step) != codes.STEP_KIND:
-        return fail(m, codes.UNSUPPORTED_ERROR)
-    before, count = item(m, step, place), m.at[codes.AT_STACK_HEIGHT] - mark
-    known = size_of(m, before)
-    address = allocate(m, codes.TUPLE_KIND, known + count)
+        return record_error(m, codes.UNSUPPORTED_ERROR)
+    before, count = node_item(m, step, place), m.at[codes.AT_STACK_HEIGHT] - mark
+    known = node_size(m, before)
+    address = allocate_node(m, codes.TUPLE_KIND, known + count)
     m.at[codes.AT_STACK_HEIGHT] = mark
     if address == 0:
         return 0
     for one in range(known):
-        m.words[address + codes.NODE_HEAD_WORDS + one] = item(m, before, one)
+        m.words[address + codes.NODE_HEAD_WORDS + one] = node_item(m, before, one)
     for one in range(count):
         m.words[address + codes.NODE_HEAD_WORDS + known + one] = m.stack[mark + one]
-    return but(m, step, place, address << 1)
+    return with_item(m, step, place, address << 1)
 
 
 @jit
-def unpack(m: Any, registers: Any, first: Any, value: Any, count: Any) -> Any:
+def unpack_to_registers(m: Any, registers: Any, first: Any, value: Any, count: Any) -> Any:
     """Store the elements of a collection of exactly `count` elements in registers."""
-    stride = stride_of(m, value)
-    if stride == 0 or size_of(m, value) != count * stride:
-        return fail(m, codes.UNSUPPORTED_ERROR)
+    stride = items_per_element(m, value)
+    if stride == 0 or node_size(m, value) != count * stride:
+        return record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(count):
-        registers[first + place] = item(m, value, place * stride)
+        registers[first + place] = node_item(m, value, place * stride)
     return 0
 
 
 @jit
-def of_values(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
-    """Return the result of an operation that is rarer than those of `run`."""
+def rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the result of an operation that is rarer than those of `run_function`."""
     one = registers[base + b]
     if ORDERED <= operation <= SORTED_PAIRS:
-        return in_order(m, one, operation)
+        return sorted_list(m, one, operation)
     if operation == SUM:
-        return total(m, one)
+        return sum_numbers(m, one)
     if operation == MIN or operation == MAX:
-        return extreme(m, one, operation == MIN)
+        return min_or_max(m, one, operation == MIN)
     if operation == RANGE:
-        return numbers(m, one, registers[base + c], registers[base + d])
+        return range_list(m, one, registers[base + c], registers[base + d])
     if operation == ZIP:
-        return zipped(m, registers, base + b, c)
+        return zip_list(m, registers, base + b, c)
     if operation == REVERSED:
-        return reverse(m, one)
+        return reversed_list(m, one)
     if KEYS <= operation <= ITEMS:
-        return pairs(m, one, operation)
+        return map_view_list(m, one, operation)
     if operation == GET:
-        return get(m, one, registers[base + c], registers[base + d])
+        return map_get(m, one, registers[base + c], registers[base + d])
     if operation == PUT:
-        return put(m, one, registers[base + c], registers[base + d])
-    return of_more_values(m, operation, registers, base, b, c, d)
+        return put_item(m, one, registers[base + c], registers[base + d])
+    return rarest_operation(m, operation, registers, base, b, c, d)
 
 
 @jit
-def of_more_values(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
-    """Return the result of an operation that `of_values` does not know."""
+def rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the result of an operation that `rare_operation` does not know."""
     one = registers[base + b]
     if operation == WITHOUT:
-        return less_one(m, one, registers[base + c])
+        return without_element(m, one, registers[base + c])
     if operation == CONVERT:
-        return convert(m, one, c)
+        return convert_collection(m, one, c)
     if operation == COMBINATIONS:
-        return combinations(m, one, registers[base + c])
+        return combinations_list(m, one, registers[base + c])
     if operation == EXTEND:
-        return extend(m, one, c, registers[base + d])
+        return extend_step_field(m, one, c, registers[base + d])
     if operation == SLICE:
-        return part(m, one, registers[base + c], registers[base + d])
+        return slice_sequence(m, one, registers[base + c], registers[base + d])
     if operation == LEN:
-        stride = stride_of(m, one)
-        return number(m, size_of(m, one) // stride) if stride else 0
+        stride = items_per_element(m, one)
+        return integer_value(m, node_size(m, one) // stride) if stride else 0
     if operation == NEGATE:
-        return number(m, -(one >> 1)) if one & 1 else fail(m, codes.UNSUPPORTED_ERROR)
+        return integer_value(m, -(one >> 1)) if one & 1 else record_error(m, codes.UNSUPPORTED_ERROR)
     if MUL <= operation <= MOD:
-        return arithmetic(m, operation, one, registers[base + c])
+        return multiply_or_divide(m, operation, one, registers[base + c])
     if AND <= operation <= XOR:
-        return logic(m, operation, one, registers[base + c])
+        return logical_operation(m, operation, one, registers[base + c])
     if LT <= operation <= GE:
-        return ordering(m, operation, one, registers[base + c])
-    return fail(m, codes.UNSUPPORTED_ERROR)
+        return compare_order(m, operation, one, registers[base + c])
+    return record_error(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
-def run(m: Any, function: Any) -> Any:
+def run_function(m: Any, function: Any) -> Any:
     """Run a function on the values in the first registers; return its value, with `AT_ERROR` set if it failed."""
     code, registers, at = m.code, m.registers, m.at
     place, base, depth = np.int64(m.functions[function, 0]), np.int64(0), 0
@@ -615,7 +615,7 @@ def run(m: Any, function: Any) -> Any:
             m.passed[place] = at[codes.AT_IS_FRESH] = 1
         place, fuel = place + 1, fuel - 1
         if fuel < 0:
-            fail(m, codes.SCRATCH_FULL_ERROR)
+            record_error(m, codes.SCRATCH_FULL_ERROR)
         # Moves, jumps and calls
         if operation == MOVE:
             registers[base + a] = registers[base + b]
@@ -632,7 +632,7 @@ def run(m: Any, function: Any) -> Any:
         elif operation == CALL:
             callee = base + room
             if depth == codes.MOST_FRAMES or callee + m.functions[b, 1] > codes.MOST_REGISTERS:
-                fail(m, codes.SCRATCH_FULL_ERROR)
+                record_error(m, codes.SCRATCH_FULL_ERROR)
             else:
                 for number_of in range(d):
                     registers[callee + number_of] = registers[base + c + number_of]
@@ -651,75 +651,77 @@ def run(m: Any, function: Any) -> Any:
         elif operation == MARK:
             registers[base + a] = at[codes.AT_STACK_HEIGHT]
         elif operation == PUSH:
-            push(m, registers[base + a])
+            push_value(m, registers[base + a])
         elif operation == PUSH_ALL:
-            push_all(m, registers[base + a])
+            push_elements(m, registers[base + a])
         elif operation == COLLECT:
-            registers[base + a] = collect(m, b, registers[base + c])
+            registers[base + a] = collect_values(m, b, registers[base + c])
         # Loops
         elif operation == ITERATE:
-            stride_of(m, registers[base + b])
+            items_per_element(m, registers[base + b])
             registers[base + a], registers[base + a + 1] = registers[base + b], 0
         elif operation == NEXT:
             over, at_place = registers[base + b], registers[base + b + 1]
             stride = 2 if is_mapping(kind_of(m, over)) else 1
-            if at_place >= size_of(m, over):
+            if at_place >= node_size(m, over):
                 place = np.int64(c)
             else:
-                registers[base + a] = item(m, over, at_place)
+                registers[base + a] = node_item(m, over, at_place)
                 registers[base + b + 1] = at_place + stride
         # Records and elements
         elif operation == FIELD:
-            which = field(m, registers[base + b], c)
-            registers[base + a] = item(m, registers[base + b], which) if which >= 0 else 0
+            which = field_number(m, registers[base + b], c)
+            registers[base + a] = node_item(m, registers[base + b], which) if which >= 0 else 0
         elif operation == BUT:
-            which = field(m, registers[base + b], c)
+            which = field_number(m, registers[base + b], c)
             if which >= 0:
-                registers[base + a] = but(m, registers[base + b], which, registers[base + d])
+                registers[base + a] = with_item(m, registers[base + b], which, registers[base + d])
         elif operation == INDEX:
-            registers[base + a] = index(m, registers[base + b], registers[base + c])
+            registers[base + a] = subscript(m, registers[base + b], registers[base + c])
         # Tests and sums
         elif operation == NOT:
-            registers[base + a] = truth(not is_true(m, registers[base + b]))
+            registers[base + a] = bool_value(not is_true(m, registers[base + b]))
         elif operation == ADD:
-            registers[base + a] = added(m, registers[base + b], registers[base + c])
+            registers[base + a] = add_values(m, registers[base + b], registers[base + c])
         elif operation == SUB:
-            registers[base + a] = without(m, registers[base + b], registers[base + c])
+            registers[base + a] = subtract_values(m, registers[base + b], registers[base + c])
         elif operation == EQ:
-            registers[base + a] = truth(same(m, registers[base + b], registers[base + c]))
+            registers[base + a] = bool_value(are_equal(m, registers[base + b], registers[base + c]))
         elif operation == NE:
-            registers[base + a] = truth(not same(m, registers[base + b], registers[base + c]))
+            registers[base + a] = bool_value(not are_equal(m, registers[base + b], registers[base + c]))
         elif operation == IN:
-            registers[base + a] = truth(place_of(m, registers[base + c], registers[base + b]) >= 0)
+            registers[base + a] = bool_value(find_element(m, registers[base + c], registers[base + b]) >= 0)
         elif operation == NOT_IN:
-            registers[base + a] = truth(place_of(m, registers[base + c], registers[base + b]) < 0)
+            registers[base + a] = bool_value(find_element(m, registers[base + c], registers[base + b]) < 0)
         elif operation == IS or operation == IS_NOT:
             one, other = registers[base + b], registers[base + c]
             if not is_atom(m, one) and not is_atom(m, other):
-                fail(m, codes.UNSUPPORTED_ERROR)
-            registers[base + a] = truth((one == other) == (operation == IS))
+                record_error(m, codes.UNSUPPORTED_ERROR)
+            registers[base + a] = bool_value((one == other) == (operation == IS))
         elif operation == TEST:
-            registers[base + a] = truth(m.tests[c * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0)
+            registers[base + a] = bool_value(m.tests[c * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0)
         elif operation == TEST_BY:
             wanted = registers[base + c]
             if kind_of(m, wanted) != codes.CLASS_KIND:
-                fail(m, codes.UNSUPPORTED_ERROR)
+                record_error(m, codes.UNSUPPORTED_ERROR)
             else:
-                test = item(m, wanted, 0)
-                registers[base + a] = truth(m.tests[test * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0)
+                test = node_item(m, wanted, 0)
+                registers[base + a] = bool_value(
+                    m.tests[test * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0
+                )
         elif operation == SEEN:
             m.seen[a] = 1
             registers[base + b] = codes.FALSE_VALUE
         elif operation == REQUIRE:
             if registers[base + a] == 0:
-                fail(m, codes.UNSUPPORTED_ERROR)
+                record_error(m, codes.UNSUPPORTED_ERROR)
         elif operation == UNSET:
             registers[base + a] = 0
         elif operation == UNPACK:
-            unpack(m, registers, base + a, registers[base + b], c)
+            unpack_to_registers(m, registers, base + a, registers[base + b], c)
         elif operation == IMMUTABLE:
             if m.groups[kind_of(m, registers[base + a])] >= codes.MUTABLE_GROUP:
-                fail(m, codes.UNSUPPORTED_ERROR)
+                record_error(m, codes.UNSUPPORTED_ERROR)
         else:
-            registers[base + a] = of_values(m, operation, registers, base, b, c, d)
+            registers[base + a] = rare_operation(m, operation, registers, base, b, c, d)
     return 0
