@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
-from kraftcheck.explorer.symbolic.kernel.diagram import APPLY, LEARN
+from kraftcheck.explorer.symbolic.kernel.diagram import CALL_TO_APPLY, CALL_TO_LEARN
 from kraftcheck.explorer.symbolic.learning import TransitionLearner
 from kraftcheck.explorer.symbolic.relations import GENERAL, IDENTITY, Change, Event, EventGroups, Label, Labels
 from kraftcheck.explorer.symbolic.store import EMPTY, PREFIX, OutOfNodes, Store
@@ -129,9 +129,9 @@ class StateSpace:
         return self.store.roots["start"]
 
     def _answer(self, kind: int, a: int, b: int) -> int:
-        if kind == APPLY:
+        if kind == CALL_TO_APPLY:
             return self.labels.apply(a, b)
-        result = self.learning.answer(a, b) if kind == LEARN else 0
+        result = self.learning.answer(a, b) if kind == CALL_TO_LEARN else 0
         self._tick()
         return result
 

@@ -11,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
-from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, add_edge, make, put_lookup, rebuild_table
+from kraftcheck.explorer.symbolic.kernel.diagram import (
+    Diagram,
+    add_relation_edge,
+    cache_lookup,
+    rebuild_table,
+    unique_node,
+)
 from kraftcheck.explorer.symbolic.kernel.operations import (
     count_steps,
     difference,
     intersection,
     predecessors,
-    product,
+    successors,
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import (
@@ -72,17 +78,17 @@ class Store:
         d.scratch = np.zeros(STACK_EDGES, np.int64)
         d.stamps = np.zeros(STACK_EDGES, np.int64)
         d.meta = np.zeros(codes.META_SIZE, np.int64)
-        d.meta[codes.NODES] = 2
-        d.meta[codes.ROOM] = max(memory, least * nodes)
-        d.meta[codes.SUMMARIES], d.meta[codes.SUMMED] = 1, FEWEST_SUMMED
-        d.meta[codes.LEVELS] = levels
+        d.meta[codes.META_NODES] = 2
+        d.meta[codes.META_MOST_BYTES] = max(memory, least * nodes)
+        d.meta[codes.META_SUMMARY_ENTRIES], d.meta[codes.META_EXTRA_SUMMARIES] = 1, FEWEST_SUMMED
+        d.meta[codes.META_LEVELS] = levels
         d.nodes[1, 1] = levels << 32
-        d.meta[codes.CACHE_MASK] = min(size, 4 * FIRST_SIZE) - 1
+        d.meta[codes.META_CACHE_MASK] = min(size, 4 * FIRST_SIZE) - 1
         self._function = _FUNCTION(self._called_back)
-        d.meta[codes.CALLBACK] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        d.meta[codes.META_CALLBACK] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         d.lookups = np.zeros((1 << 26, 2), np.int64)
         d.lookups[:FIRST_SIZE] = -1
-        d.meta[codes.LOOKUP_MASK] = FIRST_SIZE - 1
+        d.meta[codes.META_LOOKUP_MASK] = FIRST_SIZE - 1
         d.map_items = np.zeros(1 << 26, np.int64)
         d.relation_nodes = np.zeros((1 << 24, 6), np.int64)
         d.relation_edges = np.zeros((1 << 26, 3), np.int64)
@@ -114,31 +120,31 @@ class Store:
             pass  # the operation in progress returns a partial result
         except BaseException as error:
             self._error = error
-        self.arrays.meta[codes.STOP] = 1
-        self.arrays.meta[codes.INCOMPLETE] += 1
+        self.arrays.meta[codes.META_STOP] = 1
+        self.arrays.meta[codes.META_INCOMPLETE] += 1
         return -1
 
     def cache_effect(self, label: int, value: int, result: int) -> None:
         """Cache the result of applying a label to a value."""
-        put_lookup(self.arrays, label << 32 | value, result)
+        cache_lookup(self.arrays, label << 32 | value, result)
 
     def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
         """Add an edge to a relation's node: see `add_edge` of the kernel."""
         limit = len(self.arrays.relation_edges)
-        require(int(self.arrays.meta[codes.RELATION_EDGES]) + 1, limit, "edges of relations")
-        add_edge(self.arrays, relation, how, key, result, child)
+        require(int(self.arrays.meta[codes.META_RELATION_EDGES]) + 1, limit, "edges of relations")
+        add_relation_edge(self.arrays, relation, how, key, result, child)
 
     def forget_products(self) -> None:
         """Invalidate the cached products of relations, which have grown."""
-        self.arrays.meta[codes.ROUND] += 1
+        self.arrays.meta[codes.META_ROUND] += 1
 
     def add_items(self, items: Sequence[int]) -> int:
         """Store the classes of a value; return their position, packed as a lookup result."""
         d = self.arrays
-        start = int(d.meta[codes.ITEMS])
+        start = int(d.meta[codes.META_MAP_ITEMS])
         require(start + len(items), len(d.map_items), "classes of values")
         d.map_items[start : start + len(items)] = items
-        d.meta[codes.ITEMS] = start + len(items)
+        d.meta[codes.META_MAP_ITEMS] = start + len(items)
         return start << 24 | len(items)
 
     # Operations
@@ -153,19 +159,19 @@ class Store:
     def attempt(self, function: Any, *arguments: int) -> tuple[int, bool]:
         """Run a compiled operation; return its result, and whether the result is complete."""
         meta = self.arrays.meta
-        before, top = int(meta[codes.INCOMPLETE]), int(meta[codes.TOP])
+        before, top = int(meta[codes.META_INCOMPLETE]), int(meta[codes.META_STACK_TOP])
         result = int(function(self.arrays, *arguments))
         self._raise_error(result, top)
-        if meta[codes.STOP] == 2:
+        if meta[codes.META_STOP] == 2:
             raise ProtocolError("the symbolic engine has no room for a diagram's edges: a variable has too many values")
-        return result, int(meta[codes.INCOMPLETE]) == before
+        return result, int(meta[codes.META_INCOMPLETE]) == before
 
     def _raise_error(self, partial: int, top: int) -> None:
         """Raise the pending exception of a callback, if any; reset the stack to the height `top` first."""
         if self._error is not None:
             error, self._error, self.partial = self._error, None, partial
-            self.arrays.meta[codes.STOP] = 0
-            self.arrays.meta[codes.TOP] = top
+            self.arrays.meta[codes.META_STOP] = 0
+            self.arrays.meta[codes.META_STACK_TOP] = top
             raise error
 
     def union(self, a: int, b: int) -> int:
@@ -186,7 +192,7 @@ class Store:
 
     def successors(self, a: int, relation: int) -> int:
         """Return the successors of a set under a relation."""
-        return self._run(product, a, relation, 0)
+        return self._run(successors, a, relation, 0)
 
     def predecessors(self, a: int, relation: int, b: int) -> int:
         """Return the states of a set with a successor, under a relation, in another set."""
@@ -194,7 +200,7 @@ class Store:
 
     def enabled(self, a: int, relation: int) -> int:
         """Return the states of a set that have a successor under a relation."""
-        return self._run(product, a, relation, 1)
+        return self._run(successors, a, relation, 1)
 
     def saturated(self, a: int) -> tuple[int, bool]:
         """Return the least fixpoint of all events from a set, and whether it is complete."""
@@ -222,10 +228,10 @@ class Store:
         result = EMPTY
         for vector in vectors:
             node, d = UNIT, self.arrays
-            top = int(d.meta[codes.TOP])
+            top = int(d.meta[codes.META_STACK_TOP])
             for level in range(len(vector) - 1, -1, -1):
                 d.scratch[top] = vector[level] << 32 | node
-                node = self._run(make, level, top, 1)
+                node = self._run(unique_node, level, top, 1)
             result = self.union(result, node)
         return result
 
@@ -298,14 +304,18 @@ class Store:
     def is_crowded(self) -> bool:
         """Whether nodes or edges fill half of their room, so that garbage collection pays."""
         arrays, meta = self.arrays, self.arrays.meta
-        nodes, edges = int(meta[codes.NODES]), int(meta[codes.EDGES])
+        nodes, edges = int(meta[codes.META_NODES]), int(meta[codes.META_EDGES])
         room = codes.BYTES_A_NODE * nodes + codes.BYTES_AN_EDGE * edges
-        return 2 * nodes > len(arrays.nodes) or 2 * edges > len(arrays.edges) or 2 * room > int(meta[codes.ROOM])
+        return (
+            2 * nodes > len(arrays.nodes)
+            or 2 * edges > len(arrays.edges)
+            or 2 * room > int(meta[codes.META_MOST_BYTES])
+        )
 
     @property
     def nodes(self) -> int:
         """Number of nodes in the store now."""
-        return int(self.arrays.meta[codes.NODES])
+        return int(self.arrays.meta[codes.META_NODES])
 
     @property
     def nodes_made(self) -> int:
@@ -326,7 +336,7 @@ class Store:
         named = len(roots) + len(self.roots)
         self.roots = dict(zip(self.roots, kept[len(roots) : named].tolist(), strict=True))
         d.watch_known[known] = kept[named:]
-        d.meta[codes.STOP] = 0
+        d.meta[codes.META_STOP] = 0
         self.collections += 1
         self._collected += before - self.nodes
         self._most = max(self._most, before)
@@ -341,11 +351,11 @@ class Store:
         kept = np.flatnonzero(marked[2:]) + 2
         numbers = np.zeros(len(marked), np.int64)
         numbers[1], numbers[kept] = 1, np.arange(2, len(kept) + 2)
-        starts, counts = d.nodes[kept, 0], d.nodes[kept, 1] & codes.LOW
+        starts, counts = d.nodes[kept, 0], d.nodes[kept, 1] & codes.LOW_32_BITS
         ends = np.cumsum(counts)
         first = ends - counts
         edges = d.edges[np.repeat(starts - first, counts) + np.arange(counts.sum())]
-        edges = edges & ~codes.LOW | numbers[edges & codes.LOW]
+        edges = edges & ~codes.LOW_32_BITS | numbers[edges & codes.LOW_32_BITS]
         return np.stack([first, d.nodes[kept, 1]], axis=1), edges, numbers[list(roots)].tolist()
 
     def load(self, nodes: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
@@ -355,7 +365,7 @@ class Store:
             raise OutOfNodes
         d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
         d.edges[: len(edges)] = edges
-        d.meta[codes.NODES], d.meta[codes.EDGES] = count, len(edges)
+        d.meta[codes.META_NODES], d.meta[codes.META_EDGES] = count, len(edges)
         rebuild_table(d, max(FIRST_SIZE, 1 << (2 * count - 1).bit_length()))
 
 

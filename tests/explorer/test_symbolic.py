@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
-from kraftcheck.explorer.symbolic.kernel.diagram import TICK, TOP, make
+from kraftcheck.explorer.symbolic.kernel.diagram import CALL_AT_TICK, META_STACK_TOP, unique_node
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import Record, State, Step, Steps, become, hide, internal, step_invariant
@@ -131,7 +131,7 @@ def test_handlers_that_read_what_others_hold(model: str, states: int) -> None:
 
 
 def test_garbage_collection_keeps_sets() -> None:
-    store = Store(3, 1 << 26, lambda kind, a, b: 0 if kind == TICK else -1)
+    store = Store(3, 1 << 26, lambda kind, a, b: 0 if kind == CALL_AT_TICK else -1)
     random = Random(1)
     vectors = {tuple(random.randrange(4) for _ in range(3)) for _ in range(40)}
     some = set(list(vectors)[:20])
@@ -152,9 +152,9 @@ def test_counts_of_any_size() -> None:
     store = Store(60, 1 << 26, lambda kind, a, b: 0)
     node = 1
     for level in range(59, -1, -1):
-        top = int(store.arrays.meta[TOP])
+        top = int(store.arrays.meta[META_STACK_TOP])
         store.arrays.scratch[top : top + 1000] = [value << 32 | node for value in range(1000)]
-        node = int(make(store.arrays, level, top, 1000))
+        node = int(unique_node(store.arrays, level, top, 1000))
     assert store.count(node) == 1000**60
 
 

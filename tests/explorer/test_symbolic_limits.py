@@ -137,16 +137,19 @@ def test_projections_that_are_needed_together_are_not_dropped_for_ever() -> None
     store = Store(3, 1 << 20, lambda *_: 0)
     d, meta = store.arrays, store.arrays.meta
     full = FEWEST_SUMMED + MOST_SUMMED * 100
-    meta[codes.NODES], meta[codes.SUMMARIES] = 100, full
+    meta[codes.META_NODES], meta[codes.META_SUMMARY_ENTRIES] = 100, full
     assert has_room(d, 10)
-    assert (meta[codes.SUMMARIES], meta[codes.DROPPED_AT]) == (1, 100)
+    assert (meta[codes.META_SUMMARY_ENTRIES], meta[codes.META_NODES_AT_DROP]) == (1, 100)
     for more in (1, 2):
-        meta[codes.SUMMARIES] = full = more * FEWEST_SUMMED + MOST_SUMMED * 100
+        meta[codes.META_SUMMARY_ENTRIES] = full = more * FEWEST_SUMMED + MOST_SUMMED * 100
         assert has_room(d, 10)
-        assert (meta[codes.SUMMARIES], meta[codes.SUMMED] > more * FEWEST_SUMMED) == (full, True)
-    meta[codes.SUMMARIES] = len(d.summaries)
+        assert (meta[codes.META_SUMMARY_ENTRIES], meta[codes.META_EXTRA_SUMMARIES] > more * FEWEST_SUMMED) == (
+            full,
+            True,
+        )
+    meta[codes.META_SUMMARY_ENTRIES] = len(d.summaries)
     assert not has_room(d, 10)
-    meta[codes.NODES] = 200
+    meta[codes.META_NODES] = 200
     assert has_room(d, 10)
 
 

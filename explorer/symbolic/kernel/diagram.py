@@ -44,46 +44,46 @@ call_back: Any = intrinsic(_call_back)
 
 # Indices of `meta`.
 (
-    NODES,
-    EDGES,
-    TABLE_MASK,
-    CACHE_MASK,
-    TOP,
-    STOP,
-    INCOMPLETE,
-    LEVELS,
-    CALLBACK,
-    LOOKUP_MASK,
-    LOOKUPS,
-    ITEMS,
-    NEXT_TICK,
-    REMEMBERED,
-    RELATION_EDGES,
-    ROUND,
-    SUMMARIES,
-    CHOSEN_EDGES,
-    ROOM,
-    SUMMED,
-    DROPPED_AT,
+    META_NODES,
+    META_EDGES,
+    META_TABLE_MASK,
+    META_CACHE_MASK,
+    META_STACK_TOP,
+    META_STOP,
+    META_INCOMPLETE,
+    META_LEVELS,
+    META_CALLBACK,
+    META_LOOKUP_MASK,
+    META_LOOKUPS,
+    META_MAP_ITEMS,
+    META_NEXT_TICK,
+    META_CACHED_RESULTS,
+    META_RELATION_EDGES,
+    META_ROUND,
+    META_SUMMARY_ENTRIES,
+    META_CHOSEN_EDGES,
+    META_MOST_BYTES,
+    META_EXTRA_SUMMARIES,
+    META_NODES_AT_DROP,
 ) = range(21)
 META_SIZE = 24
 
 # Reasons for calling Python.
-APPLY, LEARN, TICK = 1, 2, 3
+CALL_TO_APPLY, CALL_TO_LEARN, CALL_AT_TICK = 1, 2, 3
 
 # Operation codes in cache keys.
-UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, PAIRS = range(1, 8)
-BEFORE, LEARNED, FOLLOWED, CHOSEN = range(8, 12)
-SATURATED = 12  # at bit 24 of the second key word: a node takes the place of the operation code there
+OP_UNION, OP_DIFFERENCE, OP_INTERSECTION, OP_SUCCESSORS, OP_DOMAIN, OP_PROJECT, OP_COUNT_STEPS = range(1, 8)
+OP_PREDECESSORS, OP_LEARNED, OP_MAY_FOLLOW, OP_CHOSEN_EDGES = range(8, 12)
+OP_SATURATED = 12  # at bit 24 of the second key word: a node takes the place of the operation code there
 
-LOW = np.int64((1 << 32) - 1)
-MARGIN = 1 << 16  # nodes and edges reserved for the operations in progress at the limit
+LOW_32_BITS = np.int64((1 << 32) - 1)
+RESERVED_NODES = 1 << 16  # nodes and edges reserved for the operations in progress at the limit
 BYTES_A_NODE = 152  # with its entries in the hash table, the cache and the summaries
 BYTES_AN_EDGE = 8
-TICK_NODES = 1 << 17  # new nodes between two callbacks that check the clock
-MOST_CACHED = 2  # results for each node, up to which the cache is doubled
-UNKNOWN = np.int64(-3)
-EDGES_OF = np.int64(1 << 28)  # lookup keys from here on are edges of relations, by node
+NODES_A_TICK = 1 << 17  # new nodes between two callbacks that check the clock
+MOST_RESULTS_A_NODE = 2  # results for each node, up to which the cache is doubled
+UNKNOWN_RESULT = np.int64(-3)
+FIRST_EDGE_KEY = np.int64(1 << 28)  # lookup keys from here on are edges of relations, by node
 MOST_NODES = (1 << 31) - 1
 
 
@@ -126,15 +126,15 @@ def level_of(d: Any, a: Any) -> Any:
 
 
 @inlined
-def push(d: Any, edge: Any) -> None:
+def push_edge(d: Any, edge: Any) -> None:
     """Push an edge onto the stack."""
-    top = d.meta[TOP]
+    top = d.meta[META_STACK_TOP]
     if top >= len(d.scratch):
-        d.meta[STOP] = 2
-        d.meta[INCOMPLETE] += 1
+        d.meta[META_STOP] = 2
+        d.meta[META_INCOMPLETE] += 1
     else:
         d.scratch[top] = edge
-        d.meta[TOP] = top + 1
+        d.meta[META_STACK_TOP] = top + 1
 
 
 @inlined
@@ -150,9 +150,9 @@ def _hash_edges(level: Any, words: Any, start: Any, n: Any) -> Any:
 def rebuild_table(d: Any, size: Any) -> None:
     """Rebuild the hash table of the nodes with a given size."""
     d.table[:size] = 0
-    d.meta[TABLE_MASK] = size - 1
-    for a in range(2, d.meta[NODES]):
-        h = _hash_edges(d.nodes[a, 1] >> 32, d.edges, d.nodes[a, 0], d.nodes[a, 1] & LOW) & (size - 1)
+    d.meta[META_TABLE_MASK] = size - 1
+    for a in range(2, d.meta[META_NODES]):
+        h = _hash_edges(d.nodes[a, 1] >> 32, d.edges, d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS) & (size - 1)
         while d.table[h]:
             h = (h + 1) & (size - 1)
         d.table[h] = a
@@ -161,63 +161,63 @@ def rebuild_table(d: Any, size: Any) -> None:
 @jit
 def grow_cache(d: Any) -> None:
     """Double the cache, and keep its entries."""
-    d.meta[REMEMBERED] = 0
-    size = d.meta[CACHE_MASK] + 1
+    d.meta[META_CACHED_RESULTS] = 0
+    size = d.meta[META_CACHE_MASK] + 1
     d.cache[size : 2 * size] = 0
-    d.meta[CACHE_MASK] = 2 * size - 1
+    d.meta[META_CACHE_MASK] = 2 * size - 1
     for i in range(0, size, 2):
         first, second = d.cache[i].copy(), d.cache[i + 1].copy()
         d.cache[i : i + 2] = 0
         for entry in (second, first):
             if entry[1]:
-                _keep(d, entry[0], entry[1], entry[2])
+                _cache_first(d, entry[0], entry[1], entry[2])
 
 
 @jit
-def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
+def _add_node(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     """Add a node; return its number, or 0 if there is no room."""
     meta = d.meta
-    a, start = meta[NODES], meta[EDGES]
+    a, start = meta[META_NODES], meta[META_EDGES]
     if a + 1 >= len(d.nodes) or start + n >= len(d.edges):
-        meta[STOP] = 1
-        meta[INCOMPLETE] += 1
+        meta[META_STOP] = 1
+        meta[META_INCOMPLETE] += 1
         return np.int64(0)
     # Near the limit, stop early: operations in progress still need nodes for their partial results.
-    is_near = a + min(MARGIN, len(d.nodes) >> 2) >= len(d.nodes)
-    is_near |= start + n + min(MARGIN, len(d.edges) >> 2) >= len(d.edges)
-    if is_near or BYTES_A_NODE * a + BYTES_AN_EDGE * (start + n) > meta[ROOM]:
-        meta[STOP] = max(meta[STOP], 1)
+    is_near = a + min(RESERVED_NODES, len(d.nodes) >> 2) >= len(d.nodes)
+    is_near |= start + n + min(RESERVED_NODES, len(d.edges) >> 2) >= len(d.edges)
+    if is_near or BYTES_A_NODE * a + BYTES_AN_EDGE * (start + n) > meta[META_MOST_BYTES]:
+        meta[META_STOP] = max(meta[META_STOP], 1)
     d.nodes[a, 0] = start
     d.nodes[a, 1] = level << 32 | n
     d.nodes[a, 2] = 0
     for i in range(n):
         d.edges[start + i] = d.scratch[base + i]
     d.table[place] = a
-    meta[NODES] = a + 1
-    meta[EDGES] = start + n
+    meta[META_NODES] = a + 1
+    meta[META_EDGES] = start + n
     # The hash table and the cache grow with the nodes; a callback checks the clock now and then.
-    size = meta[TABLE_MASK] + 1
+    size = meta[META_TABLE_MASK] + 1
     if 3 * a > 2 * size and 2 * size <= len(d.table):
         rebuild_table(d, 2 * size)
-    size = meta[CACHE_MASK] + 1
-    if meta[REMEMBERED] > size and size <= MOST_CACHED * a and 2 * size <= len(d.cache):
+    size = meta[META_CACHE_MASK] + 1
+    if meta[META_CACHED_RESULTS] > size and size <= MOST_RESULTS_A_NODE * a and 2 * size <= len(d.cache):
         grow_cache(d)
-    if a >= meta[NEXT_TICK]:
-        meta[NEXT_TICK] = a + TICK_NODES
-        call_back(meta[CALLBACK], TICK, 0, 0)
+    if a >= meta[META_NEXT_TICK]:
+        meta[META_NEXT_TICK] = a + NODES_A_TICK
+        call_back(meta[META_CALLBACK], CALL_AT_TICK, 0, 0)
     return a
 
 
 @jit
-def make(d: Any, level: Any, base: Any, n: Any) -> Any:
+def unique_node(d: Any, level: Any, base: Any, n: Any) -> Any:
     """Return the node with the edges scratch[base:base + n], which are sorted and have non-empty children."""
     if n == 0:
         return np.int64(0)
     scratch, edges = d.scratch, d.edges
     # Zero suppression: a node with the only value 0 is represented by its child.
     if n == 1 and scratch[base] >> 32 == 0:
-        return scratch[base] & LOW
-    mask = d.meta[TABLE_MASK]
+        return scratch[base] & LOW_32_BITS
+    mask = d.meta[META_TABLE_MASK]
     h = _hash_edges(level, scratch, base, n) & mask
     shape = level << 32 | n
     while d.table[h]:
@@ -230,7 +230,7 @@ def make(d: Any, level: Any, base: Any, n: Any) -> Any:
             if k == n:
                 return a
         h = (h + 1) & mask
-    return _add(d, level, base, n, h)
+    return _add_node(d, level, base, n, h)
 
 
 @inlined
@@ -240,11 +240,11 @@ def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
     The place is unsigned: for a signed one, compiled code took the second place as counted from the end.
     """
     hashed = np.uint64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D))))
-    return hashed & np.uint64(d.meta[CACHE_MASK]) & ~np.uint64(1)
+    return hashed & np.uint64(d.meta[META_CACHE_MASK]) & ~np.uint64(1)
 
 
 @inlined
-def cached(d: Any, key1: Any, key2: Any) -> Any:
+def cached_result(d: Any, key1: Any, key2: Any) -> Any:
     """Return the cached result of a key, or UNKNOWN."""
     i = _cache_place(d, key1, key2)
     if d.cache[i, 0] == key1 and d.cache[i, 1] == key2:
@@ -252,11 +252,11 @@ def cached(d: Any, key1: Any, key2: Any) -> Any:
     j = i + np.uint64(1)
     if d.cache[j, 0] == key1 and d.cache[j, 1] == key2:
         return d.cache[j, 2]
-    return UNKNOWN
+    return UNKNOWN_RESULT
 
 
 @inlined
-def _keep(d: Any, key1: Any, key2: Any, result: Any) -> None:
+def _cache_first(d: Any, key1: Any, key2: Any, result: Any) -> None:
     """Cache a result at the first of its key's two places; move the old entry to the second."""
     i = _cache_place(d, key1, key2)
     if d.cache[i, 1] and (d.cache[i, 0] != key1 or d.cache[i, 1] != key2):
@@ -268,33 +268,33 @@ def _keep(d: Any, key1: Any, key2: Any, result: Any) -> None:
 
 
 @inlined
-def remember(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
+def cache_complete_result(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
     """Cache a complete result; `before` is the value of INCOMPLETE at the start of the operation."""
-    if d.meta[INCOMPLETE] == before:
-        _keep(d, key1, key2, result)
-        d.meta[REMEMBERED] += 1
+    if d.meta[META_INCOMPLETE] == before:
+        _cache_first(d, key1, key2, result)
+        d.meta[META_CACHED_RESULTS] += 1
 
 
 @jit
-def put_lookup(d: Any, key: Any, value: Any) -> None:
+def cache_lookup(d: Any, key: Any, value: Any) -> None:
     """Cache the result of applying a label to a value."""
     meta, lookups = d.meta, d.lookups
-    size = meta[LOOKUP_MASK] + 1
-    if 3 * meta[LOOKUPS] > 2 * size and 2 * size <= len(lookups):
+    size = meta[META_LOOKUP_MASK] + 1
+    if 3 * meta[META_LOOKUPS] > 2 * size and 2 * size <= len(lookups):
         old = lookups[:size].copy()
         lookups[: 2 * size] = -1
-        meta[LOOKUP_MASK] = 2 * size - 1
+        meta[META_LOOKUP_MASK] = 2 * size - 1
         for i in range(size):
             if old[i, 0] != -1:
-                _enter(d, old[i, 0], old[i, 1])
-    if known_lookup(d, key >> 32, key & LOW) == UNKNOWN:
-        meta[LOOKUPS] += 1
-    _enter(d, key, value)
+                _enter_lookup(d, old[i, 0], old[i, 1])
+    if cached_lookup(d, key >> 32, key & LOW_32_BITS) == UNKNOWN_RESULT:
+        meta[META_LOOKUPS] += 1
+    _enter_lookup(d, key, value)
 
 
 @inlined
-def _enter(d: Any, key: Any, value: Any) -> None:
-    mask = d.meta[LOOKUP_MASK]
+def _enter_lookup(d: Any, key: Any, value: Any) -> None:
+    mask = d.meta[META_LOOKUP_MASK]
     i = np.int64(mix(key)) & mask
     while d.lookups[i, 0] != -1 and d.lookups[i, 0] != key:
         i = (i + 1) & mask
@@ -303,29 +303,29 @@ def _enter(d: Any, key: Any, value: Any) -> None:
 
 
 @inlined
-def known_lookup(d: Any, label: Any, value: Any) -> Any:
+def cached_lookup(d: Any, label: Any, value: Any) -> Any:
     """Return the cached result of applying a label to a value, -1 for a refusal; UNKNOWN if it is not cached."""
     key = label << 32 | value
-    mask = d.meta[LOOKUP_MASK]
+    mask = d.meta[META_LOOKUP_MASK]
     i = np.int64(mix(key)) & mask
     while d.lookups[i, 0] != -1:
         if d.lookups[i, 0] == key:
             return d.lookups[i, 1]
         i = (i + 1) & mask
-    return UNKNOWN
+    return UNKNOWN_RESULT
 
 
 @inlined
-def first_edge(d: Any, r: Any, how: Any, key: Any) -> Any:
+def first_relation_edge(d: Any, r: Any, how: Any, key: Any) -> Any:
     """Return a relation's first edge for a value (`how` = 0) or a class (1); negative if there is none."""
-    return known_lookup(d, EDGES_OF + (r << 1 | how), key)
+    return cached_lookup(d, FIRST_EDGE_KEY + (r << 1 | how), key)
 
 
 @jit
-def add_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> None:
+def add_relation_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> None:
     """Add an edge to a relation's node. An iteration in progress over the node's edges does not see it."""
-    rule, number = d.relation_nodes[r], d.meta[RELATION_EDGES]
-    d.meta[RELATION_EDGES] = number + 1
+    rule, number = d.relation_nodes[r], d.meta[META_RELATION_EDGES]
+    d.meta[META_RELATION_EDGES] = number + 1
     d.relation_edges[number, 0] = result
     d.relation_edges[number, 1] = child
     if how == 2:
@@ -333,20 +333,20 @@ def add_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> Non
         rule[3] = number
     else:
         rule[1 + how] = 1
-        d.relation_edges[number, 2] = first_edge(d, r, how, key)
-        put_lookup(d, (EDGES_OF + (r << 1 | how)) << 32 | key, number)
+        d.relation_edges[number, 2] = first_relation_edge(d, r, how, key)
+        cache_lookup(d, (FIRST_EDGE_KEY + (r << 1 | how)) << 32 | key, number)
 
 
 @inlined
-def looked_up(d: Any, label: Any, value: Any) -> Any:
+def apply_label(d: Any, label: Any, value: Any) -> Any:
     """Return the result of applying a label to a value; call Python if it is not cached."""
-    found = known_lookup(d, label, value)
-    if found == UNKNOWN:
-        found = call_back(d.meta[CALLBACK], APPLY, label, value)
+    found = cached_lookup(d, label, value)
+    if found == UNKNOWN_RESULT:
+        found = call_back(d.meta[META_CALLBACK], CALL_TO_APPLY, label, value)
     return found
 
 
 @inlined
-def classes_of(d: Any, mapped: Any, value: Any) -> Any:
+def classes_of_value(d: Any, mapped: Any, value: Any) -> Any:
     """Return where the classes of a value are stored, as start << 24 | count; 0 after a failed callback."""
-    return max(looked_up(d, mapped, value), np.int64(0))
+    return max(apply_label(d, mapped, value), np.int64(0))

@@ -8,45 +8,45 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel.diagram import (
-    BEFORE,
-    DIFFERENCE,
-    DOMAIN,
-    INCOMPLETE,
-    INTERSECTION,
-    LOW,
-    PAIRS,
-    PRODUCT,
-    ROUND,
-    STOP,
-    TOP,
-    UNION,
-    UNKNOWN,
-    cached,
-    classes_of,
-    first_edge,
+    LOW_32_BITS,
+    META_INCOMPLETE,
+    META_ROUND,
+    META_STACK_TOP,
+    META_STOP,
+    OP_COUNT_STEPS,
+    OP_DIFFERENCE,
+    OP_DOMAIN,
+    OP_INTERSECTION,
+    OP_PREDECESSORS,
+    OP_SUCCESSORS,
+    OP_UNION,
+    UNKNOWN_RESULT,
+    apply_label,
+    cache_complete_result,
+    cached_lookup,
+    cached_result,
+    classes_of_value,
+    first_relation_edge,
     jit,
-    known_lookup,
     level_of,
-    looked_up,
-    make,
-    push,
-    remember,
+    push_edge,
+    unique_node,
 )
 
 
 @inlined
-def finish(d: Any, level: Any, base: Any) -> Any:
+def pop_node(d: Any, level: Any, base: Any) -> Any:
     """Return the node with the sorted edges on the stack from `base` on; pop the edges."""
-    result = make(d, level, base, d.meta[TOP] - base)
-    d.meta[TOP] = base
+    result = unique_node(d, level, base, d.meta[META_STACK_TOP] - base)
+    d.meta[META_STACK_TOP] = base
     return result
 
 
 @inlined
-def is_stopped(d: Any) -> Any:
+def must_stop(d: Any) -> Any:
     """Whether the operation must return a partial result now; if so, count one incomplete result."""
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
+    if d.meta[META_STOP]:
+        d.meta[META_INCOMPLETE] += 1
         return True
     return False
 
@@ -54,8 +54,8 @@ def is_stopped(d: Any) -> Any:
 @inlined
 def cached_or_stopped(d: Any, key1: Any, key2: Any) -> Any:
     """Return the cached result of a key, or UNKNOWN; 0 if the operation must return a partial result now."""
-    found = cached(d, key1, key2)
-    return np.int64(0) if found == UNKNOWN and is_stopped(d) else found
+    found = cached_result(d, key1, key2)
+    return np.int64(0) if found == UNKNOWN_RESULT and must_stop(d) else found
 
 
 @jit
@@ -67,51 +67,51 @@ def union(d: Any, a: Any, b: Any) -> Any:
         return b
     if a > b:
         a, b = b, a
-    key1, key2 = a << 32 | b, np.int64(UNION) << 32
-    found = cached(d, key1, key2)
-    if found != UNKNOWN:
+    key1, key2 = a << 32 | b, np.int64(OP_UNION) << 32
+    found = cached_result(d, key1, key2)
+    if found != UNKNOWN_RESULT:
         return found
-    before = d.meta[INCOMPLETE]
-    if is_stopped(d):
+    before = d.meta[META_INCOMPLETE]
+    if must_stop(d):
         return b
     level = min(level_of(d, a), level_of(d, b))
-    base = d.meta[TOP]
-    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
-    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
+    base = d.meta[META_STACK_TOP]
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
+    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
     if level_of(d, a) != level_of(d, b):
         if level_of(d, a) > level:
             a, i, end = b, j, stop
             b = key1 >> 32
         # b skips the level, so its value there is 0
         if d.edges[i] >> 32 == 0:
-            push(d, union(d, d.edges[i] & LOW, b))
+            push_edge(d, union(d, d.edges[i] & LOW_32_BITS, b))
             i += 1
         else:
-            push(d, b)
+            push_edge(d, b)
         while i < end:
-            push(d, d.edges[i])
+            push_edge(d, d.edges[i])
             i += 1
     else:
         while i < end and j < stop:
             e, f = d.edges[i], d.edges[j]
             if e >> 32 < f >> 32:
-                push(d, e)
+                push_edge(d, e)
                 i += 1
             elif e >> 32 > f >> 32:
-                push(d, f)
+                push_edge(d, f)
                 j += 1
             else:
-                push(d, e & ~LOW | union(d, e & LOW, f & LOW))
+                push_edge(d, e & ~LOW_32_BITS | union(d, e & LOW_32_BITS, f & LOW_32_BITS))
                 i += 1
                 j += 1
         while i < end:
-            push(d, d.edges[i])
+            push_edge(d, d.edges[i])
             i += 1
         while j < stop:
-            push(d, d.edges[j])
+            push_edge(d, d.edges[j])
             j += 1
-    result = finish(d, level, base)
-    remember(d, key1, key2, result, before)
+    result = pop_node(d, level, base)
+    cache_complete_result(d, key1, key2, result, before)
     return result
 
 
@@ -122,20 +122,20 @@ def difference(d: Any, a: Any, b: Any) -> Any:
         return np.int64(0)
     if b == 0:
         return a
-    key1, key2 = a << 32 | b, np.int64(DIFFERENCE) << 32
+    key1, key2 = a << 32 | b, np.int64(OP_DIFFERENCE) << 32
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN:
+    if found != UNKNOWN_RESULT:
         return found
-    before = d.meta[INCOMPLETE]
+    before = d.meta[META_INCOMPLETE]
     level = level_of(d, a)
-    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
-    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
+    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
     if level > level_of(d, b):  # a's value at the level of b is 0
-        rest = d.edges[j] & LOW if d.edges[j] >> 32 == 0 else np.int64(0)
+        rest = d.edges[j] & LOW_32_BITS if d.edges[j] >> 32 == 0 else np.int64(0)
         result = difference(d, a, rest)
     else:
         # Merge the sorted edges. If b skips the level, its only value there is 0.
-        base = d.meta[TOP]
+        base = d.meta[META_STACK_TOP]
         skips = level < level_of(d, b)
         while i < end:
             e = d.edges[i]
@@ -145,12 +145,12 @@ def difference(d: Any, a: Any, b: Any) -> Any:
             else:
                 while j < stop and d.edges[j] >> 32 < e >> 32:
                     j += 1
-                other = d.edges[j] & LOW if j < stop and d.edges[j] >> 32 == e >> 32 else np.int64(0)
-            child = difference(d, e & LOW, other)
+                other = d.edges[j] & LOW_32_BITS if j < stop and d.edges[j] >> 32 == e >> 32 else np.int64(0)
+            child = difference(d, e & LOW_32_BITS, other)
             if child:
-                push(d, e & ~LOW | child)
-        result = finish(d, level, base)
-    remember(d, key1, key2, result, before)
+                push_edge(d, e & ~LOW_32_BITS | child)
+        result = pop_node(d, level, base)
+    cache_complete_result(d, key1, key2, result, before)
     return result
 
 
@@ -163,72 +163,72 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
         return np.int64(0)
     if level_of(d, a) > level_of(d, b) or (level_of(d, a) == level_of(d, b) and a > b):
         a, b = b, a
-    key1, key2 = a << 32 | b, np.int64(INTERSECTION) << 32
+    key1, key2 = a << 32 | b, np.int64(OP_INTERSECTION) << 32
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN:
+    if found != UNKNOWN_RESULT:
         return found
-    before = d.meta[INCOMPLETE]
+    before = d.meta[META_INCOMPLETE]
     level = level_of(d, a)
-    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
     if level < level_of(d, b):  # b's value at the level of a is 0
-        rest = d.edges[i] & LOW if d.edges[i] >> 32 == 0 else np.int64(0)
+        rest = d.edges[i] & LOW_32_BITS if d.edges[i] >> 32 == 0 else np.int64(0)
         result = intersection(d, rest, b)
     else:
-        j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
-        base = d.meta[TOP]
+        j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
+        base = d.meta[META_STACK_TOP]
         while i < end and j < stop:
             e, f = d.edges[i], d.edges[j]
             if e >> 32 == f >> 32:
-                child = intersection(d, e & LOW, f & LOW)
+                child = intersection(d, e & LOW_32_BITS, f & LOW_32_BITS)
                 if child:
-                    push(d, e & ~LOW | child)
+                    push_edge(d, e & ~LOW_32_BITS | child)
             if e >> 32 <= f >> 32:
                 i += 1
             if e >> 32 >= f >> 32:
                 j += 1
-        result = finish(d, level, base)
-    remember(d, key1, key2, result, before)
+        result = pop_node(d, level, base)
+    cache_complete_result(d, key1, key2, result, before)
     return result
 
 
 @jit
-def collect(d: Any, level: Any, base: Any) -> Any:
+def pop_unsorted_node(d: Any, level: Any, base: Any) -> Any:
     """Return the node with the unsorted edges on the stack from `base` on; unite the children of equal values."""
-    scratch, top = d.scratch, d.meta[TOP]
+    scratch, top = d.scratch, d.meta[META_STACK_TOP]
     for i in range(base + 1, top):
         if scratch[i - 1] >> 32 >= scratch[i] >> 32:
             scratch[base:top].sort()
             break
     write, i = base, base
     while i < top:
-        value, child = scratch[i] >> 32, scratch[i] & LOW
+        value, child = scratch[i] >> 32, scratch[i] & LOW_32_BITS
         i += 1
         while i < top and scratch[i] >> 32 == value:
-            child = union(d, child, scratch[i] & LOW)
+            child = union(d, child, scratch[i] & LOW_32_BITS)
             i += 1
         scratch[write] = value << 32 | child
         write += 1
-    result = make(d, level, base, write - base)
-    d.meta[TOP] = base
+    result = unique_node(d, level, base, write - base)
+    d.meta[META_STACK_TOP] = base
     return result
 
 
 @inlined
-def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
+def apply_label_unless_refused(d: Any, label: Any, value: Any, child: Any) -> Any:
     """Return the result of applying a label to a value; -1 if the label refuses it or the child is empty."""
     if child == 0:
         return np.int64(-1)
-    return looked_up(d, label, value)
+    return apply_label(d, label, value)
 
 
 @inlined
 def may_apply(d: Any, label: Any, value: Any) -> Any:
     """Whether a label may accept a value: false only if a refusal is cached."""
-    return known_lookup(d, label, value) != -1
+    return cached_lookup(d, label, value) != -1
 
 
 @jit
-def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
+def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
     """Return the successors of a set under a relation; with `keep`, the states of the set that have one.
 
     Cached results are valid until events are added; the caller then begins another ROUND.
@@ -237,63 +237,63 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
         return np.int64(0)
     if r == 1:
         return a
-    key1, key2 = a << 32 | r, np.int64(DOMAIN if keep else PRODUCT) << 32 | d.meta[ROUND]
+    key1, key2 = a << 32 | r, np.int64(OP_DOMAIN if keep else OP_SUCCESSORS) << 32 | d.meta[META_ROUND]
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN:
+    if found != UNKNOWN_RESULT:
         return found
-    before = d.meta[INCOMPLETE]
+    before = d.meta[META_INCOMPLETE]
     rule, level = d.relation_nodes[r], d.relation_nodes[r, 0]
-    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
-    base = d.meta[TOP]
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
+    base = d.meta[META_STACK_TOP]
     # Above the relation's first level nothing changes: each edge keeps its value, with the product of its child.
     if level_of(d, a) < level:
         for i in range(start, start + n):
-            child = product(d, d.edges[i] & LOW, r, keep)
+            child = successors(d, d.edges[i] & LOW_32_BITS, r, keep)
             if child:
-                push(d, d.edges[i] & ~LOW | child)
-        result = finish(d, level_of(d, a), base)
+                push_edge(d, d.edges[i] & ~LOW_32_BITS | child)
+        result = pop_node(d, level_of(d, a), base)
     else:
         skips = level_of(d, a) > level
         table = d.relation_edges
         # At the relation's level: apply the enabled events to each edge, or to the value 0 if the set skips the level.
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            value, child = e >> 32, e & LOW
+            value, child = e >> 32, e & LOW_32_BITS
             # Events that require this very value, and name the next value.
-            k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
+            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN_RESULT
             while k >= 0:
-                after = product(d, child, table[k, 1], keep)
+                after = successors(d, child, table[k, 1], keep)
                 if after:
-                    push(d, (value if keep else table[k, 0]) << 32 | after)
+                    push_edge(d, (value if keep else table[k, 0]) << 32 | after)
                 k = table[k, 2]
             # Events that require a class of values (a deliverable message); a label computes the next value.
             if rule[2]:
-                packed = classes_of(d, d.message_maps[level], value)
+                packed = classes_of_value(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                    k = first_edge(d, r, np.int64(1), d.map_items[item])
+                    k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                     while k >= 0:
                         if may_apply(d, table[k, 0], value):
-                            after = product(d, child, table[k, 1], keep)
-                            target = applied(d, table[k, 0], value, after)
+                            after = successors(d, child, table[k, 1], keep)
+                            target = apply_label_unless_refused(d, table[k, 0], value, after)
                             if target >= 0:
-                                push(d, (value if keep else target) << 32 | after)
+                                push_edge(d, (value if keep else target) << 32 | after)
                         k = table[k, 2]
             # Events for any value; a label computes the next value, or refuses.
             k = rule[3]
             while k >= 0:
                 if may_apply(d, table[k, 0], value):
-                    after = product(d, child, table[k, 1], keep)
-                    target = applied(d, table[k, 0], value, after)
+                    after = successors(d, child, table[k, 1], keep)
+                    target = apply_label_unless_refused(d, table[k, 0], value, after)
                     if target >= 0:
-                        push(d, (value if keep else target) << 32 | after)
+                        push_edge(d, (value if keep else target) << 32 | after)
                 k = table[k, 2]
-        result = collect(d, level, base)
-    remember(d, key1, key2, result, before)
+        result = pop_unsorted_node(d, level, base)
+    cache_complete_result(d, key1, key2, result, before)
     return result
 
 
 @inlined
-def place_in(edges: Any, low: Any, high: Any, value: Any) -> Any:
+def edge_place(edges: Any, low: Any, high: Any, value: Any) -> Any:
     """Return the place of a value's edge among sorted edges, or its insertion point."""
     while low < high:
         middle = (low + high) >> 1
@@ -305,13 +305,13 @@ def place_in(edges: Any, low: Any, high: Any, value: Any) -> Any:
 
 
 @inlined
-def child_at(d: Any, b: Any, level: Any, value: Any) -> Any:
+def child_for_value(d: Any, b: Any, level: Any, value: Any) -> Any:
     """Return a set's child for a value at a level; the set's node must not be above that level."""
     if b == 0 or level_of(d, b) > level:
         return b if value == 0 else np.int64(0)
-    start, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
-    i = place_in(d.edges, start, end, value)
-    return d.edges[i] & LOW if i < end and d.edges[i] >> 32 == value else np.int64(0)
+    start, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
+    i = edge_place(d.edges, start, end, value)
+    return d.edges[i] & LOW_32_BITS if i < end and d.edges[i] >> 32 == value else np.int64(0)
 
 
 @jit
@@ -321,44 +321,44 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
         return np.int64(0)
     if r == 1:
         return intersection(d, a, b)
-    key1, key2 = a << 32 | r, np.int64(BEFORE) << 32 | b
+    key1, key2 = a << 32 | r, np.int64(OP_PREDECESSORS) << 32 | b
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN:
+    if found != UNKNOWN_RESULT:
         return found
-    before = d.meta[INCOMPLETE]
+    before = d.meta[META_INCOMPLETE]
     rule, table = d.relation_nodes[r], d.relation_edges
     level = min(rule[0], level_of(d, a), level_of(d, b))
-    start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > level
-    base = d.meta[TOP]
+    start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS, level_of(d, a) > level
+    base = d.meta[META_STACK_TOP]
     # For each edge, compute the part of its child that leads into the set, with the kinds of events of `product`.
     for i in range(1 if skips else n):
         e = a if skips else d.edges[start + i]
-        value, child, rest = e >> 32, e & LOW, np.int64(0)
+        value, child, rest = e >> 32, e & LOW_32_BITS, np.int64(0)
         if level < rule[0]:
-            rest = predecessors(d, child, r, child_at(d, b, level, value))
+            rest = predecessors(d, child, r, child_for_value(d, b, level, value))
         else:
-            k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
+            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN_RESULT
             while k >= 0:
-                rest = union(d, rest, predecessors(d, child, table[k, 1], child_at(d, b, level, table[k, 0])))
+                rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, table[k, 0])))
                 k = table[k, 2]
-            packed = classes_of(d, d.message_maps[level], value) if rule[2] else np.int64(0)
+            packed = classes_of_value(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                k = first_edge(d, r, np.int64(1), d.map_items[item])
+                k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:
-                    target = looked_up(d, table[k, 0], value)
+                    target = apply_label(d, table[k, 0], value)
                     if target >= 0:
-                        rest = union(d, rest, predecessors(d, child, table[k, 1], child_at(d, b, level, target)))
+                        rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, target)))
                     k = table[k, 2]
             k = rule[3]
             while k >= 0:
-                target = looked_up(d, table[k, 0], value)
+                target = apply_label(d, table[k, 0], value)
                 if target >= 0:
-                    rest = union(d, rest, predecessors(d, child, table[k, 1], child_at(d, b, level, target)))
+                    rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, target)))
                 k = table[k, 2]
         if rest:
-            push(d, value << 32 | rest)
-    result = finish(d, level, base)
-    remember(d, key1, key2, result, before)
+            push_edge(d, value << 32 | rest)
+    result = pop_node(d, level, base)
+    cache_complete_result(d, key1, key2, result, before)
     return result
 
 
@@ -369,37 +369,37 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
         return np.int64(0)
     if a == 1 and r == 1:
         return np.int64(1)
-    key1, key2 = a << 32 | r, np.int64(PAIRS) << 32 | which
-    found = cached(d, key1, key2)
-    if found != UNKNOWN:
+    key1, key2 = a << 32 | r, np.int64(OP_COUNT_STEPS) << 32 | which
+    found = cached_result(d, key1, key2)
+    if found != UNKNOWN_RESULT:
         return found
     level = d.relation_nodes[r, 0] if r > 1 else level_of(d, a)
-    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
     result, rule, table = np.int64(0), d.relation_nodes[r], d.relation_edges
     # The same phases as in `product`, whose lookups are all cached by now.
     if r == 1 or level_of(d, a) < level:
         for i in range(start, start + n):
-            result = (result + count_steps(d, d.edges[i] & LOW, r, which, modulus)) % modulus
+            result = (result + count_steps(d, d.edges[i] & LOW_32_BITS, r, which, modulus)) % modulus
     else:
         skips = level_of(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            value, child = e >> 32, e & LOW
-            k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
+            value, child = e >> 32, e & LOW_32_BITS
+            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN_RESULT
             while k >= 0:
                 result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
-            packed = classes_of(d, d.message_maps[level], value) if rule[2] else np.int64(0)
+            packed = classes_of_value(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                k = first_edge(d, r, np.int64(1), d.map_items[item])
+                k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:
-                    if known_lookup(d, table[k, 0], value) >= 0:
+                    if cached_lookup(d, table[k, 0], value) >= 0:
                         result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                     k = table[k, 2]
             k = rule[3]
             while k >= 0:
-                if known_lookup(d, table[k, 0], value) >= 0:
+                if cached_lookup(d, table[k, 0], value) >= 0:
                     result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
-    remember(d, key1, key2, result, d.meta[INCOMPLETE])
+    cache_complete_result(d, key1, key2, result, d.meta[META_INCOMPLETE])
     return result

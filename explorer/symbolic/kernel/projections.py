@@ -13,39 +13,39 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel.diagram import (
-    CACHE_MASK,
-    CHOSEN,
-    CHOSEN_EDGES,
-    DROPPED_AT,
-    EDGES,
-    FOLLOWED,
-    INCOMPLETE,
-    LOW,
-    NODES,
-    PROJECT,
-    RELATION_EDGES,
-    ROUND,
-    STOP,
-    SUMMARIES,
-    SUMMED,
-    TABLE_MASK,
-    TOP,
-    UNKNOWN,
-    cached,
-    classes_of,
-    first_edge,
+    LOW_32_BITS,
+    META_CACHE_MASK,
+    META_CHOSEN_EDGES,
+    META_EDGES,
+    META_EXTRA_SUMMARIES,
+    META_INCOMPLETE,
+    META_NODES,
+    META_NODES_AT_DROP,
+    META_RELATION_EDGES,
+    META_ROUND,
+    META_STACK_TOP,
+    META_STOP,
+    META_SUMMARY_ENTRIES,
+    META_TABLE_MASK,
+    OP_CHOSEN_EDGES,
+    OP_MAY_FOLLOW,
+    OP_PROJECT,
+    UNKNOWN_RESULT,
+    apply_label,
+    cache_complete_result,
+    cached_result,
+    classes_of_value,
+    first_relation_edge,
     jit,
     level_of,
-    looked_up,
-    push,
+    push_edge,
     rebuild_table,
-    remember,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
     cached_or_stopped,
-    collect,
-    is_stopped,
     may_apply,
+    must_stop,
+    pop_unsorted_node,
     union,
 )
 
@@ -61,11 +61,11 @@ MOST_CHOSEN = 1 << 22  # edges in lists of allowed edges, before the lists are m
 def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
     """Push an edge onto the stack for each class of a value."""
     if mapped == 0:
-        push(d, value << 32 | child)
+        push_edge(d, value << 32 | child)
     else:
-        packed = classes_of(d, mapped, value)
+        packed = classes_of_value(d, mapped, value)
         for k in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-            push(d, d.map_items[k] << 32 | child)
+            push_edge(d, d.map_items[k] << 32 | child)
 
 
 @jit
@@ -73,49 +73,51 @@ def project(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a set onto the tail `t` (a list of dimensions), whether or not it is watched."""
     if a == 0 or t == 0:
         return np.int64(a != 0)
-    key1, key2 = a << 32 | t, np.int64(PROJECT) << 32
+    key1, key2 = a << 32 | t, np.int64(OP_PROJECT) << 32
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN:
+    if found != UNKNOWN_RESULT:
         return found
-    before = d.meta[INCOMPLETE]
+    before = d.meta[META_INCOMPLETE]
     level = d.tails[t, 0]
-    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
     # A level above the tail is projected away: unite its children. The tail's own level keeps the classes of values.
     if level_of(d, a) < level:
         result = np.int64(0)
         for i in range(start, start + n):
-            result = union(d, result, project(d, d.edges[i] & LOW, t))
+            result = union(d, result, project(d, d.edges[i] & LOW_32_BITS, t))
     else:
-        base = d.meta[TOP]
+        base = d.meta[META_STACK_TOP]
         skips = level_of(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            child = project(d, e & LOW, d.tails[t, 2])
+            child = project(d, e & LOW_32_BITS, d.tails[t, 2])
             if child:
                 push_classes(d, d.tails[t, 1], e >> 32, child)
-        result = collect(d, level, base)
-    remember(d, key1, key2, result, before)
+        result = pop_unsorted_node(d, level, base)
+    cache_complete_result(d, key1, key2, result, before)
     return result
 
 
 @jit
 def forget_summaries(d: Any) -> None:
     """Drop the summaries of all nodes."""
-    d.nodes[: d.meta[NODES], 2] = 0
-    d.meta[SUMMARIES] = 1
+    d.nodes[: d.meta[META_NODES], 2] = 0
+    d.meta[META_SUMMARY_ENTRIES] = 1
 
 
 @jit
 def has_room(d: Any, n: Any) -> Any:
     """Make room for `n` more summary entries; return whether there is room."""
     meta = d.meta
-    if meta[SUMMARIES] + n > min(len(d.summaries), MOST_SUMMED * meta[NODES] + meta[SUMMED]):
-        if 4 * (meta[NODES] - meta[DROPPED_AT]) >= meta[NODES]:
+    if meta[META_SUMMARY_ENTRIES] + n > min(
+        len(d.summaries), MOST_SUMMED * meta[META_NODES] + meta[META_EXTRA_SUMMARIES]
+    ):
+        if 4 * (meta[META_NODES] - meta[META_NODES_AT_DROP]) >= meta[META_NODES]:
             forget_summaries(d)
-            meta[DROPPED_AT] = meta[NODES]
-        elif meta[SUMMED] < len(d.summaries):
-            meta[SUMMED] = 2 * meta[SUMMED] + n
-    return meta[SUMMARIES] + n <= len(d.summaries)
+            meta[META_NODES_AT_DROP] = meta[META_NODES]
+        elif meta[META_EXTRA_SUMMARIES] < len(d.summaries):
+            meta[META_EXTRA_SUMMARIES] = 2 * meta[META_EXTRA_SUMMARIES] + n
+    return meta[META_SUMMARY_ENTRIES] + n <= len(d.summaries)
 
 
 @jit
@@ -125,44 +127,44 @@ def projected(d: Any, a: Any, t: Any) -> Any:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
     if level > tails[t, 0]:  # the set's value there is 0
-        base, rest = d.meta[TOP], projected(d, a, tails[t, 2])
+        base, rest = d.meta[META_STACK_TOP], projected(d, a, tails[t, 2])
         if rest:
             push_classes(d, tails[t, 1], np.int64(0), rest)
-        return collect(d, tails[t, 0], base)
+        return pop_unsorted_node(d, tails[t, 0], base)
     if d.nodes[a, 2] == 0:
-        if is_stopped(d):
+        if must_stop(d):
             return np.int64(0)
         # Make the node's summary: its projections by all watched tails that begin here or later.
-        base, before = d.meta[TOP], d.meta[INCOMPLETE]
-        start, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
+        base, before = d.meta[META_STACK_TOP], d.meta[META_INCOMPLETE]
+        start, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
         for slot in range(d.slot_count[level]):
-            tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[TOP]
+            tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[META_STACK_TOP]
             if tails[tail, 0] == level:
                 for i in range(start, end):
-                    rest = projected(d, d.edges[i] & LOW, tails[tail, 2])
+                    rest = projected(d, d.edges[i] & LOW_32_BITS, tails[tail, 2])
                     if rest:
                         push_classes(d, tails[tail, 1], d.edges[i] >> 32, rest)
-                result = collect(d, level, inner)
+                result = pop_unsorted_node(d, level, inner)
             else:
                 for i in range(start, end):
-                    rest = projected(d, d.edges[i] & LOW, tail)
+                    rest = projected(d, d.edges[i] & LOW_32_BITS, tail)
                     if rest != result:
                         result = union(d, result, rest)
-            push(d, result)
-        n = d.meta[TOP] - base
-        d.meta[TOP] = base
-        if d.meta[STOP] or d.meta[INCOMPLETE] != before:
-            d.meta[INCOMPLETE] += 1
+            push_edge(d, result)
+        n = d.meta[META_STACK_TOP] - base
+        d.meta[META_STACK_TOP] = base
+        if d.meta[META_STOP] or d.meta[META_INCOMPLETE] != before:
+            d.meta[META_INCOMPLETE] += 1
             return np.int64(0)
         if not has_room(d, n):
-            d.meta[STOP] = 1
-            d.meta[INCOMPLETE] += 1
+            d.meta[META_STOP] = 1
+            d.meta[META_INCOMPLETE] += 1
             return np.int64(0)
-        place = d.meta[SUMMARIES]
+        place = d.meta[META_SUMMARY_ENTRIES]
         for k in range(n):
             d.summaries[place + k] = d.scratch[base + k]
         d.nodes[a, 2] = place
-        d.meta[SUMMARIES] = place + n
+        d.meta[META_SUMMARY_ENTRIES] = place + n
     return np.int64(d.summaries[d.nodes[a, 2] + tails[t, 3]])
 
 
@@ -175,9 +177,9 @@ def may_follow(d: Any, projection: Any, r: Any) -> Any:
     gate, level, result = d.relation_nodes[r, 4], d.relation_nodes[r, 0], np.int64(0)
     if gate == 0 or projection == 0:
         return np.int64(projection != 0)
-    key1, key2 = projection << 32 | r, np.int64(FOLLOWED) << 32 | d.meta[RELATION_EDGES]
-    found = cached(d, key1, key2)
-    if found != UNKNOWN:
+    key1, key2 = projection << 32 | r, np.int64(OP_MAY_FOLLOW) << 32 | d.meta[META_RELATION_EDGES]
+    found = cached_result(d, key1, key2)
+    if found != UNKNOWN_RESULT:
         return found
     rule, table = d.relation_nodes[r], d.relation_edges
     # Above the gate's first level the projection decides nothing: edges by value or class allow at once, and a general
@@ -189,14 +191,14 @@ def may_follow(d: Any, projection: Any, r: Any) -> Any:
             k = table[k, 2]
     else:
         result, how = np.int64(rule[3] >= 0), np.int64(d.tails[gate, 1] != 0)
-        skips, start, n = level_of(d, projection) > level, d.nodes[projection, 0], d.nodes[projection, 1] & LOW
+        skips, start, n = level_of(d, projection) > level, d.nodes[projection, 0], d.nodes[projection, 1] & LOW_32_BITS
         for i in range(1 if skips else n):
             e = projection if skips else d.edges[start + i]
-            k = np.int64(-1) if result else first_edge(d, r, how, e >> 32)
+            k = np.int64(-1) if result else first_relation_edge(d, r, how, e >> 32)
             while k >= 0 and not result:
-                result = may_follow(d, e & LOW, table[k, 1])
+                result = may_follow(d, e & LOW_32_BITS, table[k, 1])
                 k = table[k, 2]
-    remember(d, key1, key2, result, d.meta[INCOMPLETE])
+    cache_complete_result(d, key1, key2, result, d.meta[META_INCOMPLETE])
     return result
 
 
@@ -210,27 +212,30 @@ def lets_pass(d: Any, a: Any, r: Any) -> Any:
 @jit
 def _chosen(d: Any, projection: Any, r: Any) -> Any:
     """Return the span (start << 24 | number) of the relation's general edges that a projection allows."""
-    key1, key2 = projection << 32 | r, np.int64(CHOSEN) << 56 | d.meta[ROUND] << 32 | d.meta[RELATION_EDGES]
-    found = cached(d, key1, key2)
-    if found != UNKNOWN:
+    key1, key2 = (
+        projection << 32 | r,
+        np.int64(OP_CHOSEN_EDGES) << 56 | d.meta[META_ROUND] << 32 | d.meta[META_RELATION_EDGES],
+    )
+    found = cached_result(d, key1, key2)
+    if found != UNKNOWN_RESULT:
         return found
     meta, k, n = d.meta, d.relation_nodes[r, 3], np.int64(0)
     while k >= 0:
         n += 1
         k = d.relation_edges[k, 2]
-    if meta[CHOSEN_EDGES] + n > max(n, MOST_CHOSEN):
-        meta[CHOSEN_EDGES] = 0
-        meta[ROUND] += 1
+    if meta[META_CHOSEN_EDGES] + n > max(n, MOST_CHOSEN):
+        meta[META_CHOSEN_EDGES] = 0
+        meta[META_ROUND] += 1
         key2 += np.int64(1) << 32
-    start, k = meta[CHOSEN_EDGES], d.relation_nodes[r, 3]
+    start, k = meta[META_CHOSEN_EDGES], d.relation_nodes[r, 3]
     end = start
     while k >= 0:
         if may_follow(d, projection, d.relation_edges[k, 1]):
             d.chosen[end] = k
             end += 1
         k = d.relation_edges[k, 2]
-    meta[CHOSEN_EDGES] = end
-    remember(d, key1, key2, start << 24 | (end - start), meta[INCOMPLETE])
+    meta[META_CHOSEN_EDGES] = end
+    cache_complete_result(d, key1, key2, start << 24 | (end - start), meta[META_INCOMPLETE])
     return start << 24 | (end - start)
 
 
@@ -241,7 +246,7 @@ def _applies(d: Any, rule: Any, label: Any, value: Any) -> Any:
     Events below a guard are learned only from states that satisfy it, so a guard is evaluated before its child is
     followed.
     """
-    return looked_up(d, label, value) >= 0 if rule[5] else may_apply(d, label, value)
+    return apply_label(d, label, value) >= 0 if rule[5] else may_apply(d, label, value)
 
 
 @jit
@@ -254,18 +259,18 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     # Edges for this value, for the classes of the value, and for any value, as in `product`. An edge that the gate
     # forbids for the projection of `a` is left out here, before the child is saturated under it.
     if rule[1]:
-        k = first_edge(d, r, np.int64(0), value)
+        k = first_relation_edge(d, r, np.int64(0), value)
         while k >= 0:
             if lets_pass(d, a, table[k, 1]):
-                push(d, k << 1 | 1)
+                push_edge(d, k << 1 | 1)
             k = table[k, 2]
     if rule[2]:
-        packed = classes_of(d, d.message_maps[rule[0]], value)
+        packed = classes_of_value(d, d.message_maps[rule[0]], value)
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-            k = first_edge(d, r, np.int64(1), d.map_items[item])
+            k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
             while k >= 0:
                 if lets_pass(d, a, table[k, 1]) and _applies(d, rule, table[k, 0], value):
-                    push(d, k << 1)
+                    push_edge(d, k << 1)
                 k = table[k, 2]
     if rule[3] >= 0:
         if rule[4] and d.tails[rule[4], 0] > rule[0]:
@@ -273,28 +278,28 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = np.int64(d.chosen[item])
                 if _applies(d, rule, table[k, 0], value):
-                    push(d, k << 1)
+                    push_edge(d, k << 1)
         else:
             k = rule[3]
             while k >= 0:
                 if _applies(d, rule, table[k, 0], value):
-                    push(d, k << 1)
+                    push_edge(d, k << 1)
                 k = table[k, 2]
 
 
 @jit
 def mark(d: Any, roots: Any) -> Any:
     """Return for each node whether it is reachable from the roots."""
-    marked = np.zeros(d.meta[NODES], np.bool_)
+    marked = np.zeros(d.meta[META_NODES], np.bool_)
     marked[:2] = True
     for root in roots:
         marked[root] = True
     # Children have lower numbers than parents, so one descending pass marks every reachable node.
-    for a in range(d.meta[NODES] - 1, 1, -1):
+    for a in range(d.meta[META_NODES] - 1, 1, -1):
         if marked[a]:
             start = d.nodes[a, 0]
-            for i in range(start, start + (d.nodes[a, 1] & LOW)):
-                marked[d.edges[i] & LOW] = True
+            for i in range(start, start + (d.nodes[a, 1] & LOW_32_BITS)):
+                marked[d.edges[i] & LOW_32_BITS] = True
     return marked
 
 
@@ -310,8 +315,8 @@ def count(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
     for a in range(2, len(marked)):
         if marked[a]:
             start = d.nodes[a, 0]
-            for i in range(start, start + (d.nodes[a, 1] & LOW)):
-                place = places[d.edges[i] & LOW]
+            for i in range(start, start + (d.nodes[a, 1] & LOW_32_BITS)):
+                place = places[d.edges[i] & LOW_32_BITS]
                 for k in range(limbs):
                     counts[free, k] += counts[place, k]
             carry = np.uint64(0)
@@ -335,22 +340,22 @@ def collect_garbage(d: Any, roots: Any) -> None:
     # Nodes and edges only move towards the front, so they are compacted in place.
     for a in range(2, len(marked)):
         if marked[a]:
-            start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+            start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
             for i in range(n):
                 e = d.edges[start + i]
-                d.edges[place + i] = e & ~LOW | renumbered[e & LOW]
+                d.edges[place + i] = e & ~LOW_32_BITS | renumbered[e & LOW_32_BITS]
             d.nodes[free, 0] = place
             d.nodes[free, 1] = d.nodes[a, 1]
             place += n
             renumbered[a] = free
             free += 1
-    d.meta[NODES] = free
-    d.meta[EDGES] = place
+    d.meta[META_NODES] = free
+    d.meta[META_EDGES] = place
     for i in range(len(roots)):
         roots[i] = renumbered[roots[i]]
     # The cache, the chosen edges and the summaries refer to the old numbers.
-    d.cache[: d.meta[CACHE_MASK] + 1] = 0
-    d.meta[CHOSEN_EDGES] = 0
+    d.cache[: d.meta[META_CACHE_MASK] + 1] = 0
+    d.meta[META_CHOSEN_EDGES] = 0
     forget_summaries(d)
-    d.meta[DROPPED_AT] = 0
-    rebuild_table(d, d.meta[TABLE_MASK] + 1)
+    d.meta[META_NODES_AT_DROP] = 0
+    rebuild_table(d, d.meta[META_TABLE_MASK] + 1)

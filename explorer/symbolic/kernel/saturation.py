@@ -19,32 +19,32 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel.diagram import (
-    CALLBACK,
-    INCOMPLETE,
-    LEARN,
-    LEARNED,
-    LEVELS,
-    LOW,
-    SATURATED,
-    STOP,
-    TOP,
-    UNKNOWN,
-    cached,
+    CALL_TO_LEARN,
+    LOW_32_BITS,
+    META_CALLBACK,
+    META_INCOMPLETE,
+    META_LEVELS,
+    META_STACK_TOP,
+    META_STOP,
+    OP_LEARNED,
+    OP_SATURATED,
+    UNKNOWN_RESULT,
+    cache_complete_result,
+    cached_lookup,
+    cached_result,
     call_back,
     jit,
-    known_lookup,
     level_of,
-    push,
-    remember,
+    push_edge,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
-    applied,
-    child_at,
-    collect,
+    apply_label_unless_refused,
+    child_for_value,
     difference,
-    finish,
-    is_stopped,
-    place_in,
+    edge_place,
+    must_stop,
+    pop_node,
+    pop_unsorted_node,
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import lets_pass, projected, push_classes, push_edges
@@ -68,14 +68,14 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
     while which >= 0:
         tail = d.watch_tail[which]
         rest = projected(d, child, d.tails[tail, 2])
-        key1, key2 = value << 32 | rest, np.int64(LEARNED) << 32 | which
-        if rest and cached(d, key1, key2) == UNKNOWN:
-            base, before = d.meta[TOP], d.meta[INCOMPLETE]
+        key1, key2 = value << 32 | rest, np.int64(OP_LEARNED) << 32 | which
+        if rest and cached_result(d, key1, key2) == UNKNOWN_RESULT:
+            base, before = d.meta[META_STACK_TOP], d.meta[META_INCOMPLETE]
             push_classes(d, d.tails[tail, 1], value, rest)
-            new = difference(d, collect(d, level, base), d.watch_known[which])
-            if new and not is_stopped(d):
-                call_back(d.meta[CALLBACK], LEARN, which, new)
-            remember(d, key1, key2, np.int64(1), before)
+            new = difference(d, pop_unsorted_node(d, level, base), d.watch_known[which])
+            if new and not must_stop(d):
+                call_back(d.meta[META_CALLBACK], CALL_TO_LEARN, which, new)
+            cache_complete_result(d, key1, key2, np.int64(1), before)
         which = d.next_watch[which]
 
 
@@ -83,18 +83,18 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
 def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
     """Return the child for a value in the stack edges from `base` to `end`, or in the set `b` if there are no edges."""
     if end > base:
-        i = place_in(d.scratch, base, end, value)
-        return d.scratch[i] & LOW if i < end and d.scratch[i] >> 32 == value else np.int64(0)
-    return child_at(d, b, level, value)
+        i = edge_place(d.scratch, base, end, value)
+        return d.scratch[i] & LOW_32_BITS if i < end and d.scratch[i] >> 32 == value else np.int64(0)
+    return child_for_value(d, b, level, value)
 
 
 @inlined
 def _make_room(d: Any, place: Any, n: Any) -> Any:
     """Shift the stack entries from `place` on by `n` places; return whether the stack has room."""
-    top = d.meta[TOP]
+    top = d.meta[META_STACK_TOP]
     for _ in range(n):
-        push(d, 0)
-    if d.meta[TOP] < top + n:
+        push_edge(d, 0)
+    if d.meta[META_STACK_TOP] < top + n:
         return False
     for i in range(top - 1, place - 1, -1):
         d.scratch[i + n] = d.scratch[i]
@@ -111,15 +111,15 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
     scratch, stamps = d.scratch, d.stamps
     if end == base and b:
         skips, start = level_of(d, b) > level, d.nodes[b, 0]
-        n = np.int64(1) if skips else d.nodes[b, 1] & LOW
+        n = np.int64(1) if skips else d.nodes[b, 1] & LOW_32_BITS
         if not _make_room(d, base, n):
             return end, base
         for i in range(n):
             e = b if skips else d.edges[start + i]
             scratch[base + i] = e
-            stamps[base + i] = e & LOW
+            stamps[base + i] = e & LOW_32_BITS
         end = base + n
-    place = place_in(scratch, base, end, value)
+    place = edge_place(scratch, base, end, value)
     if place == end or scratch[place] >> 32 != value:
         if not _make_room(d, place, np.int64(1)):
             return end, place
@@ -144,44 +144,44 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
     if r == 1:
         return union(d, a, b)
     meta, scratch, stamps, table = d.meta, d.scratch, d.stamps, d.relation_edges
-    before, none = meta[INCOMPLETE], np.int64(0)
+    before, none = meta[META_INCOMPLETE], np.int64(0)
     # Find the first level with something to do: a node of either set, the relation, or an event.
     q = min(level_of(d, a), d.next_top[p])
     if r:
         q = min(q, d.relation_nodes[r, 0])
-    elif q == meta[LEVELS]:
+    elif q == meta[META_LEVELS]:
         return a
     if b:
         q = min(q, level_of(d, b))
-    key1, own = a << 32 | r, np.int64(SATURATED) << 24 | q
-    found = cached(d, key1, b << 32 | own)
-    if found == UNKNOWN:
-        if is_stopped(d):
+    key1, own = a << 32 | r, np.int64(OP_SATURATED) << 24 | q
+    found = cached_result(d, key1, b << 32 | own)
+    if found == UNKNOWN_RESULT:
+        if must_stop(d):
             return b if r else a
-        base, start, skips = meta[TOP], d.nodes[a, 0], level_of(d, a) > q
-        stop, end, i = start + (1 if skips else d.nodes[a, 1] & LOW), base, base
+        base, start, skips = meta[META_STACK_TOP], d.nodes[a, 0], level_of(d, a) > q
+        stop, end, i = start + (1 if skips else d.nodes[a, 1] & LOW_32_BITS), base, base
         # Without a relation, saturate the set itself: first its children.
         if r == 0:
             for j in range(start, stop):
                 e = a if skips else d.edges[j]
-                child = saturate(d, e & LOW, r, q + 1, none)
-                stamps[meta[TOP]] = -1
-                push(d, e & ~LOW | child)
-            start, end = stop, meta[TOP]
+                child = saturate(d, e & LOW_32_BITS, r, q + 1, none)
+                stamps[meta[META_STACK_TOP]] = -1
+                push_edge(d, e & ~LOW_32_BITS | child)
+            start, end = stop, meta[META_STACK_TOP]
         # The edges from `base` to `end` become the result; relation edges to apply are pushed above them.
-        while not meta[STOP]:
+        while not meta[META_STOP]:
             # Apply the relation to the next edge of the set.
             if start < stop:
                 e = a if skips else d.edges[start]
                 start += 1
-                value, child = e >> 32, e & LOW
+                value, child = e >> 32, e & LOW_32_BITS
                 if q == d.relation_nodes[r, 0]:
                     push_edges(d, child, r, value)
                 elif lets_pass(d, child, r):
-                    push(d, np.int64(-1))
+                    push_edge(d, np.int64(-1))
             # Apply this level's events to the next edge of the result, if its child has grown since the last time.
             elif i < end and d.next_top[q] == q:
-                value, child = scratch[i] >> 32, scratch[i] & LOW
+                value, child = scratch[i] >> 32, scratch[i] & LOW_32_BITS
                 if stamps[i] != child:
                     stamps[i] = child
                     learn(d, q, value, child)
@@ -193,31 +193,31 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
             else:
                 break
             # Add the saturated child of each successor to the edge of its value.
-            while meta[TOP] > end:
-                meta[TOP] -= 1
-                k = scratch[meta[TOP]] >> 1
+            while meta[META_STACK_TOP] > end:
+                meta[META_STACK_TOP] -= 1
+                k = scratch[meta[META_STACK_TOP]] >> 1
                 rest, target = r, value
                 if k >= 0:
                     rest, target = table[k, 1], table[k, 0]
-                    if scratch[meta[TOP]] & 1 == 0:
+                    if scratch[meta[META_STACK_TOP]] & 1 == 0:
                         label = target
-                        target = known_lookup(d, label, value)
-                        if target == UNKNOWN:
-                            target = applied(d, label, value, saturate(d, child, rest, q + 1, none))
+                        target = cached_lookup(d, label, value)
+                        if target == UNKNOWN_RESULT:
+                            target = apply_label_unless_refused(d, label, value, saturate(d, child, rest, q + 1, none))
                 if target >= 0:
                     old = _child(d, base, end, q, b, target)
                     new = saturate(d, child, rest, q + 1, old)
                     if new != old:
                         end, place = _put(d, base, end, q, b, target, new)
                         i = min(i, place)  # continue at the first edge that changed
-        is_stopped(d)
-        found = b if end == base else finish(d, q, base)
-        remember(d, key1, b << 32 | own, found, before)
+        must_stop(d)
+        found = b if end == base else pop_node(d, q, base)
+        cache_complete_result(d, key1, b << 32 | own, found, before)
         # A saturated result is a fixpoint: adding the same successors to it, or saturating it, returns it.
         if found != b:
-            remember(d, key1, found << 32 | own, found, before)
-            remember(d, found << 32, own, found, before)
+            cache_complete_result(d, key1, found << 32 | own, found, before)
+            cache_complete_result(d, found << 32, own, found, before)
     # Python may have added an event or a watch at an earlier level meanwhile.
-    if d.next_top[p] < q and not meta[STOP]:
+    if d.next_top[p] < q and not meta[META_STOP]:
         found = saturate(d, found, none, p, none)
     return found
