@@ -23,7 +23,7 @@ from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY, PREFIX, UNIT, OutOfNodes, Store
+from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, UNIT_SET, DiagramStore, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import (
     CHANNEL,
     LOCAL,
@@ -49,7 +49,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value, field_types, text_of
 
-SHAPE = {
+MANIFEST_SHAPE = {
     "sets": {str: int},
     "file": str,
     "number": int,
@@ -59,14 +59,14 @@ SHAPE = {
 """Shape of the engine's entry in the manifest: see `require_shape`."""
 
 
-SATURATION = "saturation"
+SATURATION_SET = "saturation"
 
 MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
 SAMPLED_LEVELS, SAMPLED_STATES = 3, 32  # of a larger breadth-first search; of another larger one
-LOW_BITS = (1 << 32) - 1
+LOW_32_BITS = (1 << 32) - 1
 
-Sets = Mapping[str, int]
-Violated = Callable[[int, int], Mapping[str, int]]
+DiagramsByName = Mapping[str, int]
+FindViolated = Callable[[int, int], Mapping[str, int]]
 
 
 class SavedSearch(NamedTuple):
@@ -92,7 +92,7 @@ class SavedSearch(NamedTuple):
         layout.order = tuple(Key(*key) for key in self.order)
 
 
-def _fits(key: Key, value: Any, variables: Variables) -> bool:
+def _fits_variable(key: Key, value: Any, variables: Variables) -> bool:
     """Whether a value has the type that its variable requires."""
     if key.kind == LOCAL:
         return isinstance(value, Record) and fits(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
@@ -130,7 +130,7 @@ class SetsCheckpoint(SearchCheckpoint):
     def save(
         self,
         variables: Variables,
-        store: Store,
+        store: DiagramStore,
         violations: list[Violation],
         seconds: float,
         *,
@@ -138,7 +138,11 @@ class SetsCheckpoint(SearchCheckpoint):
     ) -> None:
         """Write the sets whose root names begin with `PREFIX`, the variables and the violations."""
         began = time.monotonic()
-        sets = {name.removeprefix(PREFIX): node for name, node in store.roots.items() if name.startswith(PREFIX)}
+        sets = {
+            name.removeprefix(KEPT_ROOT_PREFIX): node
+            for name, node in store.roots.items()
+            if name.startswith(KEPT_ROOT_PREFIX)
+        }
         nodes, edges, roots = store.dump(list(sets.values()))
         layout, skip = variables.layout, [len(variables.standard(level)) for level in range(len(variables.keys))]
         values = tuple(tuple(some[first:]) for some, first in zip(variables.values, skip, strict=True))
@@ -172,7 +176,7 @@ class SetsCheckpoint(SearchCheckpoint):
         self._took = self._last - began
 
     def _read(self) -> SavedSearch:
-        noted, violations = self.read_search(SHAPE)
+        noted, violations = self.read_search(MANIFEST_SHAPE)
         require_valid(self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves")
         self._number = noted["number"]
         name = f"sets-{self._number}.npz"
@@ -192,26 +196,28 @@ class SetsCheckpoint(SearchCheckpoint):
             found.arrange(Layout(self.protocol, whole_inboxes=True))
         return found
 
-    def restore(self, variables: Variables, store: Store) -> None:
+    def restore(self, variables: Variables, store: DiagramStore) -> None:
         """Load the checkpoint into empty variables and an empty store."""
         assert self.found is not None
         others = (OutOfNodes, LayoutChanged, OpaqueSetRequired)
         with self.rejecting(), reading_forgeable_content("a value that the protocol does not have", *others):
             self._restore(self.found, variables, store)
 
-    def _restore(self, found: SavedSearch, variables: Variables, store: Store) -> None:
+    def _restore(self, found: SavedSearch, variables: Variables, store: DiagramStore) -> None:
         require_valid(len(found.values) == len(variables.keys), "its variables are not the protocol's")
         for level, values in enumerate(found.values):
             key, first = variables.keys[level], len(variables.standard(level))
             for value in values:
-                require_valid(_fits(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}")
+                require_valid(
+                    _fits_variable(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}"
+                )
                 variables.number(level, variables.core(value) if key.kind == LOCAL else value)
             require_valid(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
-        require_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
+        require_canonical_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
         store.load(found.nodes, found.edges)
-        store.roots.update({PREFIX + name: node for name, node in found.sets.items()})
+        store.roots.update({KEPT_ROOT_PREFIX + name: node for name, node in found.sets.items()})
 
-    def require_same(self, space: StateSpace, checks: StateChecks, violated: Violated) -> None:
+    def require_same(self, space: StateSpace, checks: StateChecks, violated: FindViolated) -> None:
         """Repeat the search, in full or in part; raise InputError if the checkpoint differs."""
         assert self.found is not None
         options, sets = self.options, space.kept()
@@ -221,17 +227,19 @@ class SetsCheckpoint(SearchCheckpoint):
             if options.search == Search.BFS:
                 again.require_levels(sets)
             else:
-                again.require_reached(sets, has_beyond=options.search != SATURATION or bool(options.constraints))
+                again.require_reached(sets, has_beyond=options.search != SATURATION_SET or bool(options.constraints))
 
 
-def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: Sets) -> None:
+def require_canonical_diagrams(
+    nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: DiagramsByName
+) -> None:
     """Require that diagrams are in canonical form."""
     require_valid(
         nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are not pairs of int64 numbers"
     )
     require_valid(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
     require_valid([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
-    levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW_BITS
+    levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW_32_BITS
     require_valid((levels >= 0) & (levels < len(values)), "a node of an unknown level")
     require_valid((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
     require_valid(
@@ -239,7 +247,7 @@ def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values:
     )
     require_valid(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
     of = np.repeat(np.arange(len(nodes)), counts)
-    number, child = edges >> 32, edges & LOW_BITS
+    number, child = edges >> 32, edges & LOW_32_BITS
     require_valid((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
     require_valid((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
     require_valid(
@@ -260,7 +268,7 @@ class SetsValidator:
         space: StateSpace,
         checks: StateChecks,
         constraints: tuple[Property, ...],
-        violated: Violated,
+        violated: FindViolated,
         noted: set[str],
     ) -> None:
         self._space = space
@@ -270,7 +278,7 @@ class SetsValidator:
         self._noted = noted
         self._random = SystemRandom()  # a forger of the checkpoint must not predict the sample
 
-    def require_levels(self, sets: Sets) -> None:
+    def require_levels(self, sets: DiagramsByName) -> None:
         """Require that each breadth-first level follows from the one before."""
         names = ("new", "pruned", "reached", "known", "expanded")
         levels = list(sets.values())[len(names) :]
@@ -279,7 +287,7 @@ class SetsValidator:
             found = self._levels_again(levels)
             require_valid([sets[name] for name in names] == found, "its last level does not follow from those before")
             return
-        reached = EMPTY
+        reached = EMPTY_SET
         for level in levels:
             reached = self._store.union(reached, self._space.view.of(level))
         require_valid([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the reached states")
@@ -287,16 +295,16 @@ class SetsValidator:
         for number in self._random.sample(range(len(levels) - 1), min(SAMPLED_LEVELS, len(levels) - 1)):
             successors = self._successors(levels[number])
             require_valid(
-                self._space.view.without(successors, known) == EMPTY, f"successors of level {number} are missing"
+                self._space.view.without(successors, known) == EMPTY_SET, f"successors of level {number} are missing"
             )
             extra = self._store.difference(levels[number + 1], successors)
-            require_valid(extra == EMPTY, f"states of level {number + 1} do not follow from level {number}")
-            self._require_noted(levels[number], EMPTY)
+            require_valid(extra == EMPTY_SET, f"states of level {number + 1} do not follow from level {number}")
+            self._require_noted(levels[number], EMPTY_SET)
 
     def _levels_again(self, levels: list[int]) -> list[int]:
         """Repeat all levels; return the sets that the checkpoint must have besides the levels."""
         store, view = self._store, self._space.view
-        new, pruned, reached, known, judged = self._space.start, EMPTY, EMPTY, EMPTY, EMPTY
+        new, pruned, reached, known, judged = self._space.start, EMPTY_SET, EMPTY_SET, EMPTY_SET, EMPTY_SET
         for number, level in enumerate(levels):
             require_valid(level == self._within(new), f"level {number} does not follow from those before")
             judged = store.union(judged, store.union(new, pruned))
@@ -306,18 +314,18 @@ class SetsValidator:
             self._require_noted(level, judged)
         return [new, pruned, reached, known, reached]
 
-    def require_reached(self, sets: Sets, *, has_beyond: bool) -> None:
+    def require_reached(self, sets: DiagramsByName, *, has_beyond: bool) -> None:
         """Require that each state is initial or follows from another state of the checkpoint."""
-        store, reached, beyond = self._store, sets.get("reached", EMPTY), sets.get("beyond", EMPTY)
+        store, reached, beyond = self._store, sets.get("reached", EMPTY_SET), sets.get("beyond", EMPTY_SET)
         require_valid([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
         within = [self._within(reached), self._within(beyond)]
-        require_valid(within == [reached, EMPTY], "its sets are not separated by the constraints")
+        require_valid(within == [reached, EMPTY_SET], "its sets are not separated by the constraints")
         if store.count(reached) + store.count(beyond) > MOST_REPEATED_STATES:
             self._space.learn(reached)
             for _ in range(SAMPLED_STATES):
                 self._require_predecessor(store.set_of([self._any_of(reached)]), reached)
             return
-        found, before, whole = store.intersection(self._space.start, reached), EMPTY, store.union(reached, beyond)
+        found, before, whole = store.intersection(self._space.start, reached), EMPTY_SET, store.union(reached, beyond)
         while found != before:
             before = found
             self._learn(self._within(found))
@@ -328,14 +336,14 @@ class SetsValidator:
 
     def _require_predecessor(self, state: int, reached: int) -> None:
         store, roots = self._store, self._space.groups.roots()
-        is_start = store.difference(state, self._space.start) == EMPTY
-        is_next = any(store.predecessors(reached, root, state) != EMPTY for root in roots)
+        is_start = store.difference(state, self._space.start) == EMPTY_SET
+        is_next = any(store.predecessors(reached, root, state) != EMPTY_SET for root in roots)
         require_valid(is_start or is_next, "it has an unreachable state")
 
     def _any_of(self, states: int) -> list[int]:
         """Return a random vector of a set."""
         vector = [0] * self._store.levels
-        while states != UNIT:
+        while states != UNIT_SET:
             level, edges = self._store.edges(states)
             vector[level], states = self._random.choice(edges)
         return vector

@@ -14,9 +14,18 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy, StateProxy
 from kraftcheck.explorer.symbolic.handler_cache import Read
-from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, IDENTITY, Change, Dim, Event, EventInfo, Label
+from kraftcheck.explorer.symbolic.relations import (
+    EDGES_BY_VALUE,
+    GENERAL_EDGES,
+    IDENTITY_MAP,
+    Dimension,
+    EffectLabel,
+    Event,
+    EventInfo,
+    VariableChange,
+)
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY
+from kraftcheck.explorer.symbolic.store import EMPTY_SET
 from kraftcheck.explorer.symbolic.variables import (
     BOUND,
     CHANNEL,
@@ -37,10 +46,10 @@ from kraftcheck.spec.values import Map, field_names, keyed
 MOST_INPUTS = 100_000
 """Most distinct inputs of a mapping."""
 
-KINDS = {"replicas": (LOCAL, MEMBER), "inboxes": (CHANNEL,), "shared": (SHARED,), "spent": (BOUND,)}
+VARIABLE_KINDS_OF_READS = {"replicas": (LOCAL, MEMBER), "inboxes": (CHANNEL,), "shared": (SHARED,), "spent": (BOUND,)}
 """The kinds of variable of each part of a state."""
 
-Vector = tuple[int, ...]
+VectorOfValues = tuple[int, ...]
 
 
 class MappedSets:
@@ -52,32 +61,32 @@ class MappedSets:
 
     def _read(self, parts: tuple[str, ...]) -> None:
         """Set the parts of a state that the mapping reads."""
-        self._parts, kinds = parts, [kind for part in parts for kind in KINDS[part]]
+        self._parts, kinds = parts, [kind for part in parts for kind in VARIABLE_KINDS_OF_READS[part]]
         self._levels = [level for level, key in enumerate(self._space.variables.keys) if key.kind in kinds]
         self._projection: int | None = None
         if self._levels:
-            self._projection = self._space.learning.watches.projection([(one, IDENTITY) for one in self._levels])
-        self._known: dict[Vector, int] = {}
+            self._projection = self._space.learning.watches.projection([(one, IDENTITY_MAP) for one in self._levels])
+        self._known: dict[VectorOfValues, int] = {}
 
     def violating(self, states: int) -> int:
         """Return the states of a set with an outgoing step that maps to no step of the abstract protocol."""
-        space, store, bad = self._space, self._space.store, EMPTY
+        space, store, bad = self._space, self._space.store, EMPTY_SET
         self._divided(store.union(states, store.union(space.successors(states), space.pruned(states))))  # learns all
         for number, vectors in self._divided(states).items():
             sources = self._with(states, vectors)
             targets = store.union(space.successors(sources), space.pruned(sources))
-            wrong = EMPTY
+            wrong = EMPTY_SET
             for other, theirs in self._divided(targets).items():
                 if not self._refinement.allows(number, other):
                     wrong = store.union(wrong, self._with(targets, theirs))
-            for root in (*space.groups.roots(), *space.pruned_roots()) if wrong != EMPTY else ():
+            for root in (*space.groups.roots(), *space.pruned_roots()) if wrong != EMPTY_SET else ():
                 bad = store.union(bad, store.predecessors(sources, root, wrong))
         return bad
 
-    def _divided(self, states: int) -> dict[int, list[Vector]]:
+    def _divided(self, states: int) -> dict[int, list[VectorOfValues]]:
         """Return the inputs of the mapping in a set, by the number of the abstract state."""
-        found: dict[int, list[Vector]] = {}
-        while states != EMPTY:
+        found: dict[int, list[VectorOfValues]] = {}
+        while states != EMPTY_SET:
             parts, found = self._parts, defaultdict(list)
             for vector in self._inputs(states):
                 number = self._number(states, vector)
@@ -88,7 +97,7 @@ class MappedSets:
                 break
         return found
 
-    def _inputs(self, states: int) -> list[Vector]:
+    def _inputs(self, states: int) -> list[VectorOfValues]:
         """Return the values, in a set, of the variables that the mapping reads."""
         store = self._space.store
         if self._projection is None:
@@ -102,17 +111,20 @@ class MappedSets:
             )
         return list(store.vectors(projected, self._levels))
 
-    def _with(self, states: int, vectors: list[Vector]) -> int:
+    def _with(self, states: int, vectors: list[VectorOfValues]) -> int:
         """Return the states of a set with one of some inputs."""
         if self._projection is None:
             return states
         events = [
-            tuple((level, Change(BY_VALUE, value, value)) for level, value in zip(self._levels, vector, strict=True))
+            tuple(
+                (level, VariableChange(EDGES_BY_VALUE, value, value))
+                for level, value in zip(self._levels, vector, strict=True)
+            )
             for vector in vectors
         ]
         return self._space.store.enabled(states, self._space.groups.nodes.of(events))
 
-    def _number(self, states: int, vector: Vector) -> int:
+    def _number(self, states: int, vector: VectorOfValues) -> int:
         """Return the number of the abstract state of an input; note the parts that the mapping reads besides it."""
         if vector in self._known:
             return self._known[vector]
@@ -151,8 +163,8 @@ class StateChecks:
         self._space = space
         self._semantics = semantics
         self._bad: dict[tuple[str, Binding], list[Event]] = defaultdict(list)
-        self._reads: dict[tuple[str, Binding], tuple[Dim, ...]] = {}
-        self._numbers: dict[tuple[str, Binding, tuple[Dim, ...]], int] = {}
+        self._reads: dict[tuple[str, Binding], tuple[Dimension, ...]] = {}
+        self._numbers: dict[tuple[str, Binding, tuple[Dimension, ...]], int] = {}
 
     def within(self, constraints: Iterable[Property], states: int) -> int:
         """Return the states of a set that satisfy all constraints."""
@@ -164,7 +176,7 @@ class StateChecks:
         """Return the states of a set that violate a property."""
         if "state" in prop.asks:
             return self._one_by_one(prop, states)
-        found, store = EMPTY, self._space.store
+        found, store = EMPTY_SET, self._space.store
         for binding in self._bindings(prop):
             bad = self._bad[prop.name, binding]
             bad += self._events(prop, binding, states)
@@ -197,23 +209,23 @@ class StateChecks:
             for channel in channels if "message" in prop.asks else (None,):
                 yield Binding(me, peer, channel)
 
-    def _base(self, prop: Property, binding: Binding) -> dict[str, Dim]:
+    def _base(self, prop: Property, binding: Binding) -> dict[str, Dimension]:
         """Return the diagram dimension that holds each parameter `me`, `peer` and `message` of a property."""
         variables, base = self._space.variables, {}
         if binding.me is not None:
-            base["me"] = (variables.local(binding.me), IDENTITY)
+            base["me"] = (variables.local(binding.me), IDENTITY_MAP)
         if binding.peer is not None:
-            base["peer"] = (variables.local(binding.peer), IDENTITY)
+            base["peer"] = (variables.local(binding.peer), IDENTITY_MAP)
         if binding.channel is not None:
             known = self._space.labels.map(binding.channel, "known", variables.network.known)
             base["message"] = (binding.channel, known)
         return base
 
-    def _spent(self, prop: Property) -> dict[str, Dim]:
+    def _spent(self, prop: Property) -> dict[str, Dimension]:
         """Return the diagram dimension of each bound, by name; none if the property does not read spent bounds."""
         variables = self._space.variables
         bounds = variables.bounds if SPENT in prop.asks else []
-        return {name: (variables.levels[Key(BOUND, name)], IDENTITY) for name in bounds}
+        return {name: (variables.levels[Key(BOUND, name)], IDENTITY_MAP) for name in bounds}
 
     def _events(self, prop: Property, binding: Binding, states: int) -> Iterator[Event]:
         """Yield the combinations of read values that violate a property, as events without effect."""
@@ -236,9 +248,9 @@ class StateChecks:
                 seen = space.store.arrays.watch_known
                 projected = space.store.project(states, number)
                 new = space.store.difference(projected, int(seen[number]))
-                bad: list[dict[Dim, Any]] = []
+                bad: list[dict[Dimension, Any]] = []
 
-                def look(found: dict[Dim, Any], bad: list[dict[Dim, Any]] = bad) -> None:
+                def look(found: dict[Dimension, Any], bad: list[dict[Dimension, Any]] = bad) -> None:
                     if not self._holds(prop, binding, base, found):
                         bad.append(found)
 
@@ -251,7 +263,7 @@ class StateChecks:
                 more = space.learning.dims.more(missing.read, known)
                 self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
 
-    def _holds(self, prop: Property, binding: Binding, base: dict[str, Dim], found: dict[Dim, Any]) -> bool:
+    def _holds(self, prop: Property, binding: Binding, base: dict[str, Dimension], found: dict[Dimension, Any]) -> bool:
         labels, learning = self._space.labels, self._space.learning
         given: dict[str, Any] = {}
 
@@ -285,12 +297,12 @@ class StateChecks:
         sets = self._space.variables.sets(core.id)
         return ExplodedLocalState(core, sets, lambda *part: ask(Read(None, None, core.id, part))).me if sets else core
 
-    def _guards(self, found: dict[Dim, Any]) -> Event:
-        guards: dict[int, list[Dim]] = {}
+    def _guards(self, found: dict[Dimension, Any]) -> Event:
+        guards: dict[int, list[Dimension]] = {}
         for (level, mapped), number in found.items():
             guards.setdefault(level, []).append((mapped, number))
         changes = {
-            level: Change(GENERAL, self._space.labels.label(Label(level, tuple(some))))
+            level: VariableChange(GENERAL_EDGES, self._space.labels.label(EffectLabel(level, tuple(some))))
             for level, some in guards.items()
         }
         return tuple(sorted(changes.items()))
@@ -314,7 +326,7 @@ class StepChecks:
         self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}
         self._cores: dict[int, Step] = {}  # by the id of a learned step; learned steps are never freed
-        self._states = EMPTY, 0  # a set, and the garbage collection after which it has this node number
+        self._states = EMPTY_SET, 0  # a set, and the garbage collection after which it has this node number
         self._numbers: dict[tuple[int, ...], int] = {}
         self._judged: dict[str, StepVerdicts] = {}
         self._is_settled = True  # whether the verdict on the current event holds for every set
@@ -338,7 +350,7 @@ class StepChecks:
                 waiting.append(one)
         events = judged.bad + events
         self._judged[prop.name] = StepVerdicts(judged.bad, waiting, len(taken))
-        found, store = EMPTY, self._space.store
+        found, store = EMPTY_SET, self._space.store
         for relation in self._space.groups.nodes.relations(events):
             found = store.union(found, store.enabled(states, relation))
         return found
@@ -365,11 +377,11 @@ class StepChecks:
                     target = self._space.labels.apply(case.key, number)
                     if target < 0:
                         continue
-                    case = Change(BY_VALUE, number, target)
+                    case = VariableChange(EDGES_BY_VALUE, number, target)
                 yield from self._cases(prop, {"before": old, "after": after}, changes | {level: case}, {})
 
     def _cases(
-        self, prop: Property, known: dict[str, Any], changes: dict[int, Change], fields: dict[str, Any]
+        self, prop: Property, known: dict[str, Any], changes: dict[int, VariableChange], fields: dict[str, Any]
     ) -> Iterator[Event]:
         """Yield an event once for each combination of shared field values with which the event violates a property.
 
@@ -385,8 +397,8 @@ class StepChecks:
             level = self._space.variables.shared(name)
             there = changes.get(level)
             for number in self._values_with(level, changes, fields):
-                case = Change(BY_VALUE, number, number)
-                if there is not None and there.how == BY_VALUE:
+                case = VariableChange(EDGES_BY_VALUE, number, number)
+                if there is not None and there.how == EDGES_BY_VALUE:
                     if there.key != number:
                         continue
                     case = there
@@ -415,10 +427,12 @@ class StepChecks:
                 self._verdicts[key] = verdict
         return verdict
 
-    def _values_with(self, level: int, changes: dict[int, Change], fields: dict[str, Any]) -> list[int]:
+    def _values_with(self, level: int, changes: dict[int, VariableChange], fields: dict[str, Any]) -> list[int]:
         """Return a shared field's values in the states that agree with `fields` and the local states in `changes`."""
         variables = self._space.variables
-        held = [(at, change.key) for at, change in changes.items() if change.how == BY_VALUE and self._is_local(at)]
+        held = [
+            (at, change.key) for at, change in changes.items() if change.how == EDGES_BY_VALUE and self._is_local(at)
+        ]
         for one, value in fields.items():
             held.append((variables.shared(one), variables.number(variables.shared(one), value)))
         levels, numbers = tuple(at for at, _ in held), tuple(number for _, number in held)
@@ -433,7 +447,7 @@ class StepChecks:
         if found is None:
             store, order = self._space.store, sorted(levels)
             if levels not in self._numbers:
-                dims = [(level, IDENTITY) for level in order]
+                dims = [(level, IDENTITY_MAP) for level in order]
                 self._numbers[levels] = self._space.learning.watches.projection(dims)
             found = self._found[levels] = defaultdict(list)
             for vector in store.vectors(store.project(self._states[0], self._numbers[levels]), order):

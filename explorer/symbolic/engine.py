@@ -21,11 +21,11 @@ from kraftcheck.explorer.result import (
     TraceStep,
     Trap,
 )
-from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SavedSearch, SetsCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SET, SavedSearch, SetsCheckpoint
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST_NODES, OutOfNodes
+from kraftcheck.explorer.symbolic.store import EMPTY_SET, FEWEST_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, OpaqueSetRequired, layout_of
 from kraftcheck.explorer.symbolic.violations import (
     BreadthFirst,
@@ -40,10 +40,10 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
 GC_THRESHOLD = 1_000_000  # allocations between two runs of Python's garbage collector
-LOOK_SECONDS = 0.1  # seconds between two checks of the clock
-SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
+CLOCK_CHECK_SECONDS = 0.1  # seconds between two checks of the clock
+TABLES_LEARNING_SECONDS, TABLES_STATES_A_SECOND = 5.0, 100_000
 """Upper estimate of the table engine's time: seconds to learn, and states a second."""
-MOST_COUNTED = 100_000  # nodes of a set up to which steps are counted after the search was stopped
+MOST_COUNTED_NODES = 100_000  # nodes of a set up to which steps are counted after the search was stopped
 
 
 class CheckpointDue(Exception):  # noqa: N818 - not an error
@@ -164,7 +164,7 @@ class SymbolicSearch:
         """Search with one layout of the variables."""
         self._violations = Violations(space, self)
         checks = self._violations.states
-        self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
+        self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY_SET)
         self._check_starts()
         self.pace.next_look = 0.0
         if space.kept() and self._checkpoint is not None:
@@ -173,8 +173,8 @@ class SymbolicSearch:
             reached = BreadthFirst(self, space, self._violations).run()
         else:
             self.books.result.depth = None
-            beyond = EMPTY
-            if self.options.search == SATURATION and not self.options.constraints:
+            beyond = EMPTY_SET
+            if self.options.search == SATURATION_SET and not self.options.constraints:
                 reached = self._saturated(space)
             else:
                 reached, beyond = self._chained(space)
@@ -186,7 +186,7 @@ class SymbolicSearch:
         for prop in self.options.reachable:
             stuck = states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
             self.books.followed.add(prop.name)
-            if stuck != EMPTY:
+            if stuck != EMPTY_SET:
                 self._traps[prop.name] = Trap(space.store.count(stuck), self._counted)
                 self._violations.show({prop.name: stuck})
 
@@ -204,7 +204,7 @@ class SymbolicSearch:
 
     def _saturated(self, space: StateSpace) -> int:
         """Return all reachable states, by saturation; record the known ones if the search is stopped."""
-        store, reached = space.store, space.store.union(space.start, space.kept().get("reached", EMPTY))
+        store, reached = space.store, space.store.union(space.start, space.kept().get("reached", EMPTY_SET))
         self.keep({"reached": reached})
         while True:
             try:
@@ -228,13 +228,13 @@ class SymbolicSearch:
 
     def _note_part(self, space: StateSpace, part: int) -> None:
         """Record the states found before saturation stopped; count their steps only if the set is small."""
-        self.note(part, part if space.store.size(part) < MOST_COUNTED else EMPTY)
+        self.note(part, part if space.store.size(part) < MOST_COUNTED_NODES else EMPTY_SET)
 
     def _chained(self, space: StateSpace) -> tuple[int, int]:
         """Return the reachable states within and beyond the constraints, computed by chaining over the events."""
         store, checks, constraints = space.store, self._violations.states, self.options.constraints
         reached = checks.within(constraints, space.start)
-        beyond, before = store.difference(space.start, reached), EMPTY
+        beyond, before = store.difference(space.start, reached), EMPTY_SET
         if space.kept():
             reached, beyond = space.kept().values()
         while reached != before:
@@ -250,12 +250,12 @@ class SymbolicSearch:
                 if store.is_crowded:
                     reached, beyond, before = store.collect_garbage([reached, beyond, before])
                 if self._violations.is_due:
-                    self.note(reached, EMPTY)
+                    self.note(reached, EMPTY_SET)
                     reached, beyond, before = self._look(space, reached, beyond, before)
-            self.note(reached, EMPTY)
+            self.note(reached, EMPTY_SET)
         return reached, beyond
 
-    def _look(self, space: StateSpace, reached: int, beyond: int = EMPTY, *others: int) -> list[int]:
+    def _look(self, space: StateSpace, reached: int, beyond: int = EMPTY_SET, *others: int) -> list[int]:
         """Check properties on the states found so far; return the sets, renumbered if garbage was collected."""
         sets = [reached, beyond, *others]
         try:
@@ -319,7 +319,7 @@ class SymbolicSearch:
         now = time.monotonic()
         if self._is_over or self.space is None or (now < self.pace.next_look and not self._interruption.asked):
             return
-        self.pace.next_look = now + LOOK_SECONDS
+        self.pace.next_look = now + CLOCK_CHECK_SECONDS
         if self.pace.deadline is not None:
             if self._interruption.asked or now > self.pace.deadline:
                 raise PathTimeout
@@ -340,8 +340,10 @@ class SymbolicSearch:
         names = [*self.protocol.actions, *self.protocol.network.own_actions()]
         actions = dict.fromkeys(names, 0)
         if self.space is not None and self._is_over:
-            expanded = self.space.store.roots.get("expanded", EMPTY)
-            if expanded != EMPTY or self.options.search != Search.BFS:  # a breadth-first search expands nothing before
+            expanded = self.space.store.roots.get("expanded", EMPTY_SET)
+            if (
+                expanded != EMPTY_SET or self.options.search != Search.BFS
+            ):  # a breadth-first search expands nothing before
                 actions = self.space.fired(names, expanded, self._counted)
         generated, uncounted = len(self.starts) + sum(actions.values()), [one for one in names if one not in actions]
         return SearchCounts(self._counted, generated, actions, dict(self.calls.counts), uncounted)
@@ -349,15 +351,18 @@ class SymbolicSearch:
     @property
     def nodes(self) -> int:
         """Nodes of the diagram of the reached states."""
-        return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY))
+        return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY_SET))
 
     def _notes(self) -> list[str]:
-        return [] if self.space is None else list(_notes(self.space, self.books.result, self._traps))
+        return [] if self.space is None else list(_search_notes(self.space, self.books.result, self._traps))
 
 
-def _notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:
+def _search_notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:
     yield from notes_on_sets(space, traps)
     if result.uncounted:
         yield "steps were not counted"
-    if result.limit is None and result.seconds > SLOW_SECONDS + result.distinct_states / TABLES_RATE:
+    if (
+        result.limit is None
+        and result.seconds > TABLES_LEARNING_SECONDS + result.distinct_states / TABLES_STATES_A_SECOND
+    ):
         yield f"few states ({result.distinct_states:,}) for the time taken: --engine tables may be faster"

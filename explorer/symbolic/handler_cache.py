@@ -26,23 +26,23 @@ class Read(NamedTuple):
     member: tuple[str, Value] | None = None
 
 
-Answers = Callable[[Read], Any]
+AnswerRead = Callable[[Read], Any]
 """Returns the value of a read, or None if the replica does not exist; raises `MissingRead` if it is unknown."""
-Path = tuple[tuple[Read, Any], ...]
+DecisionPath = tuple[tuple[Read, Any], ...]
 
 
 class CallResult(NamedTuple):
     """Result of a handler call, its reads and its steps; a leaf of a decision tree."""
 
-    path: Path  # the reads, with their values, in order
+    path: DecisionPath  # the reads, with their values, in order
     steps: tuple[Step, ...]
 
 
-class _Node(NamedTuple):
+class _DecisionNode(NamedTuple):
     """Inner node of a decision tree: a read, and the subtree for each of its values."""
 
     read: Read
-    branches: dict[Any, _Node | CallResult]
+    branches: dict[Any, _DecisionNode | CallResult]
 
 
 class HandlerCache(Calls):
@@ -55,7 +55,7 @@ class HandlerCache(Calls):
         self._fields = {name: Read(name) for name in field_names(shared_type)}
         self._replicas: list[Value] = []
         self._sets: dict[Value, dict[str, list[Value]]] = {}
-        self._known: dict[tuple[str, Value, Value], _Node | CallResult] = {}
+        self._known: dict[tuple[str, Value, Value], _DecisionNode | CallResult] = {}
 
     def set_layout(self, layout: Layout) -> None:
         """Take over a layout's exploded sets and replicas; drop the memoized calls that depend on a change."""
@@ -70,16 +70,16 @@ class HandlerCache(Calls):
             reading = {name for name, action in self.protocol.actions.items() if action.reads}
             self._known = {key: node for key, node in self._known.items() if key[0] not in reading}
 
-    def result(self, action: Action, me: Any, message: Any, answers: Answers) -> CallResult:
+    def result(self, action: Action, me: Any, message: Any, answers: AnswerRead) -> CallResult:
         """Return the memoized result of a handler call; `answers` gives the value of each read."""
         key = (action.name, me, message)
         node = self._known.get(key)
-        while isinstance(node, _Node):
+        while isinstance(node, _DecisionNode):
             node = node.branches.get(keyed(answers(node.read)))
         return node if node is not None else self._call(key, action, me, message, answers)
 
     def _call(
-        self, key: tuple[str, Value, Value], action: Action, me: Any, message: Any, answers: Answers
+        self, key: tuple[str, Value, Value], action: Action, me: Any, message: Any, answers: AnswerRead
     ) -> CallResult:
         self._require_tracked(action)
         path: dict[Read, Any] = {}
@@ -130,10 +130,10 @@ class HandlerCache(Calls):
         if not result.path:
             self._known[key] = result
             return
-        node = self._known.setdefault(key, _Node(result.path[0][0], {}))
+        node = self._known.setdefault(key, _DecisionNode(result.path[0][0], {}))
         for place, (read, answer) in enumerate(result.path):
-            if not isinstance(node, _Node) or node.read != read:
+            if not isinstance(node, _DecisionNode) or node.read != read:
                 raise AssertionError(f"action {key[0]} is not pure: two calls on the same input read different values")
             end = place + 1 == len(result.path)
-            other: _Node | CallResult = result if end else _Node(result.path[place + 1][0], {})
+            other: _DecisionNode | CallResult = result if end else _DecisionNode(result.path[place + 1][0], {})
             node = node.branches.setdefault(keyed(answer), other)

@@ -11,30 +11,30 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy, raising_unanswered
-from kraftcheck.explorer.symbolic.handler_cache import CallResult, HandlerCache, Path, Read
+from kraftcheck.explorer.symbolic.handler_cache import CallResult, DecisionPath, HandlerCache, Read
 from kraftcheck.explorer.symbolic.relations import (
-    BY_MESSAGE,
-    BY_VALUE,
-    GENERAL,
-    IDENTITY,
-    Change,
-    Dim,
+    EDGES_BY_MESSAGE,
+    EDGES_BY_VALUE,
+    GENERAL_EDGES,
+    IDENTITY_MAP,
+    CombinationWatches,
+    Dimension,
+    EffectLabel,
+    EffectLabels,
     Event,
     EventGroups,
     EventInfo,
-    Label,
-    Labels,
-    Source,
-    Watches,
+    LearnedEvent,
+    VariableChange,
 )
-from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.variables import ANY_SENDER, BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, keyed
 
-WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
+WHOLE_LOCAL_STATE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
 """Read of a replica that a step writes, for an action constraint that compares it before and after."""
 
 
@@ -45,13 +45,13 @@ class CallSite(NamedTuple):
     channel: int | None
 
 
-class ReadDims:
+class ReadDimensions:
     """Finds the diagram dimensions that contain the value of each read of a handler."""
 
-    def __init__(self, protocol: Protocol, variables: Variables, labels: Labels, always: set[Value]) -> None:
+    def __init__(self, protocol: Protocol, variables: Variables, labels: EffectLabels, always: set[Value]) -> None:
         self._protocol, self._variables, self._labels = protocol, variables, labels
         self._always = always
-        self._dims: dict[Read, list[Dim]] = {}
+        self._dims: dict[Read, list[Dimension]] = {}
 
     def decides(self, read: Read, level: int) -> bool:
         """Whether the variable at a level contains the value of a read, not only whether the replica exists."""
@@ -64,28 +64,28 @@ class ReadDims:
             return self._variables.shared(read.field)
         return self._labels.level_of_membership(read)
 
-    def more(self, read: Read, dims: Sequence[Dim]) -> list[Dim]:
+    def more(self, read: Read, dims: Sequence[Dimension]) -> list[Dimension]:
         """Return the dimensions to add for a read; the second element read of a set adds all elements of the set."""
         if read.member is not None:
             field, replica = read.member[0], read.replica
             all_of_it = [
-                (self._variables.membership(replica, field, one), IDENTITY)
+                (self._variables.membership(replica, field, one), IDENTITY_MAP)
                 for one in self._variables.sets(replica)[field]
             ]
             if any(dim in dims for dim in all_of_it):
                 return all_of_it
         return self.of(read)
 
-    def of(self, read: Read) -> list[Dim]:
+    def of(self, read: Read) -> list[Dimension]:
         """Return the dimensions that contain the value of a read; they decode to None for a missing replica."""
         found = self._dims.get(read)
         if found is None:
             found = self._dims[read] = self._new(read)
         return found
 
-    def _new(self, read: Read) -> list[Dim]:
+    def _new(self, read: Read) -> list[Dimension]:
         if read.field is not None or read.member is not None:
-            return [(self.level_of(read), IDENTITY)]
+            return [(self.level_of(read), IDENTITY_MAP)]
         projection, replica = read.projection, read.replica
         assert projection is not None
         level, protocol = self._variables.local(replica), self._protocol
@@ -118,10 +118,10 @@ class Events:
     def __init__(self) -> None:
         self.infos: list[EventInfo] = []
         self.pruned: list[Event] = []
-        self._fresh: list[Source] = []
-        self._changes: dict[tuple[int, Change], tuple[int, Change]] = {}
+        self._fresh: list[LearnedEvent] = []
+        self._changes: dict[tuple[int, VariableChange], tuple[int, VariableChange]] = {}
 
-    def event(self, changes: dict[int, Change]) -> Event:
+    def event(self, changes: dict[int, VariableChange]) -> Event:
         """Return an event; equal changes share one object."""
         return tuple(self._changes.setdefault(change, change) for change in sorted(changes.items()))
 
@@ -129,11 +129,11 @@ class Events:
         """Add an event, with the last level and the gate of the watch it was learned from."""
         self.infos.append(info)
         if is_allowed:
-            self._fresh.append(Source(info.event, last, gate))
+            self._fresh.append(LearnedEvent(info.event, last, gate))
         else:
             self.pruned.append(info.event)
 
-    def take_fresh(self) -> list[Source]:
+    def take_fresh(self) -> list[LearnedEvent]:
         """Return the events added since the last call."""
         fresh, self._fresh = self._fresh, []
         return fresh
@@ -142,18 +142,18 @@ class Events:
 class EventBuilder:
     """Builds the event of one step: a guard and an effect for each variable."""
 
-    def __init__(self, variables: Variables, labels: Labels) -> None:
+    def __init__(self, variables: Variables, labels: EffectLabels) -> None:
         self._variables, self._labels = variables, labels
-        self.changes: dict[int, Change] = {}
+        self.changes: dict[int, VariableChange] = {}
         self._required: dict[int, int] = {}  # values that were read
         self._targets: dict[int, int] = {}  # new values of shared fields and set memberships
-        self._guards: dict[int, list[Dim]] = {}
+        self._guards: dict[int, list[Dimension]] = {}
         self._operations: dict[int, list[tuple[str, Record]]] = {}
 
     def replace(self, level: int, before: Any, after: Any) -> None:
         """Replace one value of a variable by another."""
         target = self._variables.number(level, after)
-        self.changes[level] = Change(BY_VALUE, self._variables.number(level, before), target)
+        self.changes[level] = VariableChange(EDGES_BY_VALUE, self._variables.number(level, before), target)
 
     def require(self, level: int, value: Any) -> None:
         """Require a variable to have a value."""
@@ -172,27 +172,27 @@ class EventBuilder:
         """Assign values to shared fields and set memberships."""
         self._targets.update(targets)
 
-    def build(self, channel: int | None, message: Any, written: Mapping[int, Any]) -> dict[int, Change]:
+    def build(self, channel: int | None, message: Any, written: Mapping[int, Any]) -> dict[int, VariableChange]:
         """Return the change of each variable, given the received message and the other replicas that are written."""
         labels, changes, required = self._labels, self.changes, self._required
         for level, target in self._targets.items():
             if level in required:
-                changes[level] = Change(BY_VALUE, required.pop(level), target)
+                changes[level] = VariableChange(EDGES_BY_VALUE, required.pop(level), target)
             else:
-                changes[level] = Change(GENERAL, labels.label(Label(level, target=target)))
+                changes[level] = VariableChange(GENERAL_EDGES, labels.label(EffectLabel(level, target=target)))
         for level, number in required.items():
-            changes[level] = Change(BY_VALUE, number, number)
+            changes[level] = VariableChange(EDGES_BY_VALUE, number, number)
         guards, operations = self._guards, self._operations
         if channel is not None:
-            label = Label(channel, tuple(guards.pop(channel, ())), None, tuple(operations.pop(channel, ())))
+            label = EffectLabel(channel, tuple(guards.pop(channel, ())), None, tuple(operations.pop(channel, ())))
             number = labels.classes(labels.messages(channel)).number(message)
-            changes[channel] = Change(BY_MESSAGE, number, labels.label(label))
+            changes[channel] = VariableChange(EDGES_BY_MESSAGE, number, labels.label(label))
         for level in {*guards, *operations, *written}:
             result = None
             if level in written:
                 result = self._variables.number(level, self._variables.core(written[level]))
-            label = Label(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
-            changes[level] = Change(GENERAL, labels.label(label))
+            label = EffectLabel(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
+            changes[level] = VariableChange(GENERAL_EDGES, labels.label(label))
         return changes
 
 
@@ -203,8 +203,8 @@ class TransitionLearner:
         self,
         calls: HandlerCache,
         variables: Variables,
-        store: Store,
-        labels: Labels,
+        store: DiagramStore,
+        labels: EffectLabels,
         groups: EventGroups,
         always: set[Value],
         constraints: tuple[Property, ...],
@@ -212,17 +212,17 @@ class TransitionLearner:
         self._constraints = constraints
         self.calls = calls
         self.events = Events()
-        self.dims = ReadDims(calls.protocol, variables, labels, always)
+        self.dims = ReadDimensions(calls.protocol, variables, labels, always)
         self._variables = variables
         self._store = store
         self._labels = labels
         self._groups = groups
-        self.watches = Watches(store, labels, groups)
-        self._reading: dict[tuple[CallSite, str], tuple[Dim, ...]] = {}
+        self.watches = CombinationWatches(store, labels, groups)
+        self._reading: dict[tuple[CallSite, str], tuple[Dimension, ...]] = {}
         self._own: dict[tuple[CallSite, str], int] = {}  # the watch of an action's further reads
         self._done: dict[tuple[Any, ...], CallResult] = {}
         self._queue: list[Callable[[], None]] = []
-        self._watched: tuple[Dim, ...] = ()  # the dimensions of the watch that is being learned from
+        self._watched: tuple[Dimension, ...] = ()  # the dimensions of the watch that is being learned from
         self.learned = 0
 
     @property
@@ -235,7 +235,7 @@ class TransitionLearner:
         network, kinds = self.protocol.network, {action.kind for action in self.protocol.actions.values()}
         for level, key in enumerate(self._variables.keys):
             if key.kind == LOCAL and "internal" in kinds:
-                self.watches.add(((level, IDENTITY),), self._learner(CallSite(key.of, None), None))
+                self.watches.add(((level, IDENTITY_MAP),), self._learner(CallSite(key.of, None), None))
             elif key.kind == CHANNEL:
                 if "on" in kinds:
                     place = CallSite(key.of, level)
@@ -247,10 +247,10 @@ class TransitionLearner:
                 self._try(action, CallSite(None, None), None, None, {})
         self._flush()
 
-    def _base(self, place: CallSite) -> tuple[Dim, ...]:
+    def _base(self, place: CallSite) -> tuple[Dimension, ...]:
         dims = []
         if place.replica is not None:
-            dims.append((self._variables.local(place.replica), IDENTITY))
+            dims.append((self._variables.local(place.replica), IDENTITY_MAP))
         if place.channel is not None:
             dims.append((place.channel, self._labels.messages(place.channel)))
         return tuple(sorted(dims))
@@ -278,12 +278,12 @@ class TransitionLearner:
 
     # Handler calls
 
-    def _learner(self, place: CallSite, only: str | None) -> Callable[[dict[Dim, Any]], None]:
+    def _learner(self, place: CallSite, only: str | None) -> Callable[[dict[Dimension, Any]], None]:
         """Return a callback that learns from a watch's vectors, for all actions or only for the action `only`."""
         base = self._base(place)
-        local = (self._variables.local(place.replica), IDENTITY) if place.replica is not None else None
+        local = (self._variables.local(place.replica), IDENTITY_MAP) if place.replica is not None else None
 
-        def learn(found: dict[Dim, Any]) -> None:
+        def learn(found: dict[Dimension, Any]) -> None:
             me = self._meaning(local, found[local]) if local is not None else None
             if local is not None and me is None:
                 return
@@ -296,11 +296,18 @@ class TransitionLearner:
 
         return learn
 
-    def _meaning(self, dim: Dim, number: int) -> Any:
+    def _meaning(self, dim: Dimension, number: int) -> Any:
         return self._labels.meaning(*dim, number)
 
     def _try(
-        self, action: Action, place: CallSite, me: Any, message: Any, found: dict[Dim, Any], *, is_first: bool = True
+        self,
+        action: Action,
+        place: CallSite,
+        me: Any,
+        message: Any,
+        found: dict[Dimension, Any],
+        *,
+        is_first: bool = True,
     ) -> None:
         """Call a handler; if it reads outside of its watch, add a watch with that read."""
 
@@ -348,7 +355,7 @@ class TransitionLearner:
         guarded = self._variables.guarded
         pairs = [(guarded(me), guarded(step.me))] if step.me != () else []
         for replica in step.writes:
-            before: Any = (me,) if replica.id == place.replica else ask(Read(None, WHOLE, replica.id))
+            before: Any = (me,) if replica.id == place.replica else ask(Read(None, WHOLE_LOCAL_STATE, replica.id))
             pairs += [(guarded(before[0]), guarded(replica))] if before is not None else []
         shared = SharedProxy(self._variables.shared_type, lambda name: ask(Read(name)))
         return all(
@@ -358,7 +365,7 @@ class TransitionLearner:
             if before != after and isinstance(after, prop.kinds("before"))
         )
 
-    def _read_more(self, action: Action, place: CallSite, dims: tuple[Dim, ...]) -> None:
+    def _read_more(self, action: Action, place: CallSite, dims: tuple[Dimension, ...]) -> None:
         """Queue a change of the watch for an action's reads: from then on it covers the dimensions `dims`."""
         self._reading[place, action.name] = dims
         base = self._base(place)
@@ -373,15 +380,15 @@ class TransitionLearner:
 
         self._queue.append(change)
 
-    def _network_learner(self, level: int) -> Callable[[dict[Dim, Any]], None]:
+    def _network_learner(self, level: int) -> Callable[[dict[Dimension, Any]], None]:
         mapped = self._labels.messages(level)
 
-        def learn(found: dict[Dim, Any]) -> None:
+        def learn(found: dict[Dimension, Any]) -> None:
             number = found[level, mapped]
             message = self._meaning((level, mapped), number)
             for name, operation, spends in self.protocol.network.own_operations():
-                label = self._labels.label(Label(level, operations=((operation, message),)))
-                changes = {level: Change(BY_MESSAGE, number, label)}
+                label = self._labels.label(EffectLabel(level, operations=((operation, message),)))
+                changes = {level: VariableChange(EDGES_BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
                 gate = self.watches.tail([(level, mapped)])
                 self.events.add(EventInfo(name, self.events.event(changes)), level, gate)
@@ -396,10 +403,10 @@ class TransitionLearner:
         place: CallSite,
         me: Any,
         message: Any,
-        path: Path,
+        path: DecisionPath,
         step: Step,
         is_allowed: bool,
-        found: dict[Dim, Any],
+        found: dict[Dimension, Any],
     ) -> None:
         variables, builder = self._variables, EventBuilder(self._variables, self._labels)
         pairs: list[tuple[int, Any, Any]] = []
@@ -421,7 +428,7 @@ class TransitionLearner:
         last = -1
         if found:  # an event begins no lower than its watch: see `kernel/saturation.py`
             (top, _), (last, _) = self._watched[0], self._watched[-1]
-            changes.setdefault(top, Change(GENERAL, self._labels.label(Label(top))))
+            changes.setdefault(top, VariableChange(GENERAL_EDGES, self._labels.label(EffectLabel(top))))
         pairs += [(level, None, self._targets(replica, step)[1]) for level, replica in written.items()]
         act = (me, message, step) if me is not None else None
         gate = self.watches.tail(self._base(place))
@@ -479,9 +486,9 @@ class TransitionLearner:
                     targets[variables.membership(after.id, name, element)] = int(element in change.added)
         return targets, variables.core(after, changed.items())
 
-    def _bounds(self, changes: dict[int, Change], step: Step) -> None:
+    def _bounds(self, changes: dict[int, VariableChange], step: Step) -> None:
         """Add to `changes` the effect of a step on each bound that it needs or spends."""
         for name in {*step.spends, *step.needs}:
             level = self._variables.levels[Key(BOUND, name)]
-            label = self._labels.label(Label(level, spends=step.spends.count(name)))
-            changes[level] = Change(GENERAL, label)
+            label = self._labels.label(EffectLabel(level, spends=step.spends.count(name)))
+            changes[level] = VariableChange(GENERAL_EDGES, label)

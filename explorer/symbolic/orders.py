@@ -20,18 +20,18 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
-Order = tuple[Key, ...]
+VariableOrder = tuple[Key, ...]
 
-BUDGETS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
+NODE_BUDGETS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
 """For each trial: the nodes made before it, and the most nodes of its smaller searches."""
 ANNEALING_MOVES = 3_000  # moves of one variable in simulated annealing
-TEMPERATURE = 0.02  # accepted worsening at first, as a fraction of the cost
-CLEAR_FRACTION = 0.9  # an order is clearly better with this fraction of the nodes
-SMALL_MEMORY = 1 << 28  # bytes for a trial search
-LEAST_GAIN = 2  # least factor by which another order must shorten the span of events
+ANNEALING_TEMPERATURE = 0.02  # accepted worsening at first, as a fraction of the cost
+CLEARLY_FEWER_FRACTION = 0.9  # an order is clearly better with this fraction of the nodes
+SMALL_MEMORY_BYTES = 1 << 28  # bytes for a trial search
+LEAST_SPAN_FACTOR = 2  # least factor by which another order must shorten the span of events
 
 
-def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
+def anneal_order(keys: Sequence[Key], events: Iterable[Event]) -> VariableOrder | None:
     """Return an order with at most half the total span of the events, by simulated annealing; else None.
 
     The span of an event is the distance from its first to its last variable. Events over the same variables count once.
@@ -63,27 +63,27 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
         new = list(order)
         new.insert(random.randrange(len(new)), new.pop(random.randrange(len(new))))
         found = spans(new)
-        warmth = cost * TEMPERATURE * (1 - move / ANNEALING_MOVES)
+        warmth = cost * ANNEALING_TEMPERATURE * (1 - move / ANNEALING_MOVES)
         if found <= cost or random.random() < math.exp((cost - found) / max(warmth, 1e-9)):
             order, cost = new, found
             if cost < least:
                 best, least = order, cost
-    if LEAST_GAIN * least > first:
+    if LEAST_SPAN_FACTOR * least > first:
         return None
     return tuple(keys[level] for level in min(best, best[::-1], key=begins))
 
 
-def shared_first(keys: Sequence[Key]) -> Order:
+def shared_first_order(keys: Sequence[Key]) -> VariableOrder:
     """Return the order with the shared fields moved to the front."""
     return tuple(sorted(keys, key=lambda key: key.kind != SHARED))
 
 
 def cheapest_order(
-    orders: Sequence[Order],
+    orders: Sequence[VariableOrder],
     bounds: Mapping[str, int],
-    made: Callable[[Order, Mapping[str, int], int], int | None],
+    made: Callable[[VariableOrder, Mapping[str, int], int], int | None],
     most: int,
-) -> Order:
+) -> VariableOrder:
     """Return the order whose trial search makes clearly fewest nodes, else the first order.
 
     The bounds of the trial grow one by one, as long as the first order needs at most `most` nodes.
@@ -99,7 +99,7 @@ def cheapest_order(
         limits, fewest = more, found
     best = orders[0]
     for order in orders[1:]:
-        found = None if fewest is None else made(order, limits, int(CLEAR_FRACTION * fewest))
+        found = None if fewest is None else made(order, limits, int(CLEARLY_FEWER_FRACTION * fewest))
         if found is not None:
             best, fewest = order, found
     return best
@@ -116,7 +116,7 @@ class OrderTrials:
         self, calls: HandlerCache, semantics: Semantics, starts: list[State], constraints: tuple[Property, ...]
     ) -> None:
         self._calls, self._semantics, self._starts, self._constraints = calls, semantics, starts, constraints
-        self._looks = list(BUDGETS)
+        self._looks = list(NODE_BUDGETS)
         self._may_meet = True  # whether random walks may still look for replicas that appear late
 
     def give_up(self) -> None:
@@ -136,15 +136,15 @@ class OrderTrials:
                 raise LayoutChanged
         _, most = self._looks.pop(0)
         keys = tuple(space.variables.keys)
-        closer = closer_order(keys, (info.event for info in space.learning.events.infos))
-        orders = [keys if closer is None else closer, shared_first(keys)]
+        closer = anneal_order(keys, (info.event for info in space.learning.events.infos))
+        orders = [keys if closer is None else closer, shared_first_order(keys)]
         best = cheapest_order(orders, self._semantics.protocol.bounds, partial(self._nodes_made, layout, tick), most)
         if best != keys:
             layout.order = best
             raise LayoutChanged
 
     def _nodes_made(
-        self, layout: Layout, tick: Callable[[int], None], order: Order, limits: Mapping[str, int], most: int
+        self, layout: Layout, tick: Callable[[int], None], order: VariableOrder, limits: Mapping[str, int], most: int
     ) -> int | None:
         """Return the number of nodes that a trial search makes in an order; None if it exceeds `most`."""
 
@@ -156,7 +156,7 @@ class OrderTrials:
         small = None
         try:
             arranged = layout.arranged(order, limits)
-            small = StateSpace(self._calls, arranged, self._starts, SMALL_MEMORY, pause, self._constraints)
+            small = StateSpace(self._calls, arranged, self._starts, SMALL_MEMORY_BYTES, pause, self._constraints)
             small.saturated(small.start)
             return small.store.nodes_made
         except (NodeBudgetExceeded, OutOfNodes, LayoutChanged):

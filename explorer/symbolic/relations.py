@@ -20,15 +20,15 @@ import numpy as np
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.symbolic.handler_cache import Read
-from kraftcheck.explorer.symbolic.store import Store, require
+from kraftcheck.explorer.symbolic.store import DiagramStore, require_below_limit
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, MEMBER, Variables
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, keyed
 
-IDENTITY = 0  # the map of each value to itself
+IDENTITY_MAP = 0  # the map of each value to itself
 
 
-class Label(NamedTuple):
+class EffectLabel(NamedTuple):
     """Effect of a step on one variable: guards, and the value after."""
 
     level: int  # the variable's level
@@ -39,7 +39,7 @@ class Label(NamedTuple):
     spends: int | None = None
 
 
-class Classes:
+class ValueClassMap:
     """A map: a function from a variable's values to numbered classes."""
 
     def __init__(self, level: int, function: Callable[[Any], Iterable[Hashable]]) -> None:
@@ -66,13 +66,13 @@ class Classes:
         return found
 
 
-class Labels:
+class EffectLabels:
     """The labels and maps of one search."""
 
-    def __init__(self, variables: Variables, store: Store) -> None:
+    def __init__(self, variables: Variables, store: DiagramStore) -> None:
         self._variables = variables
         self._store = store
-        self._items: list[Label | Classes | None] = [None]
+        self._items: list[EffectLabel | ValueClassMap | None] = [None]
         self._numbers: dict[Hashable, int] = {}
         self._messages: dict[int, int] = {}
         self._firsts: dict[int, int] = {}
@@ -99,7 +99,7 @@ class Labels:
         found = self._numbers.get((level, name))
         if found is None:
             found = self._numbers[level, name] = len(self._items)
-            self._items.append(Classes(level, function))
+            self._items.append(ValueClassMap(level, function))
         return found
 
     def pair(self, level: int, first: int, second: int) -> int:
@@ -120,21 +120,21 @@ class Labels:
 
     def classes_of(self, level: int, mapped: int, number: int) -> list[int]:
         """Return the numbers of the classes of a value."""
-        if mapped == IDENTITY:
+        if mapped == IDENTITY_MAP:
             return [number]
         return self.classes(mapped).of(number, self._variables.values[level][number])
 
-    def classes(self, mapped: int) -> Classes:
+    def classes(self, mapped: int) -> ValueClassMap:
         """Return the map with a number."""
         found = self._items[mapped]
-        assert isinstance(found, Classes)
+        assert isinstance(found, ValueClassMap)
         return found
 
     def meaning(self, level: int, mapped: int, number: int) -> Any:
         """Return the class that has a number in a map; for the map IDENTITY, the value that has the number."""
-        return self._variables.values[level][number] if mapped == IDENTITY else self.classes(mapped).values[number]
+        return self._variables.values[level][number] if mapped == IDENTITY_MAP else self.classes(mapped).values[number]
 
-    def label(self, label: Label) -> int:
+    def label(self, label: EffectLabel) -> int:
         """Return the number of a label; add the label if it is new."""
         found = self._numbers.get(label)
         if found is None:
@@ -147,12 +147,12 @@ class Labels:
     def spends(self, number: int) -> int:
         """Return the amount by which a label decreases its bound; 0 for any other label."""
         found = self._items[number]
-        return (found.spends or 0) if isinstance(found, Label) else 0
+        return (found.spends or 0) if isinstance(found, EffectLabel) else 0
 
     def apply(self, number: int, value: int) -> int:
         """Apply a label or a map to a value, and cache the result in the store."""
         item = self._items[number]
-        if isinstance(item, Classes):
+        if isinstance(item, ValueClassMap):
             result = self._store.add_items(item.of(value, self._variables.values[item.level][value]))
         else:
             assert item is not None
@@ -160,7 +160,7 @@ class Labels:
         self._store.cache_effect(number, value, result)
         return result
 
-    def _applied(self, label: Label, number: int) -> int:
+    def _applied(self, label: EffectLabel, number: int) -> int:
         level, variables = label.level, self._variables
         if any(one not in self.classes_of(level, mapped, number) for mapped, one in label.guards):
             return -1
@@ -181,11 +181,11 @@ class Labels:
         return variables.number(level, content)
 
 
-BY_VALUE, BY_MESSAGE, GENERAL = 0, 1, 2
+EDGES_BY_VALUE, EDGES_BY_MESSAGE, GENERAL_EDGES = 0, 1, 2
 """Lookup of an edge: by the variable's value, by a deliverable message, or for any value."""
 
 
-class Change(NamedTuple):
+class VariableChange(NamedTuple):
     """Effect of an event on one variable."""
 
     how: int  # BY_VALUE, BY_MESSAGE or GENERAL
@@ -193,10 +193,10 @@ class Change(NamedTuple):
     result: int = 0  # BY_VALUE: the next value. BY_MESSAGE: the label.
 
 
-Event = tuple[tuple[int, Change], ...]  # by level, in their order
+Event = tuple[tuple[int, VariableChange], ...]  # by level, in their order
 
 
-class Source(NamedTuple):
+class LearnedEvent(NamedTuple):
     """An event with the watch that it was learned from."""
 
     event: Event
@@ -218,12 +218,12 @@ class EventInfo(NamedTuple):
 class RelationNodes:
     """Nodes of all relations; node 0 is the empty relation, node 1 the identity on the remaining levels."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DiagramStore) -> None:
         self._store = store
-        self._known: dict[tuple[int, tuple[tuple[Change, int], ...]], int] = {}
+        self._known: dict[tuple[int, tuple[tuple[VariableChange, int], ...]], int] = {}
         self._levels = [0, 0]
-        self._edges: list[list[tuple[Change, int]]] = [[], []]
-        self._branches: dict[tuple[int, Change], int] = {}
+        self._edges: list[list[tuple[VariableChange, int]]] = [[], []]
+        self._branches: dict[tuple[int, VariableChange], int] = {}
 
     def relations(self, events: Iterable[Event]) -> list[int]:
         """Return the relations of events, one for each set of levels."""
@@ -256,21 +256,21 @@ class RelationNodes:
         if gate and self._store.arrays.tails[gate, 0] < level:
             gate = int(self._store.arrays.tails[gate, 2])
         number, arrays = len(self._levels), self._store.arrays
-        require(number, len(arrays.relation_nodes) - 1, "nodes of relations")
+        require_below_limit(number, len(arrays.relation_nodes) - 1, "nodes of relations")
         arrays.relation_nodes[number] = (level, 0, 0, -1, gate, 0)
         self._levels.append(level)
         self._edges.append([])
         return number
 
-    def add(self, number: int, change: Change, child: int) -> None:
+    def add(self, number: int, change: VariableChange, child: int) -> None:
         """Add an edge to a node."""
-        key, result = (0, change.key) if change.how == GENERAL else (change.key, change.result)
-        if change.how != BY_VALUE and result in self._store.guarded:
+        key, result = (0, change.key) if change.how == GENERAL_EDGES else (change.key, change.result)
+        if change.how != EDGES_BY_VALUE and result in self._store.guarded:
             self._store.arrays.relation_nodes[number, 5] = 1
         self._store.add_edge(number, change.how, key, result, child)
         self._edges[number].append((change, child))
 
-    def branch(self, number: int, change: Change, level: int) -> int:
+    def branch(self, number: int, change: VariableChange, level: int) -> int:
         """Return the child of a node's edge for a change; add the edge, and a child at `level`, if it is new."""
         found = self._branches.get((number, change))
         if found is None:
@@ -279,7 +279,7 @@ class RelationNodes:
             self.add(number, change, found)
         return found
 
-    def node(self, number: int) -> tuple[int, list[tuple[Change, int]]]:
+    def node(self, number: int) -> tuple[int, list[tuple[VariableChange, int]]]:
         """Return a node's level, and its edges as (change, child)."""
         return self._levels[number], self._edges[number]
 
@@ -287,20 +287,20 @@ class RelationNodes:
 class EventGroups:
     """The known events, grouped by their variables."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DiagramStore) -> None:
         self._arrays = store.arrays
         self.nodes = RelationNodes(store)
         self.events = 0
         self._groups: dict[tuple[tuple[int, ...], int], int] = {}
         self._idle = False  # whether some event changes and requires nothing
-        self._ends: set[tuple[int, Change, int]] = set()
+        self._ends: set[tuple[int, VariableChange, int]] = set()
         self._tops = np.zeros(store.levels + 1, bool)
 
     def roots(self) -> list[int]:
         """Return the roots of all relations."""
         return [*self._groups.values(), *[1] * self._idle]
 
-    def add(self, events: Iterable[Source]) -> None:
+    def add(self, events: Iterable[LearnedEvent]) -> None:
         """Add events to the relations of their groups."""
         alike: defaultdict[tuple[tuple[int, ...], int, Event], list[Event]] = defaultdict(list)
         for event, last, gate in events:
@@ -327,7 +327,7 @@ class EventGroups:
     def _place(self, level: int, gate: int) -> int:
         """Add an empty relation that begins at a level; return its root."""
         number, arrays = len(self._groups), self._arrays
-        require(number + 1, len(arrays.event_root), "groups of events")
+        require_below_limit(number + 1, len(arrays.event_root), "groups of events")
         arrays.event_root[number] = root = self.nodes.new(level, gate)
         arrays.next_event[number] = arrays.first_event[level]
         arrays.first_event[level] = number
@@ -343,34 +343,34 @@ class EventGroups:
             arrays.next_top[before : level + 1] = level
 
 
-Dim = tuple[int, int]  # level, map
+Dimension = tuple[int, int]  # level, map
 
 
-class Watch(NamedTuple):
+class CombinationWatch(NamedTuple):
     """A callback, called once for each combination of values that some diagram variables take."""
 
     number: int
-    dims: tuple[Dim, ...]  # dimensions, sorted by level
-    learn: Callable[[dict[Dim, Any]], None]  # called with each new vector, as classes by dimension
+    dims: tuple[Dimension, ...]  # dimensions, sorted by level
+    learn: Callable[[dict[Dimension, Any]], None]  # called with each new vector, as classes by dimension
 
 
-class Watches:
+class CombinationWatches:
     """The watches of one search, and the value combinations that each has seen."""
 
-    def __init__(self, store: Store, labels: Labels, groups: EventGroups) -> None:
+    def __init__(self, store: DiagramStore, labels: EffectLabels, groups: EventGroups) -> None:
         self.active: list[int] = []
-        self.known: dict[int, Watch] = {}
+        self.known: dict[int, CombinationWatch] = {}
         self._store = store
         self._labels = labels
         self._groups = groups
         self._projections = 0
         self._tails: dict[tuple[int, int, int], int] = {}
 
-    def add(self, dims: Iterable[Dim], learn: Callable[[dict[Dim, Any]], None]) -> int:
+    def add(self, dims: Iterable[Dimension], learn: Callable[[dict[Dimension, Any]], None]) -> int:
         """Watch a projection for new vectors; return its number."""
         dims = tuple(sorted(dims))
         number = self.projection(dims)
-        self.known[number] = Watch(number, dims, learn)
+        self.known[number] = CombinationWatch(number, dims, learn)
         arrays, level = self._store.arrays, dims[0][0]
         arrays.watch_known[number] = 0
         arrays.next_watch[number] = arrays.first_watch[level]
@@ -381,7 +381,7 @@ class Watches:
         self._store.watch_tails({tail for one in self.active for tail in self._tails_of(one)})
         return number
 
-    def tail(self, dims: Sequence[Dim]) -> int:
+    def tail(self, dims: Sequence[Dimension]) -> int:
         """Return the number of a tail, a list of dimensions in ascending order of level; add it if it is new."""
         tails = self._store.arrays.tails
         number = 0
@@ -389,7 +389,7 @@ class Watches:
             key = (level, mapped, number)
             if key not in self._tails:
                 self._tails[key] = len(self._tails) + 1
-                require(len(self._tails) + 1, len(tails), "dimensions of projections")
+                require_below_limit(len(self._tails) + 1, len(tails), "dimensions of projections")
                 tails[self._tails[key]] = (*key, -1)
             number = self._tails[key]
         return number
@@ -402,7 +402,7 @@ class Watches:
             tail = int(self._store.arrays.tails[tail, 2])
         return found
 
-    def projection(self, dims: Iterable[Dim]) -> int:
+    def projection(self, dims: Iterable[Dimension]) -> int:
         """Return the number of a new projection; two dimensions of one level are merged into pairs."""
         merged: dict[int, int] = {}
         for level, mapped in dims:
@@ -410,7 +410,7 @@ class Watches:
         arrays = self._store.arrays
         number = self._projections
         self._projections += 1
-        require(number + 1, len(arrays.watch_tail), "projections")
+        require_below_limit(number + 1, len(arrays.watch_tail), "projections")
         arrays.watch_tail[number] = self.tail(list(merged.items()))
         return number
 
@@ -426,7 +426,9 @@ class Watches:
             before = int(arrays.next_watch[before])
         arrays.next_watch[before] = arrays.next_watch[number]
 
-    def each(self, number: int, dims: tuple[Dim, ...], node: int, use: Callable[[dict[Dim, Any]], None]) -> None:
+    def each(
+        self, number: int, dims: tuple[Dimension, ...], node: int, use: Callable[[dict[Dimension, Any]], None]
+    ) -> None:
         """Call `use` with each vector of a projection, as a map from dimensions to values, without set memberships.
 
         If `use` raises MissingRead for a membership, it is called again with each value of that membership.
@@ -448,7 +450,7 @@ class Watches:
                 pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
 
     def _missing_membership(
-        self, use: Callable[[dict[Dim, Any]], None], found: dict[Dim, Any], unknown: set[int]
+        self, use: Callable[[dict[Dimension, Any]], None], found: dict[Dimension, Any], unknown: set[int]
     ) -> int | None:
         """Call `use`; return the level of the set membership for which `use` raises MissingRead, or None."""
         try:
@@ -480,9 +482,11 @@ class Watches:
 
         return sorted(there(0, node))
 
-    def _meant(self, merged: list[list[int]], dims: tuple[Dim, ...], vector: dict[int, int]) -> dict[Dim, Any]:
+    def _meant(
+        self, merged: list[list[int]], dims: tuple[Dimension, ...], vector: dict[int, int]
+    ) -> dict[Dimension, Any]:
         """Decode a vector: return the value or class that its number means in each dimension."""
-        found: dict[Dim, Any] = {}
+        found: dict[Dimension, Any] = {}
         for level, mapped in merged:
             if level in vector:
                 classes: Any = vector[level]

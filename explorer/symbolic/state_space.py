@@ -9,15 +9,23 @@ from contextlib import suppress
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.kernel.diagram import CALL_TO_APPLY, CALL_TO_LEARN
 from kraftcheck.explorer.symbolic.learning import TransitionLearner
-from kraftcheck.explorer.symbolic.relations import GENERAL, IDENTITY, Change, Event, EventGroups, Label, Labels
-from kraftcheck.explorer.symbolic.store import EMPTY, PREFIX, OutOfNodes, Store
+from kraftcheck.explorer.symbolic.relations import (
+    GENERAL_EDGES,
+    IDENTITY_MAP,
+    EffectLabel,
+    EffectLabels,
+    Event,
+    EventGroups,
+    VariableChange,
+)
+from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, DiagramStore, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import BOUND, Key, Layout, Variables
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
 
-class View:
+class BoundsView:
     """Equality of states under a VIEW that hides bounds; without a VIEW, equality of whole states.
 
     A *viewed* set has the value 0 at the hidden bounds.
@@ -27,8 +35,8 @@ class View:
         self,
         name: str | None,
         variables: Variables,
-        store: Store,
-        labels: Labels,
+        store: DiagramStore,
+        labels: EffectLabels,
         groups: EventGroups,
         learning: TransitionLearner,
     ) -> None:
@@ -39,10 +47,15 @@ class View:
         self._learning = learning
         self._limits = {variables.levels[Key(BOUND, one)]: variables.protocol.bounds[one] for one in sorted(hidden)}
         self._bounds = {variables.levels[Key(BOUND, one)]: one for one in hidden}
-        forget = tuple((level, Change(GENERAL, labels.label(Label(level, target=0)))) for level in sorted(self._limits))
+        forget = tuple(
+            (level, VariableChange(GENERAL_EDGES, labels.label(EffectLabel(level, target=0))))
+            for level in sorted(self._limits)
+        )
         [self._forget] = groups.nodes.relations([forget])
         self._projections = {
-            level: learning.watches.projection([(level, IDENTITY)]) for level, limit in self._limits.items() if limit
+            level: learning.watches.projection([(level, IDENTITY_MAP)])
+            for level, limit in self._limits.items()
+            if limit
         }
         self._most = dict.fromkeys(self._limits, 1)  # most that one step spends of a bound
         self._looked_at = 0
@@ -96,32 +109,36 @@ class StateSpace:
         constraints: tuple[Property, ...] = (),
         most: int | None = None,
         view: str | None = None,
-        restore: Callable[[Variables, Store], None] | None = None,
+        restore: Callable[[Variables, DiagramStore], None] | None = None,
     ) -> None:
         self._tick = tick
         calls.set_layout(layout)
         self.variables = Variables(calls.protocol, layout, starts)
-        self.store = Store(len(self.variables.keys), memory, self._answer, most)
+        self.store = DiagramStore(len(self.variables.keys), memory, self._answer, most)
         if restore is not None:
             restore(self.variables, self.store)
-        self.labels = Labels(self.variables, self.store)
+        self.labels = EffectLabels(self.variables, self.store)
         self.groups = EventGroups(self.store)
         always = set.intersection(*[set(state.replicas) for state in starts])
         made = (self.variables, self.store, self.labels, self.groups)
         self.learning = TransitionLearner(calls, *made, always, constraints)
-        self.view = View(view, *made, self.learning)
+        self.view = BoundsView(view, *made, self.learning)
         self.learning.begin()
         self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
 
     def keep(self, sets: dict[str, int]) -> None:
         """Replace the named sets that are kept for a checkpoint."""
-        roots = {name: node for name, node in self.store.roots.items() if not name.startswith(PREFIX)}
-        self.store.roots = roots | {PREFIX + name: node for name, node in sets.items()}
+        roots = {name: node for name, node in self.store.roots.items() if not name.startswith(KEPT_ROOT_PREFIX)}
+        self.store.roots = roots | {KEPT_ROOT_PREFIX + name: node for name, node in sets.items()}
 
     def kept(self) -> dict[str, int]:
         """Return the named sets that are kept for a checkpoint."""
         roots = self.store.roots
-        return {name.removeprefix(PREFIX): node for name, node in roots.items() if name.startswith(PREFIX)}
+        return {
+            name.removeprefix(KEPT_ROOT_PREFIX): node
+            for name, node in roots.items()
+            if name.startswith(KEPT_ROOT_PREFIX)
+        }
 
     @property
     def start(self) -> int:
@@ -142,14 +159,14 @@ class StateSpace:
         while seen != (seen := self.learning.learned):
             for which in list(self.learning.watches.active):
                 new = store.difference(store.project(states, which), int(known[which]))
-                if new != EMPTY:
+                if new != EMPTY_SET:
                     self.learning.answer(which, new)
         if events != self.groups.events:
             store.forget_products()
 
     def successors(self, states: int) -> int:
         """Return the successors of a set; `learn` must have learned from the set before."""
-        found = EMPTY
+        found = EMPTY_SET
         for root in self.groups.roots():
             found = self.store.union(found, self.store.successors(states, root))
         return found
@@ -160,7 +177,7 @@ class StateSpace:
 
     def pruned(self, states: int) -> int:
         """Return the successors of a set by steps that action constraints forbid."""
-        found = EMPTY
+        found = EMPTY_SET
         for root in self.pruned_roots():
             found = self.store.union(found, self.store.successors(states, root))
         return found
@@ -176,7 +193,7 @@ class StateSpace:
 
         For the empty set nothing is counted: return 0 for the actions that never fire, and leave out the others.
         """
-        if states == EMPTY:
+        if states == EMPTY_SET:
             some = {taken.action for taken in self.learning.events.infos}
             return {name: 0 for name in names if name not in some}
         by_action: dict[tuple[str, int], list[Event]] = defaultdict(list)

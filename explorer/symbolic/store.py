@@ -27,48 +27,48 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import (
-    FEWEST_SUMMED,
+    FEWEST_SUMMARIES_TO_DROP,
     collect_garbage,
-    count,
+    count_vectors,
     forget_summaries,
-    mark,
-    project,
+    mark_reachable_nodes,
+    project_onto_tail,
 )
-from kraftcheck.explorer.symbolic.kernel.saturation import learn, saturate
+from kraftcheck.explorer.symbolic.kernel.saturation import learn_new_vectors, saturated_union
 from kraftcheck.spec.errors import ProtocolError
 
-EMPTY, UNIT = 0, 1
-PREFIX = "kept "  # prefix of the names of roots that a checkpoint saves
+EMPTY_SET, UNIT_SET = 0, 1
+KEPT_ROOT_PREFIX = "kept "  # prefix of the names of roots that a checkpoint saves
 EDGES_A_NODE = 5  # least room for edges, for each node
-FIRST_SIZE = 1 << 16  # initial size of the hash tables
+FIRST_TABLE_ENTRIES = 1 << 16  # initial size of the hash tables
 FEWEST_NODES = 1 << 10  # least value of --max-nodes in effect
 STACK_EDGES = 1 << 24  # room on the stack, in edges
-PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
+COUNTING_PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
 """Moduli of step counts; a count follows from its residues by the Chinese remainder theorem."""
-Answer = Callable[[int, int, int], int]
-_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+KernelCallback = Callable[[int, int, int], int]
+_CALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
 class OutOfNodes(Exception):  # noqa: N818 - it ends a search, as a limit does
     """The diagrams exceed their memory limit."""
 
 
-class Store:
+class DiagramStore:
     """Decision diagrams over a fixed number of levels."""
 
-    def __init__(self, levels: int, memory: int, answer: Answer, most: int | None = None) -> None:
+    def __init__(self, levels: int, memory: int, answer: KernelCallback, most: int | None = None) -> None:
         self.levels = levels
         self.arrays = d = Diagram()
         self._answer = answer
         self._error: BaseException | None = None
         self.guarded: set[int] = set()  # labels with guards
         self.roots: dict[str, int] = {}
-        self.partial = EMPTY
+        self.partial = EMPTY_SET
         self.collections = self._collected = self._most = 0
         # All arrays get their final length now; memory is provided on first use, so room for growth costs nothing.
         least = codes.BYTES_A_NODE + EDGES_A_NODE * codes.BYTES_AN_EDGE
         nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, FEWEST_NODES))
-        size = max(1 << (nodes - 1).bit_length(), FIRST_SIZE)
+        size = max(1 << (nodes - 1).bit_length(), FIRST_TABLE_ENTRIES)
         d.nodes = np.zeros((nodes, 3), np.int64)
         d.summaries = np.zeros(12 * nodes, np.int32)
         edges = EDGES_A_NODE * nodes
@@ -80,15 +80,15 @@ class Store:
         d.meta = np.zeros(codes.META_SIZE, np.int64)
         d.meta[codes.META_NODES] = 2
         d.meta[codes.META_MOST_BYTES] = max(memory, least * nodes)
-        d.meta[codes.META_SUMMARY_ENTRIES], d.meta[codes.META_EXTRA_SUMMARIES] = 1, FEWEST_SUMMED
+        d.meta[codes.META_SUMMARY_ENTRIES], d.meta[codes.META_EXTRA_SUMMARIES] = 1, FEWEST_SUMMARIES_TO_DROP
         d.meta[codes.META_LEVELS] = levels
         d.nodes[1, 1] = levels << 32
-        d.meta[codes.META_CACHE_MASK] = min(size, 4 * FIRST_SIZE) - 1
-        self._function = _FUNCTION(self._called_back)
+        d.meta[codes.META_CACHE_MASK] = min(size, 4 * FIRST_TABLE_ENTRIES) - 1
+        self._function = _CALLBACK_TYPE(self._called_back)
         d.meta[codes.META_CALLBACK] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         d.lookups = np.zeros((1 << 26, 2), np.int64)
-        d.lookups[:FIRST_SIZE] = -1
-        d.meta[codes.META_LOOKUP_MASK] = FIRST_SIZE - 1
+        d.lookups[:FIRST_TABLE_ENTRIES] = -1
+        d.meta[codes.META_LOOKUP_MASK] = FIRST_TABLE_ENTRIES - 1
         d.map_items = np.zeros(1 << 26, np.int64)
         d.relation_nodes = np.zeros((1 << 24, 6), np.int64)
         d.relation_edges = np.zeros((1 << 26, 3), np.int64)
@@ -101,7 +101,7 @@ class Store:
         d.tails = np.zeros((1 << 20, 4), np.int64)
         d.slot_count = np.zeros(levels + 1, np.int64)
         d.chosen = np.zeros(len(d.relation_edges), np.int32)
-        rebuild_table(d, FIRST_SIZE)
+        rebuild_table(d, FIRST_TABLE_ENTRIES)
 
     def free(self) -> None:
         """Release the diagrams' memory even if garbage still refers to them; no set is usable afterwards."""
@@ -131,7 +131,7 @@ class Store:
     def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
         """Add an edge to a relation's node: see `add_edge` of the kernel."""
         limit = len(self.arrays.relation_edges)
-        require(int(self.arrays.meta[codes.META_RELATION_EDGES]) + 1, limit, "edges of relations")
+        require_below_limit(int(self.arrays.meta[codes.META_RELATION_EDGES]) + 1, limit, "edges of relations")
         add_relation_edge(self.arrays, relation, how, key, result, child)
 
     def forget_products(self) -> None:
@@ -142,7 +142,7 @@ class Store:
         """Store the classes of a value; return their position, packed as a lookup result."""
         d = self.arrays
         start = int(d.meta[codes.META_MAP_ITEMS])
-        require(start + len(items), len(d.map_items), "classes of values")
+        require_below_limit(start + len(items), len(d.map_items), "classes of values")
         d.map_items[start : start + len(items)] = items
         d.meta[codes.META_MAP_ITEMS] = start + len(items)
         return start << 24 | len(items)
@@ -188,7 +188,7 @@ class Store:
 
     def project(self, a: int, which: int) -> int:
         """Return a projection of a set."""
-        return self._run(project, a, int(self.arrays.watch_tail[which]))
+        return self._run(project_onto_tail, a, int(self.arrays.watch_tail[which]))
 
     def successors(self, a: int, relation: int) -> int:
         """Return the successors of a set under a relation."""
@@ -204,11 +204,11 @@ class Store:
 
     def saturated(self, a: int) -> tuple[int, bool]:
         """Return the least fixpoint of all events from a set, and whether it is complete."""
-        return self.attempt(saturate, a, 0, 0, 0)
+        return self.attempt(saturated_union, a, 0, 0, 0)
 
     def learn(self, level: int, value: int, child: int) -> None:
         """Learn events from one edge of a diagram, for the watches that begin at its level."""
-        self.attempt(learn, level, value, child)
+        self.attempt(learn_new_vectors, level, value, child)
 
     def watch_tails(self, tails: Iterable[int]) -> None:
         """Choose the tails (lists of dimensions) whose projections are cached in the nodes."""
@@ -225,9 +225,9 @@ class Store:
 
     def set_of(self, vectors: Iterable[Sequence[int]]) -> int:
         """Return the set that contains the given vectors."""
-        result = EMPTY
+        result = EMPTY_SET
         for vector in vectors:
-            node, d = UNIT, self.arrays
+            node, d = UNIT_SET, self.arrays
             top = int(d.meta[codes.META_STACK_TOP])
             for level in range(len(vector) - 1, -1, -1):
                 d.scratch[top] = vector[level] << 32 | node
@@ -243,7 +243,7 @@ class Store:
 
     def vectors(self, a: int, levels: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Yield the vectors of a set at some levels; at other levels their value must be 0."""
-        if a == EMPTY:
+        if a == EMPTY_SET:
             return
         if not levels:
             yield ()
@@ -258,19 +258,19 @@ class Store:
     def one_of(self, a: int) -> list[int]:
         """Return one vector of a non-empty set."""
         vector = [0] * self.levels
-        while a != UNIT:
+        while a != UNIT_SET:
             level, edges = self.edges(a)
             vector[level], a = edges[0]
         return vector
 
     def count(self, a: int) -> int:
         """Return the number of vectors of a set."""
-        if a == EMPTY:
+        if a == EMPTY_SET:
             return 0
-        marked = mark(self.arrays, np.array([a]))
+        marked = mark_reachable_nodes(self.arrays, np.array([a]))
         total, limbs = int(marked.sum()), 4
         while True:
-            places, counts = count(self.arrays, marked, total, limbs)
+            places, counts = count_vectors(self.arrays, marked, total, limbs)
             if int(counts[:, -1].max()) >> 30 == 0:
                 return sum(int(digit) << 32 * k for k, digit in enumerate(counts[places[a]].tolist()))
             limbs *= 2
@@ -278,7 +278,7 @@ class Store:
     def count_steps(self, a: int, relation: int, most: int) -> int:
         """Return the number of pairs (state, event), at most `most`; the relation must have been applied before."""
         result, product = 0, 1
-        for which, prime in enumerate(PRIMES):
+        for which, prime in enumerate(COUNTING_PRIMES):
             if product > most:
                 return result
             rest = int(count_steps(self.arrays, a, relation, which, prime))
@@ -288,11 +288,11 @@ class Store:
 
     def size(self, a: int) -> int:
         """Return the number of nodes of a set."""
-        return int(mark(self.arrays, np.array([a])).sum()) - 2 if a else 0
+        return int(mark_reachable_nodes(self.arrays, np.array([a])).sum()) - 2 if a else 0
 
     def sizes(self, a: int) -> Counter[int]:
         """Return the number of nodes of a set at each level."""
-        marked = np.flatnonzero(mark(self.arrays, np.array([a])))[2:] if a else np.zeros(0, np.int64)
+        marked = np.flatnonzero(mark_reachable_nodes(self.arrays, np.array([a])))[2:] if a else np.zeros(0, np.int64)
         return Counter((self.arrays.nodes[marked, 1] >> 32).tolist())
 
     @property
@@ -347,7 +347,7 @@ class Store:
     def dump(self, roots: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
         """Return the nodes and edges of the sets `roots`, with nodes renumbered from 2, and the sets' new numbers."""
         d = self.arrays
-        marked = mark(d, np.array(roots, np.int64))
+        marked = mark_reachable_nodes(d, np.array(roots, np.int64))
         kept = np.flatnonzero(marked[2:]) + 2
         numbers = np.zeros(len(marked), np.int64)
         numbers[1], numbers[kept] = 1, np.arange(2, len(kept) + 2)
@@ -366,10 +366,10 @@ class Store:
         d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
         d.edges[: len(edges)] = edges
         d.meta[codes.META_NODES], d.meta[codes.META_EDGES] = count, len(edges)
-        rebuild_table(d, max(FIRST_SIZE, 1 << (2 * count - 1).bit_length()))
+        rebuild_table(d, max(FIRST_TABLE_ENTRIES, 1 << (2 * count - 1).bit_length()))
 
 
-def require(number: int, limit: int, what: str) -> None:
+def require_below_limit(number: int, limit: int, what: str) -> None:
     """Raise ProtocolError if a number exceeds its limit."""
     if number > limit:
         raise ProtocolError(f"more than {limit:,} {what}: the symbolic engine has no room for them")

@@ -23,9 +23,9 @@ from kraftcheck.explorer.result import (
     step_of,
 )
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
-from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, Change
+from kraftcheck.explorer.symbolic.relations import EDGES_BY_MESSAGE, EDGES_BY_VALUE, VariableChange
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY, UNIT, OutOfNodes
+from kraftcheck.explorer.symbolic.store import EMPTY_SET, UNIT_SET, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
@@ -67,7 +67,7 @@ class Predecessors:
         self, a: int, r: int, at: int, target: Vector, failed: set[tuple[int, int, int]]
     ) -> list[tuple[int, int]] | None:
         """Return the (level, value) pairs that turn the target into a predecessor in the set; None if there is none."""
-        if a == EMPTY or r == 0 or (a, r, at) in failed:
+        if a == EMPTY_SET or r == 0 or (a, r, at) in failed:
             return None
         if r == 1:
             return [] if self._holds(a, at, target) else None
@@ -96,19 +96,19 @@ class Predecessors:
 
     def _holds(self, a: int, at: int, target: Vector) -> bool:
         """Whether the set of node `a` contains the target's values from level `at` on."""
-        while a != UNIT:
+        while a != UNIT_SET:
             level, edges = self._space.store.edges(a)
-            child = dict(edges).get(target[level], EMPTY)
-            if child == EMPTY or any(target[at:level]):
+            child = dict(edges).get(target[level], EMPTY_SET)
+            if child == EMPTY_SET or any(target[at:level]):
                 return False
             a, at = child, level + 1
         return not any(target[at:])
 
-    def _leads(self, level: int, change: Change, value: int, target: int) -> bool:
-        if change.how == BY_VALUE:
+    def _leads(self, level: int, change: VariableChange, value: int, target: int) -> bool:
+        if change.how == EDGES_BY_VALUE:
             return value == change.key and target == change.result
         labels = self._space.labels
-        if change.how == BY_MESSAGE:
+        if change.how == EDGES_BY_MESSAGE:
             if change.key not in labels.classes_of(level, labels.messages(level), value):
                 return False
             label = change.result
@@ -146,7 +146,7 @@ class WitnessPaths:
     def shortest(self, names: Iterable[str]) -> Iterator[Witness]:
         """Yield (name, path) for each violating set, with a shortest path into the set."""
         space, store, wanted = self._space, self._space.store, list(names)
-        new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
+        new, pruned, known, levels = space.start, EMPTY_SET, EMPTY_SET, list[int]()
         while wanted:
             self._pause()
             frontier = self._checks.within(self._constraints, new)
@@ -170,12 +170,12 @@ class WitnessPaths:
             for root in space.groups.roots():
                 self._pause()
                 new = store.difference(store.successors(reached, root), known)
-                if new != EMPTY:
+                if new != EMPTY_SET:
                     stages.append(reached)
                     yield from self._into(wanted, new, new, stages, self._known)
                     known = store.union(known, new)
                     reached = store.union(reached, self._checks.within(self._constraints, new))
-            yield from self._into(wanted, space.pruned(reached), EMPTY, [*stages, reached], self._known)
+            yield from self._into(wanted, space.pruned(reached), EMPTY_SET, [*stages, reached], self._known)
             if store.is_crowded:
                 reached, known, *stages = store.collect_garbage([reached, known, *stages])
 
@@ -193,7 +193,7 @@ class WitnessPaths:
         """
         for name in list(wanted):
             there = violating(name, states if name in self._beyond else expanded)
-            if there != EMPTY:
+            if there != EMPTY_SET:
                 wanted.remove(name)
                 yield name, Predecessors(self._space).path(sets, self._space.store.one_of(there))
 
@@ -279,14 +279,14 @@ class Violations:
         With `is_part`, deadlocks are left out, since some steps are not known yet.
         """
         found = self._of(self._options.properties, states, more)
-        if self._options.deadlock and not is_part and (stuck := self._space.stuck(states)) != EMPTY:
+        if self._options.deadlock and not is_part and (stuck := self._space.stuck(states)) != EMPTY_SET:
             found[DEADLOCK] = stuck
         return found
 
     def _of(self, properties: Iterable[Property], states: int, more: int) -> dict[str, int]:
         every = self._space.store.union(states, more)
         found = {prop.name: self.violating(prop, states if prop.over_steps else every) for prop in properties}
-        return {name: bad for name, bad in found.items() if bad != EMPTY}
+        return {name: bad for name, bad in found.items() if bad != EMPTY_SET}
 
     def of_property(self, name: str, states: int) -> int:
         """Return the states of a set that violate the named property."""
@@ -320,7 +320,7 @@ class Violations:
         self._search.pace.deadline = time.monotonic() + max(CHECKING_SECONDS, books.seconds / 10)
         try:
             store.collect_garbage([])
-            bad = self.of(store.roots["reached"], EMPTY, is_part=True)
+            bad = self.of(store.roots["reached"], EMPTY_SET, is_part=True)
         except (PathTimeout, OutOfNodes, LayoutChanged, OpaqueSetRequired, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
@@ -391,8 +391,8 @@ def states_without_path_to(
     }
     relations = space.groups.nodes.relations(events)
     left = checks.violating(prop, reached)
-    out, before = store.difference(reached, left), EMPTY
-    while left not in (before, EMPTY):
+    out, before = store.difference(reached, left), EMPTY_SET
+    while left not in (before, EMPTY_SET):
         before = left
         for relation in relations:
             pause()
@@ -405,7 +405,7 @@ def states_without_path_to(
 
 def notes_on_sets(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
     """Yield the diagram's size with its largest variables, and the violating states of properties not in `traps`."""
-    store, reached = space.store, space.store.roots.get("reached", EMPTY)
+    store, reached = space.store, space.store.roots.get("reached", EMPTY_SET)
     size, variables = store.size(reached), len(space.variables.keys)
     yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were created for it"
     levels = store.sizes(reached).most_common(MOST_NAMED)
@@ -431,14 +431,14 @@ class BreadthFirst:
     def run(self) -> int:
         """Search until a level adds no state; return the reached states, projected by the VIEW."""
         store, space, view = self._space.store, self._space, self._space.view
-        new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
+        new, pruned, reached, known, expanded = space.start, EMPTY_SET, EMPTY_SET, EMPTY_SET, EMPTY_SET
         if space.kept():
             new, pruned, reached, known, expanded, *self._levels = space.kept().values()
             self._search.books.result.depth = len(self._levels)
             space.learn(expanded)
             space.successors(expanded)  # so that the steps out of earlier levels can be counted
             space.pruned(expanded)
-        while new != EMPTY or pruned != EMPTY:
+        while new != EMPTY_SET or pruned != EMPTY_SET:
             names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
             sets = (new, pruned, reached, known, expanded, *self._levels)
             self._search.keep(dict(zip(names, sets, strict=True)))
@@ -448,7 +448,7 @@ class BreadthFirst:
             self._note(reached, frontier, expanded)
             self._search.pause()
             self._check(self._states, store.union(new, pruned))
-            if frontier == EMPTY:
+            if frontier == EMPTY_SET:
                 break
             self._look_at_limits(reached)
             space.learn(frontier)
@@ -468,7 +468,7 @@ class BreadthFirst:
 
     def _note(self, reached: int, frontier: int, expanded: int) -> None:
         self._search.note(reached, expanded)
-        if frontier != EMPTY:
+        if frontier != EMPTY_SET:
             self._search.books.result.depth = len(self._levels) + 1
 
     def _look_at_limits(self, reached: int) -> None:
@@ -482,13 +482,13 @@ class BreadthFirst:
         for prop in properties:
             if not self._search.is_known(prop.name):
                 bad = self._violations.violating(prop, states)
-                if bad != EMPTY:
+                if bad != EMPTY_SET:
                     self._search.found(prop.name, self._trace(bad, prop))
 
     def _check_deadlock(self, frontier: int) -> None:
         if self._search.options.deadlock and not self._search.is_known(DEADLOCK):
             bad = self._space.stuck(frontier)
-            if bad != EMPTY:
+            if bad != EMPTY_SET:
                 self._search.found(DEADLOCK, self._trace(bad))
 
     def _trace(self, bad: int, prop: Property | None = None) -> Behaviour:

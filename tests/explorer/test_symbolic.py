@@ -13,7 +13,7 @@ from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
 from kraftcheck.explorer.symbolic.kernel.diagram import CALL_AT_TICK, META_STACK_TOP, unique_node
-from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import Record, State, Step, Steps, become, hide, internal, step_invariant
 from kraftcheck.spec.errors import InputError
@@ -131,7 +131,7 @@ def test_handlers_that_read_what_others_hold(model: str, states: int) -> None:
 
 
 def test_garbage_collection_keeps_sets() -> None:
-    store = Store(3, 1 << 26, lambda kind, a, b: 0 if kind == CALL_AT_TICK else -1)
+    store = DiagramStore(3, 1 << 26, lambda kind, a, b: 0 if kind == CALL_AT_TICK else -1)
     random = Random(1)
     vectors = {tuple(random.randrange(4) for _ in range(3)) for _ in range(40)}
     some = set(list(vectors)[:20])
@@ -149,7 +149,7 @@ def test_garbage_collection_keeps_sets() -> None:
 
 
 def test_counts_of_any_size() -> None:
-    store = Store(60, 1 << 26, lambda kind, a, b: 0)
+    store = DiagramStore(60, 1 << 26, lambda kind, a, b: 0)
     node = 1
     for level in range(59, -1, -1):
         top = int(store.arrays.meta[META_STACK_TOP])

@@ -96,7 +96,7 @@ def test_ctrl_c_in_the_middle(order: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_checkpoints_within_saturation_change_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.005)
     asked = SearchRequest(search="saturation", deadlock=False, checkpoint=tmp_path, checkpoint_every=0.01)
     found = explore(bound(f"counts/{NAME}").protocol, asked)
     assert found.distinct_states == expected()[NAME]["distinct_states"]

@@ -34,7 +34,7 @@ ORDERS = ("saturation", "chaining")
 @pytest.mark.parametrize("count", [14, pytest.param(25, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("order", ORDERS)
 def test_random_protocols_looked_at_early(order: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
     monkeypatch.setattr(violations, "FIRST_NODES", 0)
     monkeypatch.setattr(violations, "URGENT_NODES", 0)
     monkeypatch.setattr(violations, "SPARED", 0)

@@ -13,8 +13,12 @@ from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine, violations
 from kraftcheck.explorer.symbolic.engine import PathTimeout, explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
-from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, MOST_SUMMED, has_room
-from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.kernel.projections import (
+    FEWEST_SUMMARIES_TO_DROP,
+    MOST_SUMMARIES_A_NODE,
+    make_summary_room,
+)
+from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.violations import WitnessPaths
 from tests.support.kraft_model.searches import bound as configured
 from tests.support.kraft_model.searches import check_trace
@@ -29,13 +33,13 @@ NAME = "two-voters-two-elections"
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return what has a number for each time that garbage is collected."""
     times: list[int] = []
-    collect = Store.collect_garbage
+    collect = DiagramStore.collect_garbage
 
-    def collect_and_count(store: Store, roots: list[int]) -> list[int]:
+    def collect_and_count(store: DiagramStore, roots: list[int]) -> list[int]:
         times.append(len(times))
         return collect(store, roots)
 
-    monkeypatch.setattr(Store, "collect_garbage", collect_and_count)
+    monkeypatch.setattr(DiagramStore, "collect_garbage", collect_and_count)
     return times
 
 
@@ -114,9 +118,9 @@ def test_a_search_whose_violation_has_no_behaviour_is_resumed(
 def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
     asked = SearchRequest.of(given, search="bfs")
-    monkeypatch.setattr(engine, "SLOW_SECONDS", 1_000)
+    monkeypatch.setattr(engine, "TABLES_LEARNING_SECONDS", 1_000)
     assert len(explore(given.protocol, asked).notes) == 1
-    monkeypatch.setattr(engine, "SLOW_SECONDS", -100)
+    monkeypatch.setattr(engine, "TABLES_LEARNING_SECONDS", -100)
     monkeypatch.setattr(violations, "FEWEST_NAMED", 1)
     named, faster = explore(given.protocol, asked).notes[-2:]
     assert re.fullmatch(
@@ -134,23 +138,26 @@ def test_the_command_line_has_a_limit_of_nodes(capsys: pytest.CaptureFixture[str
 
 def test_projections_that_are_needed_together_are_not_dropped_for_ever() -> None:
     """Where few nodes are new since projections were dropped there is room for more, or a walk would never end."""
-    store = Store(3, 1 << 20, lambda *_: 0)
+    store = DiagramStore(3, 1 << 20, lambda *_: 0)
     d, meta = store.arrays, store.arrays.meta
-    full = FEWEST_SUMMED + MOST_SUMMED * 100
+    full = FEWEST_SUMMARIES_TO_DROP + MOST_SUMMARIES_A_NODE * 100
     meta[codes.META_NODES], meta[codes.META_SUMMARY_ENTRIES] = 100, full
-    assert has_room(d, 10)
+    assert make_summary_room(d, 10)
     assert (meta[codes.META_SUMMARY_ENTRIES], meta[codes.META_NODES_AT_DROP]) == (1, 100)
     for more in (1, 2):
-        meta[codes.META_SUMMARY_ENTRIES] = full = more * FEWEST_SUMMED + MOST_SUMMED * 100
-        assert has_room(d, 10)
-        assert (meta[codes.META_SUMMARY_ENTRIES], meta[codes.META_EXTRA_SUMMARIES] > more * FEWEST_SUMMED) == (
+        meta[codes.META_SUMMARY_ENTRIES] = full = more * FEWEST_SUMMARIES_TO_DROP + MOST_SUMMARIES_A_NODE * 100
+        assert make_summary_room(d, 10)
+        assert (
+            meta[codes.META_SUMMARY_ENTRIES],
+            meta[codes.META_EXTRA_SUMMARIES] > more * FEWEST_SUMMARIES_TO_DROP,
+        ) == (
             full,
             True,
         )
     meta[codes.META_SUMMARY_ENTRIES] = len(d.summaries)
-    assert not has_room(d, 10)
+    assert not make_summary_room(d, 10)
     meta[codes.META_NODES] = 200
-    assert has_room(d, 10)
+    assert make_summary_room(d, 10)
 
 
 @pytest.mark.parametrize("order", ["saturation", "chaining"])

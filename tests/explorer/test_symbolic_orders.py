@@ -11,8 +11,8 @@ import pytest
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic import engine, orders
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
-from kraftcheck.explorer.symbolic.orders import Order, cheapest_order, closer_order, shared_first
-from kraftcheck.explorer.symbolic.relations import GENERAL, Change
+from kraftcheck.explorer.symbolic.orders import VariableOrder, anneal_order, cheapest_order, shared_first_order
+from kraftcheck.explorer.symbolic.relations import GENERAL_EDGES, VariableChange
 from kraftcheck.explorer.symbolic.variables import BOUND, LOCAL, SHARED, Key
 from tests.support.explorer.symbolic import agree
 from tests.support.tlc import bound, expected
@@ -31,22 +31,25 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_events_are_about_is_brought_together() -> None:
     keys = [Key(BOUND, name) for name in "abcdefgh"]
-    events = [tuple((level, Change(GENERAL, 1)) for level in pair) for pair in ((0, 7), (1, 6), (2, 5), (3, 4), (3, 7))]
-    order = closer_order(keys, events)
+    events = [
+        tuple((level, VariableChange(GENERAL_EDGES, 1)) for level in pair)
+        for pair in ((0, 7), (1, 6), (2, 5), (3, 4), (3, 7))
+    ]
+    order = anneal_order(keys, events)
     assert order is not None
     assert sorted(order) == keys
     places = {key: place for place, key in enumerate(order)}
     assert [abs(places[keys[a]] - places[keys[b]]) for (a, _), (b, _) in events] == [1] * 5
-    assert closer_order(order, [tuple((level, Change(GENERAL, 1)) for level in (0, 1))]) is None
+    assert anneal_order(order, [tuple((level, VariableChange(GENERAL_EDGES, 1)) for level in (0, 1))]) is None
 
 
 def test_the_order_that_makes_clearly_fewer_nodes_is_taken() -> None:
     keys = (Key(LOCAL, "a"), Key(BOUND, "b"), Key(SHARED, "c"))
-    first = shared_first(keys)
+    first = shared_first_order(keys)
     assert first == (keys[2], *keys[:2])
     tried: list[tuple[int, int]] = []
 
-    def made(order: Order, limits: Mapping[str, int], most: int, times: int) -> int | None:
+    def made(order: VariableOrder, limits: Mapping[str, int], most: int, times: int) -> int | None:
         nodes = sum(limits.values()) * 2_500 // (1 if order == keys else times)
         tried.append((sum(limits.values()), nodes))
         return nodes if nodes <= most else None

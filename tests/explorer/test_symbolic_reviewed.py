@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import checks, engine, orders
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
-from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.variables import sample_replicas
 from kraftcheck.explorer.symbolic.violations import Violations
 from kraftcheck.spec import (
@@ -298,8 +298,8 @@ def test_orders_are_compared_within_action_constraints(monkeypatch: pytest.Monke
         return made(trials, *given)
 
     monkeypatch.setattr(orders.OrderTrials, "_nodes_made", counted)
-    monkeypatch.setattr(orders, "BUDGETS", ((4, 5_000),))
-    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(orders, "NODE_BUDGETS", ((4, 5_000),))
+    monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
     protocol = Raising()
     found = explore(protocol, options_of(protocol, search="saturation"))
     assert (found.verdict, found.distinct_states) == (Verdict.OK, 2_500)
@@ -330,7 +330,7 @@ def test_what_a_view_leaves_out_is_not_read_as_nothing() -> None:
 
 def test_a_collection_of_garbage_is_told() -> None:
     """What is kept by the numbers of sets is forgotten then."""
-    store = Store(2, 1 << 22, lambda *_: 0)
+    store = DiagramStore(2, 1 << 22, lambda *_: 0)
     before = store.collections
     store.collect_garbage([])
     assert store.collections == before + 1
@@ -391,7 +391,7 @@ def test_no_step_is_taken_in_the_initial_states_alone() -> None:
 
 
 def test_steps_that_were_not_counted_are_null_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MOST_COUNTED", 0)
+    monkeypatch.setattr(engine, "MOST_COUNTED_NODES", 0)
     path = tmp_path / "found.json"
     words = ["check", "quorum", "--config", "smoke", "--engine", "symbolic", "--max-nodes", "1024", "--json", str(path)]
     assert main(words) == 20

@@ -30,7 +30,7 @@ LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    functions = (depth_first.descend, depth_first.advance_walks, saturation.saturate)
+    functions = (depth_first.descend, depth_first.advance_walks, saturation.saturated_union)
     return compiled.is_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 

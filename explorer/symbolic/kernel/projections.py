@@ -49,12 +49,12 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     union,
 )
 
-MOST_SUMMED, FEWEST_SUMMED = 8, 1 << 20
+MOST_SUMMARIES_A_NODE, FEWEST_SUMMARIES_TO_DROP = 8, 1 << 20
 """Summary entries for each node, and in all, before all summaries are dropped; most nodes are garbage then.
 
 If few nodes are new since the last drop, the limit doubles instead: the summaries are in use.
 """
-MOST_CHOSEN = 1 << 22  # edges in lists of allowed edges, before the lists are made again
+MOST_CHOSEN_EDGES = 1 << 22  # edges in lists of allowed edges, before the lists are made again
 
 
 @inlined
@@ -69,7 +69,7 @@ def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
 
 
 @jit
-def project(d: Any, a: Any, t: Any) -> Any:
+def project_onto_tail(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a set onto the tail `t` (a list of dimensions), whether or not it is watched."""
     if a == 0 or t == 0:
         return np.int64(a != 0)
@@ -84,13 +84,13 @@ def project(d: Any, a: Any, t: Any) -> Any:
     if level_of(d, a) < level:
         result = np.int64(0)
         for i in range(start, start + n):
-            result = union(d, result, project(d, d.edges[i] & LOW_32_BITS, t))
+            result = union(d, result, project_onto_tail(d, d.edges[i] & LOW_32_BITS, t))
     else:
         base = d.meta[META_STACK_TOP]
         skips = level_of(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            child = project(d, e & LOW_32_BITS, d.tails[t, 2])
+            child = project_onto_tail(d, e & LOW_32_BITS, d.tails[t, 2])
             if child:
                 push_classes(d, d.tails[t, 1], e >> 32, child)
         result = pop_unsorted_node(d, level, base)
@@ -106,11 +106,11 @@ def forget_summaries(d: Any) -> None:
 
 
 @jit
-def has_room(d: Any, n: Any) -> Any:
+def make_summary_room(d: Any, n: Any) -> Any:
     """Make room for `n` more summary entries; return whether there is room."""
     meta = d.meta
     if meta[META_SUMMARY_ENTRIES] + n > min(
-        len(d.summaries), MOST_SUMMED * meta[META_NODES] + meta[META_EXTRA_SUMMARIES]
+        len(d.summaries), MOST_SUMMARIES_A_NODE * meta[META_NODES] + meta[META_EXTRA_SUMMARIES]
     ):
         if 4 * (meta[META_NODES] - meta[META_NODES_AT_DROP]) >= meta[META_NODES]:
             forget_summaries(d)
@@ -121,13 +121,13 @@ def has_room(d: Any, n: Any) -> Any:
 
 
 @jit
-def projected(d: Any, a: Any, t: Any) -> Any:
+def cached_projection(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a non-empty set onto a watched tail (a list of dimensions); cache it in the node."""
     if t == 0:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
     if level > tails[t, 0]:  # the set's value there is 0
-        base, rest = d.meta[META_STACK_TOP], projected(d, a, tails[t, 2])
+        base, rest = d.meta[META_STACK_TOP], cached_projection(d, a, tails[t, 2])
         if rest:
             push_classes(d, tails[t, 1], np.int64(0), rest)
         return pop_unsorted_node(d, tails[t, 0], base)
@@ -141,13 +141,13 @@ def projected(d: Any, a: Any, t: Any) -> Any:
             tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[META_STACK_TOP]
             if tails[tail, 0] == level:
                 for i in range(start, end):
-                    rest = projected(d, d.edges[i] & LOW_32_BITS, tails[tail, 2])
+                    rest = cached_projection(d, d.edges[i] & LOW_32_BITS, tails[tail, 2])
                     if rest:
                         push_classes(d, tails[tail, 1], d.edges[i] >> 32, rest)
                 result = pop_unsorted_node(d, level, inner)
             else:
                 for i in range(start, end):
-                    rest = projected(d, d.edges[i] & LOW_32_BITS, tail)
+                    rest = cached_projection(d, d.edges[i] & LOW_32_BITS, tail)
                     if rest != result:
                         result = union(d, result, rest)
             push_edge(d, result)
@@ -156,7 +156,7 @@ def projected(d: Any, a: Any, t: Any) -> Any:
         if d.meta[META_STOP] or d.meta[META_INCOMPLETE] != before:
             d.meta[META_INCOMPLETE] += 1
             return np.int64(0)
-        if not has_room(d, n):
+        if not make_summary_room(d, n):
             d.meta[META_STOP] = 1
             d.meta[META_INCOMPLETE] += 1
             return np.int64(0)
@@ -169,7 +169,7 @@ def projected(d: Any, a: Any, t: Any) -> Any:
 
 
 @jit
-def may_follow(d: Any, projection: Any, r: Any) -> Any:
+def projection_may_enable(d: Any, projection: Any, r: Any) -> Any:
     """Whether a projection onto a relation's gate has a vector that enables an event of the relation.
 
     Results are cached until events are added: a known vector gets further events when other reads have new values.
@@ -187,7 +187,7 @@ def may_follow(d: Any, projection: Any, r: Any) -> Any:
     if level < d.tails[gate, 0]:
         result, k = rule[1] | rule[2], rule[3]
         while k >= 0 and not result:
-            result = may_follow(d, projection, table[k, 1])
+            result = projection_may_enable(d, projection, table[k, 1])
             k = table[k, 2]
     else:
         result, how = np.int64(rule[3] >= 0), np.int64(d.tails[gate, 1] != 0)
@@ -196,21 +196,21 @@ def may_follow(d: Any, projection: Any, r: Any) -> Any:
             e = projection if skips else d.edges[start + i]
             k = np.int64(-1) if result else first_relation_edge(d, r, how, e >> 32)
             while k >= 0 and not result:
-                result = may_follow(d, e & LOW_32_BITS, table[k, 1])
+                result = projection_may_enable(d, e & LOW_32_BITS, table[k, 1])
                 k = table[k, 2]
     cache_complete_result(d, key1, key2, result, d.meta[META_INCOMPLETE])
     return result
 
 
 @inlined
-def lets_pass(d: Any, a: Any, r: Any) -> Any:
+def set_may_enable(d: Any, a: Any, r: Any) -> Any:
     """Whether a set may have successors under a relation, judged by its projection onto the gate."""
     gate = d.relation_nodes[r, 4]
-    return gate == 0 or may_follow(d, projected(d, a, gate), r) != 0
+    return gate == 0 or projection_may_enable(d, cached_projection(d, a, gate), r) != 0
 
 
 @jit
-def _chosen(d: Any, projection: Any, r: Any) -> Any:
+def _chosen_edge_span(d: Any, projection: Any, r: Any) -> Any:
     """Return the span (start << 24 | number) of the relation's general edges that a projection allows."""
     key1, key2 = (
         projection << 32 | r,
@@ -223,14 +223,14 @@ def _chosen(d: Any, projection: Any, r: Any) -> Any:
     while k >= 0:
         n += 1
         k = d.relation_edges[k, 2]
-    if meta[META_CHOSEN_EDGES] + n > max(n, MOST_CHOSEN):
+    if meta[META_CHOSEN_EDGES] + n > max(n, MOST_CHOSEN_EDGES):
         meta[META_CHOSEN_EDGES] = 0
         meta[META_ROUND] += 1
         key2 += np.int64(1) << 32
     start, k = meta[META_CHOSEN_EDGES], d.relation_nodes[r, 3]
     end = start
     while k >= 0:
-        if may_follow(d, projection, d.relation_edges[k, 1]):
+        if projection_may_enable(d, projection, d.relation_edges[k, 1]):
             d.chosen[end] = k
             end += 1
         k = d.relation_edges[k, 2]
@@ -240,7 +240,7 @@ def _chosen(d: Any, projection: Any, r: Any) -> Any:
 
 
 @inlined
-def _applies(d: Any, rule: Any, label: Any, value: Any) -> Any:
+def _label_may_apply(d: Any, rule: Any, label: Any, value: Any) -> Any:
     """Whether a label may accept a value; at a relation node with guards, whether the label does accept the value.
 
     Events below a guard are learned only from states that satisfy it, so a guard is evaluated before its child is
@@ -250,7 +250,7 @@ def _applies(d: Any, rule: Any, label: Any, value: Any) -> Any:
 
 
 @jit
-def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
+def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     """Push the edges of a relation that may apply to a value whose child is the set `a`.
 
     An entry is the edge's number << 1, plus 1 if the edge names the next value instead of a label.
@@ -261,7 +261,7 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     if rule[1]:
         k = first_relation_edge(d, r, np.int64(0), value)
         while k >= 0:
-            if lets_pass(d, a, table[k, 1]):
+            if set_may_enable(d, a, table[k, 1]):
                 push_edge(d, k << 1 | 1)
             k = table[k, 2]
     if rule[2]:
@@ -269,26 +269,26 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
             while k >= 0:
-                if lets_pass(d, a, table[k, 1]) and _applies(d, rule, table[k, 0], value):
+                if set_may_enable(d, a, table[k, 1]) and _label_may_apply(d, rule, table[k, 0], value):
                     push_edge(d, k << 1)
                 k = table[k, 2]
     if rule[3] >= 0:
         if rule[4] and d.tails[rule[4], 0] > rule[0]:
-            packed = _chosen(d, projected(d, a, rule[4]), r)
+            packed = _chosen_edge_span(d, cached_projection(d, a, rule[4]), r)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = np.int64(d.chosen[item])
-                if _applies(d, rule, table[k, 0], value):
+                if _label_may_apply(d, rule, table[k, 0], value):
                     push_edge(d, k << 1)
         else:
             k = rule[3]
             while k >= 0:
-                if _applies(d, rule, table[k, 0], value):
+                if _label_may_apply(d, rule, table[k, 0], value):
                     push_edge(d, k << 1)
                 k = table[k, 2]
 
 
 @jit
-def mark(d: Any, roots: Any) -> Any:
+def mark_reachable_nodes(d: Any, roots: Any) -> Any:
     """Return for each node whether it is reachable from the roots."""
     marked = np.zeros(d.meta[META_NODES], np.bool_)
     marked[:2] = True
@@ -304,7 +304,7 @@ def mark(d: Any, roots: Any) -> Any:
 
 
 @jit
-def count(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
+def count_vectors(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
     """Return the number of vectors of each marked node, as 32-bit digits, the lowest first."""
     places = np.zeros(len(marked), np.int32)
     counts = np.zeros((total, limbs), np.uint64)
@@ -333,7 +333,7 @@ def count(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
 @jit
 def collect_garbage(d: Any, roots: Any) -> None:
     """Keep the nodes reachable from the roots, renumber them, and update the roots."""
-    marked = mark(d, roots)
+    marked = mark_reachable_nodes(d, roots)
     renumbered = np.zeros(len(marked), np.int32)
     renumbered[1] = 1
     free, place = 2, 0

@@ -47,11 +47,16 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     pop_unsorted_node,
     union,
 )
-from kraftcheck.explorer.symbolic.kernel.projections import lets_pass, projected, push_classes, push_edges
+from kraftcheck.explorer.symbolic.kernel.projections import (
+    cached_projection,
+    push_applicable_edges,
+    push_classes,
+    set_may_enable,
+)
 
 
 @jit
-def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
+def learn_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
     """Report to Python the new projected vectors of one edge, for each watch whose first level is `level`.
 
     Repeat while Python adds watches to the level.
@@ -59,15 +64,15 @@ def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
     version = np.int64(-1)
     while version != d.watch_version[level]:
         version = d.watch_version[level]
-        _learn_once(d, level, value, child)
+        _learn_level(d, level, value, child)
 
 
 @jit
-def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
+def _learn_level(d: Any, level: Any, value: Any, child: Any) -> None:
     which = d.first_watch[level]
     while which >= 0:
         tail = d.watch_tail[which]
-        rest = projected(d, child, d.tails[tail, 2])
+        rest = cached_projection(d, child, d.tails[tail, 2])
         key1, key2 = value << 32 | rest, np.int64(OP_LEARNED) << 32 | which
         if rest and cached_result(d, key1, key2) == UNKNOWN_RESULT:
             base, before = d.meta[META_STACK_TOP], d.meta[META_INCOMPLETE]
@@ -80,7 +85,7 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
 
 
 @jit
-def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
+def _child_on_stack(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
     """Return the child for a value in the stack edges from `base` to `end`, or in the set `b` if there are no edges."""
     if end > base:
         i = edge_place(d.scratch, base, end, value)
@@ -89,7 +94,7 @@ def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
 
 
 @inlined
-def _make_room(d: Any, place: Any, n: Any) -> Any:
+def _shift_stack(d: Any, place: Any, n: Any) -> Any:
     """Shift the stack entries from `place` on by `n` places; return whether the stack has room."""
     top = d.meta[META_STACK_TOP]
     for _ in range(n):
@@ -103,7 +108,7 @@ def _make_room(d: Any, place: Any, n: Any) -> Any:
 
 
 @jit
-def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
+def _put_child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
     """Set the child of a value among the sorted stack edges from `base` to `end`.
 
     If there are none yet, copy the edges of the saturated set `b` first. Entries above `end` stay on the stack.
@@ -112,7 +117,7 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
     if end == base and b:
         skips, start = level_of(d, b) > level, d.nodes[b, 0]
         n = np.int64(1) if skips else d.nodes[b, 1] & LOW_32_BITS
-        if not _make_room(d, base, n):
+        if not _shift_stack(d, base, n):
             return end, base
         for i in range(n):
             e = b if skips else d.edges[start + i]
@@ -121,7 +126,7 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
         end = base + n
     place = edge_place(scratch, base, end, value)
     if place == end or scratch[place] >> 32 != value:
-        if not _make_room(d, place, np.int64(1)):
+        if not _shift_stack(d, place, np.int64(1)):
             return end, place
         stamps[place] = -1
         end += 1
@@ -130,7 +135,7 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
 
 
 @jit
-def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
+def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
     """Return the saturated union of `b`, saturated already, with the set `a`, or with its successors under `r`.
 
     Successors are added to `b` edge by edge, not built as a set of their own: most are in `b`, and need no node.
@@ -164,7 +169,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
         if r == 0:
             for j in range(start, stop):
                 e = a if skips else d.edges[j]
-                child = saturate(d, e & LOW_32_BITS, r, q + 1, none)
+                child = saturated_union(d, e & LOW_32_BITS, r, q + 1, none)
                 stamps[meta[META_STACK_TOP]] = -1
                 push_edge(d, e & ~LOW_32_BITS | child)
             start, end = stop, meta[META_STACK_TOP]
@@ -176,18 +181,18 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                 start += 1
                 value, child = e >> 32, e & LOW_32_BITS
                 if q == d.relation_nodes[r, 0]:
-                    push_edges(d, child, r, value)
-                elif lets_pass(d, child, r):
+                    push_applicable_edges(d, child, r, value)
+                elif set_may_enable(d, child, r):
                     push_edge(d, np.int64(-1))
             # Apply this level's events to the next edge of the result, if its child has grown since the last time.
             elif i < end and d.next_top[q] == q:
                 value, child = scratch[i] >> 32, scratch[i] & LOW_32_BITS
                 if stamps[i] != child:
                     stamps[i] = child
-                    learn(d, q, value, child)
+                    learn_new_vectors(d, q, value, child)
                     group = d.first_event[q]
                     while group >= 0:
-                        push_edges(d, child, d.event_root[group], value)
+                        push_applicable_edges(d, child, d.event_root[group], value)
                         group = d.next_event[group]
                 i += 1
             else:
@@ -203,12 +208,14 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                         label = target
                         target = cached_lookup(d, label, value)
                         if target == UNKNOWN_RESULT:
-                            target = apply_label_unless_refused(d, label, value, saturate(d, child, rest, q + 1, none))
+                            target = apply_label_unless_refused(
+                                d, label, value, saturated_union(d, child, rest, q + 1, none)
+                            )
                 if target >= 0:
-                    old = _child(d, base, end, q, b, target)
-                    new = saturate(d, child, rest, q + 1, old)
+                    old = _child_on_stack(d, base, end, q, b, target)
+                    new = saturated_union(d, child, rest, q + 1, old)
                     if new != old:
-                        end, place = _put(d, base, end, q, b, target, new)
+                        end, place = _put_child(d, base, end, q, b, target, new)
                         i = min(i, place)  # continue at the first edge that changed
         must_stop(d)
         found = b if end == base else pop_node(d, q, base)
@@ -219,5 +226,5 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
             cache_complete_result(d, found << 32, own, found, before)
     # Python may have added an event or a watch at an earlier level meanwhile.
     if d.next_top[p] < q and not meta[META_STOP]:
-        found = saturate(d, found, none, p, none)
+        found = saturated_union(d, found, none, p, none)
     return found
