@@ -28,7 +28,7 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.engine import SATURATION_SET, SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import shared_first_order
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged
+from kraftcheck.explorer.symbolic.variables import LayoutChanged, VariableLayout
 from kraftcheck.spec.cfg.binding import bind, override
 from kraftcheck.spec.cfg.config import parse_setting
 
@@ -58,7 +58,7 @@ LADDER = (
 class Reversed(SymbolicSearch):
     """A search whose variables stand in another order: what it counts must be the same."""
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> VariableLayout:
         layout = super()._layout()
         layout.replicas.reverse()
         return layout

@@ -25,13 +25,13 @@ from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, UNIT_SET, DiagramStore, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import (
-    CHANNEL,
-    LOCAL,
-    SHARED,
-    Key,
-    Layout,
+    CHANNEL_VARIABLE,
+    LOCAL_VARIABLE,
+    SHARED_VARIABLE,
     LayoutChanged,
     OpaqueSetRequired,
+    VariableKey,
+    VariableLayout,
     Variables,
 )
 from kraftcheck.files import atomic_replacement
@@ -85,20 +85,20 @@ class SavedSearch(NamedTuple):
     violations: list[Violation]
     seconds: float  # seconds of search
 
-    def arrange(self, layout: Layout) -> None:
+    def arrange(self, layout: VariableLayout) -> None:
         """Set a layout to the variables of the checkpoint."""
         layout.replicas, layout.senders, layout.opaque = list(self.replicas), list(self.senders), set(self.opaque)
         layout.exploded = {(replica, field): list(elements) for replica, field, elements in self.exploded}
-        layout.order = tuple(Key(*key) for key in self.order)
+        layout.order = tuple(VariableKey(*key) for key in self.order)
 
 
-def _fits_variable(key: Key, value: Any, variables: Variables) -> bool:
+def _fits_variable(key: VariableKey, value: Any, variables: Variables) -> bool:
     """Whether a value has the type that its variable requires."""
-    if key.kind == LOCAL:
+    if key.kind == LOCAL_VARIABLE:
         return isinstance(value, Record) and fits(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
-    if key.kind == SHARED:
+    if key.kind == SHARED_VARIABLE:
         return fits(value, field_types(variables.shared_type)[str(key.of)])
-    messages = variables.network.known(value) if key.kind == CHANNEL else ()
+    messages = variables.network.known(value) if key.kind == CHANNEL_VARIABLE else ()
     return bool(messages) and all(
         fits(message, type(message)) and message.dest == key.of  # type: ignore[union-attr]
         for message in messages
@@ -136,7 +136,7 @@ class SetsCheckpoint(SearchCheckpoint):
         *,
         finished: bool = False,
     ) -> None:
-        """Write the sets whose root names begin with `PREFIX`, the variables and the violations."""
+        """Write the sets whose root names begin with `KEPT_ROOT_PREFIX`, the variables and the violations."""
         began = time.monotonic()
         sets = {
             name.removeprefix(KEPT_ROOT_PREFIX): node
@@ -193,7 +193,7 @@ class SetsCheckpoint(SearchCheckpoint):
             replicas, senders, parts, whole, order, values = held
             more = (arrays["nodes"], arrays["edges"], noted["sets"], violations, noted["seconds"])
             found = SavedSearch(replicas, senders, parts, whole, order, values, *more)
-            found.arrange(Layout(self.protocol, whole_inboxes=True))
+            found.arrange(VariableLayout(self.protocol, whole_inboxes=True))
         return found
 
     def restore(self, variables: Variables, store: DiagramStore) -> None:
@@ -211,7 +211,7 @@ class SetsCheckpoint(SearchCheckpoint):
                 require_valid(
                     _fits_variable(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}"
                 )
-                variables.number(level, variables.core(value) if key.kind == LOCAL else value)
+                variables.number(level, variables.core(value) if key.kind == LOCAL_VARIABLE else value)
             require_valid(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
         require_canonical_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
         store.load(found.nodes, found.edges)

@@ -27,14 +27,14 @@ from kraftcheck.explorer.symbolic.relations import (
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET
 from kraftcheck.explorer.symbolic.variables import (
-    BOUND,
-    CHANNEL,
-    LOCAL,
-    MEMBER,
-    SHARED,
+    BOUND_VARIABLE,
+    CHANNEL_VARIABLE,
+    LOCAL_VARIABLE,
+    MEMBER_VARIABLE,
+    SHARED_VARIABLE,
     ExplodedLocalState,
-    Key,
     OpaqueSetRequired,
+    VariableKey,
 )
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT, Property
@@ -46,7 +46,12 @@ from kraftcheck.spec.values import Map, field_names, keyed
 MOST_INPUTS = 100_000
 """Most distinct inputs of a mapping."""
 
-VARIABLE_KINDS_OF_READS = {"replicas": (LOCAL, MEMBER), "inboxes": (CHANNEL,), "shared": (SHARED,), "spent": (BOUND,)}
+VARIABLE_KINDS_OF_READS = {
+    "replicas": (LOCAL_VARIABLE, MEMBER_VARIABLE),
+    "inboxes": (CHANNEL_VARIABLE,),
+    "shared": (SHARED_VARIABLE,),
+    "spent": (BOUND_VARIABLE,),
+}
 """The kinds of variable of each part of a state."""
 
 VectorOfValues = tuple[int, ...]
@@ -204,7 +209,7 @@ class StateChecks:
             pairs = permutations(replicas, 2)
         elif "me" in prop.asks:
             pairs = [(replica, None) for replica in replicas]
-        channels = [level for level, key in enumerate(self._space.variables.keys) if key.kind == CHANNEL]
+        channels = [level for level, key in enumerate(self._space.variables.keys) if key.kind == CHANNEL_VARIABLE]
         for me, peer in pairs:
             for channel in channels if "message" in prop.asks else (None,):
                 yield Binding(me, peer, channel)
@@ -225,7 +230,7 @@ class StateChecks:
         """Return the diagram dimension of each bound, by name; none if the property does not read spent bounds."""
         variables = self._space.variables
         bounds = variables.bounds if SPENT in prop.asks else []
-        return {name: (variables.levels[Key(BOUND, name)], IDENTITY_MAP) for name in bounds}
+        return {name: (variables.levels[VariableKey(BOUND_VARIABLE, name)], IDENTITY_MAP) for name in bounds}
 
     def _events(self, prop: Property, binding: Binding, states: int) -> Iterator[Event]:
         """Yield the combinations of read values that violate a property, as events without effect."""
@@ -439,7 +444,7 @@ class StepChecks:
         return self._together((*levels, level)).get(numbers, [])
 
     def _is_local(self, level: int) -> bool:
-        return self._space.variables.keys[level].kind == LOCAL
+        return self._space.variables.keys[level].kind == LOCAL_VARIABLE
 
     def _together(self, levels: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
         """Map each combination of values at the other levels to the values that occur with it at the last level."""

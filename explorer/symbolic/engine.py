@@ -26,12 +26,12 @@ from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, FEWEST_NODES, OutOfNodes
-from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, OpaqueSetRequired, layout_of
+from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired, VariableLayout, initial_layout
 from kraftcheck.explorer.symbolic.violations import (
     BreadthFirst,
-    Pace,
     PathTimeout,
     Violations,
+    WitnessDeadline,
     notes_on_sets,
     states_without_path_to,
 )
@@ -71,7 +71,7 @@ class SymbolicSearch:
         self._interruption = Interruption()
         self._counted = 0
         self._is_over = False
-        self.pace = Pace()
+        self.pace = WitnessDeadline()
         self._traps: dict[str, Trap] = {}
         self.space: StateSpace | None = None
         self._may_save = False
@@ -149,7 +149,7 @@ class SymbolicSearch:
                 asked = options.max_nodes and max(options.max_nodes, FEWEST_NODES)
                 self.books.stop_at("max_nodes" if most == asked else MEMORY)
 
-    def _new_space(self, layout: Layout, *, is_restored: bool) -> StateSpace:
+    def _new_space(self, layout: VariableLayout, *, is_restored: bool) -> StateSpace:
         self.space, self.pace.next_look = None, math.inf
         options, restore = self.options, None
         if is_restored and self._checkpoint is not None:
@@ -275,12 +275,12 @@ class SymbolicSearch:
             finally:
                 self._is_over = True
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> VariableLayout:
         reads = [action.reads for action in self.protocol.actions.values()]
         asked = (*self.options.properties, *self.options.constraints, *self.options.reachable)
         reads += [prop.reads for prop in asked]
         whole = any(read.of_inbox for some in reads for read in some)
-        return layout_of(self.protocol, self.starts, whole_inboxes=whole)
+        return initial_layout(self.protocol, self.starts, whole_inboxes=whole)
 
     # Counts, and callbacks of the search orders
 

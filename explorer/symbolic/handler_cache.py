@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.inspection import type_inspectors
 from kraftcheck.explorer.calls.proxies import SharedProxy
-from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, Layout, OpaqueSetRequired
+from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, OpaqueSetRequired, VariableLayout
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -57,7 +57,7 @@ class HandlerCache(Calls):
         self._sets: dict[Value, dict[str, list[Value]]] = {}
         self._known: dict[tuple[str, Value, Value], _DecisionNode | CallResult] = {}
 
-    def set_layout(self, layout: Layout) -> None:
+    def set_layout(self, layout: VariableLayout) -> None:
         """Take over a layout's exploded sets and replicas; drop the memoized calls that depend on a change."""
         sets: dict[Value, dict[str, list[Value]]] = {}
         for (replica, field), elements in layout.exploded.items():

@@ -28,7 +28,14 @@ from kraftcheck.explorer.symbolic.relations import (
     VariableChange,
 )
 from kraftcheck.explorer.symbolic.store import DiagramStore
-from kraftcheck.explorer.symbolic.variables import ANY_SENDER, BOUND, CHANNEL, LOCAL, Key, Variables
+from kraftcheck.explorer.symbolic.variables import (
+    ANY_SENDER,
+    BOUND_VARIABLE,
+    CHANNEL_VARIABLE,
+    LOCAL_VARIABLE,
+    VariableKey,
+    Variables,
+)
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step
@@ -56,7 +63,7 @@ class ReadDimensions:
     def decides(self, read: Read, level: int) -> bool:
         """Whether the variable at a level contains the value of a read, not only whether the replica exists."""
         assert read.projection is not None
-        return self._variables.keys[level].kind == (CHANNEL if read.projection.of_inbox else LOCAL)
+        return self._variables.keys[level].kind == (CHANNEL_VARIABLE if read.projection.of_inbox else LOCAL_VARIABLE)
 
     def level_of(self, read: Read) -> int:
         """Return the level of a shared field or of a set membership."""
@@ -99,7 +106,7 @@ class ReadDimensions:
         dims = []
         if replica not in self._always:
             dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
-        inbox = self._variables.levels[Key(CHANNEL, replica, ANY_SENDER)]
+        inbox = self._variables.levels[VariableKey(CHANNEL_VARIABLE, replica, ANY_SENDER)]
         mapped = self._labels.map(
             inbox, ("projection", projection.name), lambda one: [(protocol.projected(projection, one),)]
         )
@@ -234,9 +241,9 @@ class TransitionLearner:
         """Add the watches that every protocol needs, and call the environment's actions."""
         network, kinds = self.protocol.network, {action.kind for action in self.protocol.actions.values()}
         for level, key in enumerate(self._variables.keys):
-            if key.kind == LOCAL and "internal" in kinds:
+            if key.kind == LOCAL_VARIABLE and "internal" in kinds:
                 self.watches.add(((level, IDENTITY_MAP),), self._learner(CallSite(key.of, None), None))
-            elif key.kind == CHANNEL:
+            elif key.kind == CHANNEL_VARIABLE:
                 if "on" in kinds:
                     place = CallSite(key.of, level)
                     self.watches.add(self._base(place), self._learner(place, None))
@@ -334,7 +341,7 @@ class TransitionLearner:
             result = self.calls.result(action, me, message, answers)
             allowed = [self._is_allowed(place, me, step, ask) for step in result.steps]
         except MissingRead as missing:
-            # `Watches.each` catches a missing membership, and calls again with each of its values.
+            # `CombinationWatches.each` catches a missing membership, and calls again with each of its values.
             if self._labels.level_of_membership(missing.read) in (level for level, _ in self._watched):
                 raise
             if is_first and (place, action.name) in self._reading:
@@ -489,6 +496,6 @@ class TransitionLearner:
     def _bounds(self, changes: dict[int, VariableChange], step: Step) -> None:
         """Add to `changes` the effect of a step on each bound that it needs or spends."""
         for name in {*step.spends, *step.needs}:
-            level = self._variables.levels[Key(BOUND, name)]
+            level = self._variables.levels[VariableKey(BOUND_VARIABLE, name)]
             label = self._labels.label(EffectLabel(level, spends=step.spends.count(name)))
             changes[level] = VariableChange(GENERAL_EDGES, label)

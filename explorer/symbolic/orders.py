@@ -15,12 +15,18 @@ from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import OutOfNodes
-from kraftcheck.explorer.symbolic.variables import SHARED, Key, Layout, LayoutChanged, sample_replicas
+from kraftcheck.explorer.symbolic.variables import (
+    SHARED_VARIABLE,
+    LayoutChanged,
+    VariableKey,
+    VariableLayout,
+    sample_replicas,
+)
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
-VariableOrder = tuple[Key, ...]
+VariableOrder = tuple[VariableKey, ...]
 
 NODE_BUDGETS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
 """For each trial: the nodes made before it, and the most nodes of its smaller searches."""
@@ -31,7 +37,7 @@ SMALL_MEMORY_BYTES = 1 << 28  # bytes for a trial search
 LEAST_SPAN_FACTOR = 2  # least factor by which another order must shorten the span of events
 
 
-def anneal_order(keys: Sequence[Key], events: Iterable[Event]) -> VariableOrder | None:
+def anneal_order(keys: Sequence[VariableKey], events: Iterable[Event]) -> VariableOrder | None:
     """Return an order with at most half the total span of the events, by simulated annealing; else None.
 
     The span of an event is the distance from its first to its last variable. Events over the same variables count once.
@@ -73,9 +79,9 @@ def anneal_order(keys: Sequence[Key], events: Iterable[Event]) -> VariableOrder 
     return tuple(keys[level] for level in min(best, best[::-1], key=begins))
 
 
-def shared_first_order(keys: Sequence[Key]) -> VariableOrder:
+def shared_first_order(keys: Sequence[VariableKey]) -> VariableOrder:
     """Return the order with the shared fields moved to the front."""
-    return tuple(sorted(keys, key=lambda key: key.kind != SHARED))
+    return tuple(sorted(keys, key=lambda key: key.kind != SHARED_VARIABLE))
 
 
 def cheapest_order(
@@ -144,7 +150,12 @@ class OrderTrials:
             raise LayoutChanged
 
     def _nodes_made(
-        self, layout: Layout, tick: Callable[[int], None], order: VariableOrder, limits: Mapping[str, int], most: int
+        self,
+        layout: VariableLayout,
+        tick: Callable[[int], None],
+        order: VariableOrder,
+        limits: Mapping[str, int],
+        most: int,
     ) -> int | None:
         """Return the number of nodes that a trial search makes in an order; None if it exceeds `most`."""
 

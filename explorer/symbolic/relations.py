@@ -21,7 +21,7 @@ import numpy as np
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.symbolic.handler_cache import Read
 from kraftcheck.explorer.symbolic.store import DiagramStore, require_below_limit
-from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, MEMBER, Variables
+from kraftcheck.explorer.symbolic.variables import BOUND_VARIABLE, CHANNEL_VARIABLE, MEMBER_VARIABLE, Variables
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, keyed
 
@@ -77,7 +77,7 @@ class EffectLabels:
         self._messages: dict[int, int] = {}
         self._firsts: dict[int, int] = {}
         for level, key in enumerate(variables.keys):
-            if key.kind == CHANNEL:
+            if key.kind == CHANNEL_VARIABLE:
                 network = variables.network
                 self._messages[level] = self.map(level, "messages", network.deliverable)
                 store.arrays.message_maps[level] = self._messages[level]
@@ -88,7 +88,7 @@ class EffectLabels:
 
     def is_membership(self, level: int) -> bool:
         """Whether a level holds the membership of an element in an exploded set."""
-        return self._variables.keys[level].kind == MEMBER
+        return self._variables.keys[level].kind == MEMBER_VARIABLE
 
     def level_of_membership(self, read: Read) -> int:
         """Return the level of the membership that a read tests; -1 for any other read."""
@@ -131,7 +131,7 @@ class EffectLabels:
         return found
 
     def meaning(self, level: int, mapped: int, number: int) -> Any:
-        """Return the class that has a number in a map; for the map IDENTITY, the value that has the number."""
+        """Return the class that has a number in a map; for the map IDENTITY_MAP, the value that has the number."""
         return self._variables.values[level][number] if mapped == IDENTITY_MAP else self.classes(mapped).values[number]
 
     def label(self, label: EffectLabel) -> int:
@@ -166,7 +166,7 @@ class EffectLabels:
             return -1
         if label.target is not None:
             return label.target
-        if variables.keys[level].kind == BOUND:
+        if variables.keys[level].kind == BOUND_VARIABLE:
             limit = variables.limits[variables.keys[level].of]
             if label.spends is None:
                 return number
@@ -188,9 +188,9 @@ EDGES_BY_VALUE, EDGES_BY_MESSAGE, GENERAL_EDGES = 0, 1, 2
 class VariableChange(NamedTuple):
     """Effect of an event on one variable."""
 
-    how: int  # BY_VALUE, BY_MESSAGE or GENERAL
+    how: int  # EDGES_BY_VALUE, EDGES_BY_MESSAGE or GENERAL_EDGES
     key: int  # the value, the message's class, or the label
-    result: int = 0  # BY_VALUE: the next value. BY_MESSAGE: the label.
+    result: int = 0  # by value: the next value. By message: the label.
 
 
 Event = tuple[tuple[int, VariableChange], ...]  # by level, in their order

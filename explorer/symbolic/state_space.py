@@ -19,7 +19,7 @@ from kraftcheck.explorer.symbolic.relations import (
     VariableChange,
 )
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, DiagramStore, OutOfNodes
-from kraftcheck.explorer.symbolic.variables import BOUND, Key, Layout, Variables
+from kraftcheck.explorer.symbolic.variables import BOUND_VARIABLE, VariableKey, VariableLayout, Variables
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
@@ -45,8 +45,10 @@ class BoundsView:
         self._store = store
         self._labels = labels
         self._learning = learning
-        self._limits = {variables.levels[Key(BOUND, one)]: variables.protocol.bounds[one] for one in sorted(hidden)}
-        self._bounds = {variables.levels[Key(BOUND, one)]: one for one in hidden}
+        self._limits = {
+            variables.levels[VariableKey(BOUND_VARIABLE, one)]: variables.protocol.bounds[one] for one in sorted(hidden)
+        }
+        self._bounds = {variables.levels[VariableKey(BOUND_VARIABLE, one)]: one for one in hidden}
         forget = tuple(
             (level, VariableChange(GENERAL_EDGES, labels.label(EffectLabel(level, target=0))))
             for level in sorted(self._limits)
@@ -102,7 +104,7 @@ class StateSpace:
     def __init__(
         self,
         calls: HandlerCache,
-        layout: Layout,
+        layout: VariableLayout,
         starts: Sequence[State],
         memory: int,
         tick: Callable[[], None],

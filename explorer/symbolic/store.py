@@ -129,7 +129,7 @@ class DiagramStore:
         cache_lookup(self.arrays, label << 32 | value, result)
 
     def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
-        """Add an edge to a relation's node: see `add_edge` of the kernel."""
+        """Add an edge to a relation's node: see `add_relation_edge` of the kernel."""
         limit = len(self.arrays.relation_edges)
         require_below_limit(int(self.arrays.meta[codes.META_RELATION_EDGES]) + 1, limit, "edges of relations")
         add_relation_edge(self.arrays, relation, how, key, result, child)

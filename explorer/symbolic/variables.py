@@ -39,7 +39,7 @@ class OpaqueSetRequired(Unanswered):
         self.field = field
 
 
-class Hole:
+class ExplodedSetHole:
     """Placeholder for an exploded set in a local state."""
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class Hole:
         return "..."
 
 
-HOLE = Hole()
+EXPLODED_SET_HOLE = ExplodedSetHole()
 
 
 def with_fields(record: Record, changes: dict[str, Any]) -> Any:
@@ -67,13 +67,13 @@ class OpaqueGuard:
         object.__setattr__(self, "_field", field)
 
 
-def _refuse(self: OpaqueGuard, *_: object) -> NoReturn:
+def _refuse_opaque_use(self: OpaqueGuard, *_: object) -> NoReturn:
     raise OpaqueSetRequired(object.__getattribute__(self, "_field"))
 
 
 for _name in (*dir(SetProxy), "__getattribute__", "__setattr__", "__ne__", "__str__", "__format__"):
     if callable(getattr(frozenset, _name, None)) and _name not in ("__class__", "__new__", "__init__", "__slots__"):
-        setattr(OpaqueGuard, _name, _refuse)
+        setattr(OpaqueGuard, _name, _refuse_opaque_use)
 
 
 class ExplodedLocalState:
@@ -140,19 +140,28 @@ class ExplodedLocalState:
         return element in self._sets[name] and self._has[name](element)
 
 
-LOCAL, CHANNEL, SHARED, BOUND, MEMBER = "local", "channel", "shared", "bound", "part"
+LOCAL_VARIABLE, CHANNEL_VARIABLE, SHARED_VARIABLE, BOUND_VARIABLE, MEMBER_VARIABLE = (
+    "local",
+    "channel",
+    "shared",
+    "bound",
+    "part",
+)
 ANY_SENDER = "anyone"  # the sender of an inbox that is not divided into channels
 NO_SENDER = "nobody"  # the sender of messages without the field `source`
-FEWEST_VALUES = 64  # values of a local state before its sets may be exploded
-WALKS, WALK_STEPS = 10, 30  # random walks, and steps of each, that look for replicas that appear later
-FEWEST_SETS, FEWEST_STATES_A_CORE = 16, 8  # fewest values of a set to explode; fewest local states for each core
+FEWEST_VALUES_TO_EXPLODE = 64  # values of a local state before its sets may be exploded
+SAMPLE_WALKS, SAMPLE_WALK_STEPS = 10, 30  # random walks, and steps of each, that look for replicas that appear later
+FEWEST_SET_VALUES_TO_EXPLODE, FEWEST_STATES_A_CORE = (
+    16,
+    8,
+)  # fewest values of a set to explode; fewest local states for each core
 
 
 class LayoutChanged(Exception):  # noqa: N818 - a way out of a search, not an error
     """The variables must change; the search restarts with the new layout."""
 
 
-class Key(NamedTuple):
+class VariableKey(NamedTuple):
     """Identity of a variable: its kind; its replica, field or bound; for a channel also the sender.
 
     For a set membership, `sender` holds the field and the element.
@@ -163,7 +172,7 @@ class Key(NamedTuple):
     sender: Value = None
 
 
-class Layout:
+class VariableLayout:
     """The variables that a search needs; it grows while the protocol is learned."""
 
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
@@ -172,11 +181,11 @@ class Layout:
         self.senders: list[Value] = []
         self.exploded: dict[tuple[Value, str], list[Value]] = {}
         self.opaque: set[str] = set()
-        self.order: tuple[Key, ...] = ()
+        self.order: tuple[VariableKey, ...] = ()
         self.limits: Mapping[str, int] = {}
         self.divided = not whole_inboxes and protocol.network.rule_of("discard", Record()) is not None
 
-    def arranged(self, order: tuple[Key, ...], limits: Mapping[str, int]) -> Layout:
+    def arranged(self, order: tuple[VariableKey, ...], limits: Mapping[str, int]) -> VariableLayout:
         """Return a copy of the layout with another variable order and smaller bounds."""
         copied = deepcopy(self)
         copied.order, copied.limits = order, limits
@@ -211,34 +220,40 @@ class Layout:
         """Return the fields of a replica that have exploded sets."""
         return tuple(field for owner, field in self.exploded if owner == replica)
 
-    def _memberships_beside(self, replica: Value) -> Iterator[Key]:
+    def _memberships_beside(self, replica: Value) -> Iterator[VariableKey]:
         """Yield the set memberships that come directly before a replica's local state in the variable order."""
         place = self.replicas.index(replica)
         for (owner, field), elements in self.exploded.items():
             for element in elements:
                 is_later = element in self.replicas and self.replicas.index(element) > self.replicas.index(owner)
                 if (self.replicas.index(element) if is_later else self.replicas.index(owner)) == place:
-                    yield Key(MEMBER, owner, (field, element))
+                    yield VariableKey(MEMBER_VARIABLE, owner, (field, element))
 
-    def keys(self, shared: Sequence[str], bounds: Sequence[str]) -> list[Key]:
+    def keys(self, shared: Sequence[str], bounds: Sequence[str]) -> list[VariableKey]:
         """Return the keys of all variables, in the variable order."""
         result = []
         for place, replica in enumerate(self.replicas):
             if self.divided:
                 for other in self.replicas[:place]:
-                    result += [Key(CHANNEL, replica, other), Key(CHANNEL, other, replica)]
-                result += [Key(CHANNEL, replica, sender) for sender in (*self.senders, replica)]
+                    result += [
+                        VariableKey(CHANNEL_VARIABLE, replica, other),
+                        VariableKey(CHANNEL_VARIABLE, other, replica),
+                    ]
+                result += [VariableKey(CHANNEL_VARIABLE, replica, sender) for sender in (*self.senders, replica)]
             else:
-                result.append(Key(CHANNEL, replica, ANY_SENDER))
-            result += [*self._memberships_beside(replica), Key(LOCAL, replica)]
-        result += [*[Key(SHARED, name) for name in shared], *[Key(BOUND, name) for name in bounds]]
+                result.append(VariableKey(CHANNEL_VARIABLE, replica, ANY_SENDER))
+            result += [*self._memberships_beside(replica), VariableKey(LOCAL_VARIABLE, replica)]
+        result += [
+            *[VariableKey(SHARED_VARIABLE, name) for name in shared],
+            *[VariableKey(BOUND_VARIABLE, name) for name in bounds],
+        ]
         return list(self.order) if set(self.order) == set(result) else result
 
 
 class Variables:
     """The variables of one search, with the numbers of their values."""
 
-    def __init__(self, protocol: Protocol, layout: Layout, starts: Sequence[State]) -> None:
+    def __init__(self, protocol: Protocol, layout: VariableLayout, starts: Sequence[State]) -> None:
         self.protocol = protocol
         self.limits = {**protocol.bounds, **layout.limits}
         self.network = protocol.network
@@ -257,34 +272,45 @@ class Variables:
     def standard(self, level: int) -> list[Any]:
         """Return the predefined values of a variable, which are numbered first: False and True of a set membership."""
         key = self.keys[level]
-        if key.kind == BOUND:
+        if key.kind == BOUND_VARIABLE:
             return list(range(self.protocol.bounds[key.of] + 1))
-        return {LOCAL: [None], CHANNEL: [self.network.empty], MEMBER: [False, True]}.get(key.kind, [])
+        return {LOCAL_VARIABLE: [None], CHANNEL_VARIABLE: [self.network.empty], MEMBER_VARIABLE: [False, True]}.get(
+            key.kind, []
+        )
 
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level; add the value if it is new."""
         numbers = self._numbers[level]
-        key = keyed(value) if self.keys[level].kind == SHARED else value
+        key = keyed(value) if self.keys[level].kind == SHARED_VARIABLE else value
         found = numbers.get(key)
         if found is None:
             found = numbers[key] = len(numbers)
             self.values[level].append(value)
-            if self.keys[level].kind == LOCAL and found >= FEWEST_VALUES and found & (found - 1) == 0:
+            if (
+                self.keys[level].kind == LOCAL_VARIABLE
+                and found >= FEWEST_VALUES_TO_EXPLODE
+                and found & (found - 1) == 0
+            ):
                 self._explode_sets(level)
         return found
 
     def name(self, level: int) -> str:
         """Return the name of a variable in notes."""
         key = self.keys[level]
-        if key.kind == MEMBER:
+        if key.kind == MEMBER_VARIABLE:
             return f"whether {text_of(key.sender[1])} is in {key.sender[0]} of {text_of(key.of)}"
-        sender = "" if key.kind != CHANNEL or key.sender == ANY_SENDER else f" from {text_of(key.sender)}"
-        what = {LOCAL: "the state of", CHANNEL: "the messages to", SHARED: "the field", BOUND: "the bound"}[key.kind]
+        sender = "" if key.kind != CHANNEL_VARIABLE or key.sender == ANY_SENDER else f" from {text_of(key.sender)}"
+        what = {
+            LOCAL_VARIABLE: "the state of",
+            CHANNEL_VARIABLE: "the messages to",
+            SHARED_VARIABLE: "the field",
+            BOUND_VARIABLE: "the bound",
+        }[key.kind]
         return f"{what} {text_of(key.of)}{sender}"
 
     def local(self, replica: Value) -> int:
         """Return the level of a replica's local state; raise LayoutChanged if there is none yet."""
-        level = self.levels.get(Key(LOCAL, replica))
+        level = self.levels.get(VariableKey(LOCAL_VARIABLE, replica))
         if level is None:
             self.layout.require_replicas([replica])
             raise LayoutChanged
@@ -297,7 +323,7 @@ class Variables:
             queue = self.network.queue(message)
             sender = getattr(message, "source", NO_SENDER) if queue is None else queue
         self.local(destination)
-        level = self.levels.get(Key(CHANNEL, destination, sender))
+        level = self.levels.get(VariableKey(CHANNEL_VARIABLE, destination, sender))
         if level is None:
             self.layout.senders.append(sender)
             raise LayoutChanged
@@ -305,11 +331,11 @@ class Variables:
 
     def channels_to(self, replica: Value) -> list[int]:
         """Return the levels of all channels to a replica."""
-        return [level for level, key in enumerate(self.keys) if key.kind == CHANNEL and key.of == replica]
+        return [level for level, key in enumerate(self.keys) if key.kind == CHANNEL_VARIABLE and key.of == replica]
 
     def shared(self, name: str) -> int:
         """Return the level of a shared field."""
-        return self.levels[Key(SHARED, name)]
+        return self.levels[VariableKey(SHARED_VARIABLE, name)]
 
     # Exploded sets
 
@@ -321,8 +347,12 @@ class Variables:
         sets = {name: {getattr(value, name) for value in values} for name in field_names(type(values[0]))}
         sets = {name: found for name, found in sets.items() if set(map(type, found)) == {frozenset}}
         mixed = {name for name, kind in field_types(type(values[0])).items() if is_mixture(kind)}
-        names = [one for one, found in sets.items() if len(found) >= FEWEST_SETS and one not in mixed | layout.opaque]
-        cores = {with_fields(value, dict.fromkeys(names, HOLE)) for value in values}
+        names = [
+            one
+            for one, found in sets.items()
+            if len(found) >= FEWEST_SET_VALUES_TO_EXPLODE and one not in mixed | layout.opaque
+        ]
+        cores = {with_fields(value, dict.fromkeys(names, EXPLODED_SET_HOLE)) for value in values}
         if names and len(values) >= FEWEST_STATES_A_CORE * len(cores):
             for name in names:
                 layout.explode(replica, name, frozenset[Value]().union(*sets[name]))
@@ -330,7 +360,7 @@ class Variables:
 
     def membership(self, replica: Value, field: str, element: Value) -> int:
         """Return the level of a set membership; raise LayoutChanged if there is none yet."""
-        level = self.levels.get(Key(MEMBER, replica, (field, element)))
+        level = self.levels.get(VariableKey(MEMBER_VARIABLE, replica, (field, element)))
         if level is None:
             self.layout.explode(replica, field, [element])
             raise LayoutChanged
@@ -356,12 +386,12 @@ class Variables:
         for field in fields:
             if field not in field_names(type(local)):
                 raise OpaqueSetRequired(field)
-        return with_fields(local, dict.fromkeys(fields, HOLE) | dict(changed)) if fields else local
+        return with_fields(local, dict.fromkeys(fields, EXPLODED_SET_HOLE) | dict(changed)) if fields else local
 
     def emptied(self, value: Value) -> Value:
         """Return a local state with empty sets in place of its holes; return any other value unchanged."""
         fields = self.layout.fields(getattr(value, "id", None)) if isinstance(value, Record) else ()
-        held = {name for name in fields if getattr(value, name, None) is HOLE}
+        held = {name for name in fields if getattr(value, name, None) is EXPLODED_SET_HOLE}
         return with_fields(value, dict.fromkeys(held, frozenset())) if held else value
 
     def guarded(self, local: Value) -> Value:
@@ -397,13 +427,13 @@ class Variables:
             level = self.shared(name)
             vector[level] = self.number(level, getattr(state.shared, name))
         for name in self.bounds:
-            vector[self.levels[Key(BOUND, name)]] = state.spent[name]
+            vector[self.levels[VariableKey(BOUND_VARIABLE, name)]] = state.spent[name]
         return vector
 
     def _parts(self, destination: Value, inbox: Value) -> list[tuple[int, Value]]:
         """Divide an inbox into its channels; return each as (level, content)."""
         if not self.layout.divided:
-            return [(self.levels[Key(CHANNEL, destination, ANY_SENDER)], inbox)]
+            return [(self.levels[VariableKey(CHANNEL_VARIABLE, destination, ANY_SENDER)], inbox)]
         parts: dict[int, list[tuple[Record, int]]] = {}
         for message, number in self.network.to_items(inbox):
             parts.setdefault(self.channel(message), []).append((message, number))
@@ -417,28 +447,28 @@ class Variables:
 
     def decode(self, vector: Sequence[int]) -> State:
         """Return the state of a vector."""
-        found: dict[Any, list[tuple[Key, Any]]] = defaultdict(list)  # by kind, without absent values
+        found: dict[Any, list[tuple[VariableKey, Any]]] = defaultdict(list)  # by kind, without absent values
         for key, values, number in zip(self.keys, self.values, vector, strict=True):
-            if number or key.kind in (SHARED, BOUND):
+            if number or key.kind in (SHARED_VARIABLE, BOUND_VARIABLE):
                 found[key.kind].append((key, values[number]))
-        held = {key.of: value for key, value in found[LOCAL]}
+        held = {key.of: value for key, value in found[LOCAL_VARIABLE]}
         replicas: dict[Value, Any] = {one: held[one] for one in self.layout.in_order if one in held}
         parts, sets = defaultdict[Value, list[Value]](list), defaultdict[Any, list[Value]](list)
-        for key, value in found[CHANNEL]:
+        for key, value in found[CHANNEL_VARIABLE]:
             parts[key.of].append(value)
-        for key, _ in found[MEMBER]:
+        for key, _ in found[MEMBER_VARIABLE]:
             sets[key.of, key.sender[0]].append(key.sender[1])
         for owner, field in self.layout.exploded:
             if owner in replicas:
                 replicas[owner] = with_fields(replicas[owner], {field: frozenset(sets[owner, field])})
         inboxes = {replica: self._whole(contents) for replica, contents in parts.items()}
-        shared, spent = ({key.of: value for key, value in found[kind]} for kind in (SHARED, BOUND))
+        shared, spent = ({key.of: value for key, value in found[kind]} for kind in (SHARED_VARIABLE, BOUND_VARIABLE))
         return State(Map(replicas), Map(inboxes), self.shared_type(**shared), Map(spent))
 
 
-def layout_of(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: bool) -> Layout:
+def initial_layout(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: bool) -> VariableLayout:
     """Return the initial layout: the replicas of the initial states, reversed if all are of one type."""
-    layout = Layout(protocol, whole_inboxes=whole_inboxes)
+    layout = VariableLayout(protocol, whole_inboxes=whole_inboxes)
     for state in starts:
         layout.require_replicas(ordered(state.replicas))
         layout.require_replicas(ordered(state.inboxes))
@@ -451,10 +481,10 @@ def layout_of(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: boo
 def sample_replicas(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
     """Return the replicas that random walks meet; each one met later would restart the search."""
     random, met = Random(1), set[Value]()
-    for _ in range(WALKS):
+    for _ in range(SAMPLE_WALKS):
         state = random.choice(starts)
         with suppress(RaisedError):  # the search reports it
-            for _ in range(WALK_STEPS):
+            for _ in range(SAMPLE_WALK_STEPS):
                 met.update(state.replicas)
                 steps = list(semantics.transitions(state))
                 if not steps:

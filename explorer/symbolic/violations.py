@@ -32,9 +32,9 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
-Vector = tuple[int, ...]
+VectorOfNumbers = tuple[int, ...]
 Witness = tuple[str, list[State]]
-VIOLATING = "violating "  # prefix of the names of roots that hold violating states
+VIOLATING_PREFIX = "violating "  # prefix of the names of roots that hold violating states
 
 
 class Predecessors:
@@ -52,7 +52,7 @@ class Predecessors:
                 path.append(self._before(level, path[-1], is_last=len(path) == 1))
         return [self._space.variables.decode(vector) for vector in reversed(path)]
 
-    def _before(self, states: int, target: Vector, *, is_last: bool) -> Vector:
+    def _before(self, states: int, target: VectorOfNumbers, *, is_last: bool) -> VectorOfNumbers:
         """Return a state of a set that leads to the target; only a path's last step may break action constraints."""
         for root in (*self._space.groups.roots(), *(self._space.pruned_roots() if is_last else ())):
             found = self._find(states, root, 0, target, set())
@@ -64,7 +64,7 @@ class Predecessors:
         raise AssertionError("no state of the previous level has a step to this state")
 
     def _find(
-        self, a: int, r: int, at: int, target: Vector, failed: set[tuple[int, int, int]]
+        self, a: int, r: int, at: int, target: VectorOfNumbers, failed: set[tuple[int, int, int]]
     ) -> list[tuple[int, int]] | None:
         """Return the (level, value) pairs that turn the target into a predecessor in the set; None if there is none."""
         if a == EMPTY_SET or r == 0 or (a, r, at) in failed:
@@ -79,7 +79,7 @@ class Predecessors:
         return None
 
     def _branches(
-        self, a: int, r: int, at: int, target: Vector
+        self, a: int, r: int, at: int, target: VectorOfNumbers
     ) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
         """Yield the choices at the next level as (child of set, child of relation, next level, changed values)."""
         level, edges = self._space.store.edges(a)
@@ -94,7 +94,7 @@ class Predecessors:
                 if self._leads(there, change, value, target[there]):
                     yield child, rest, there + 1, [(there, value)]
 
-    def _holds(self, a: int, at: int, target: Vector) -> bool:
+    def _holds(self, a: int, at: int, target: VectorOfNumbers) -> bool:
         """Whether the set of node `a` contains the target's values from level `at` on."""
         while a != UNIT_SET:
             level, edges = self._space.store.edges(a)
@@ -181,7 +181,7 @@ class WitnessPaths:
 
     def _known(self, name: str, states: int) -> int:
         """Return the states of a set that are already known to violate the named property."""
-        return self._space.view.meet(states, self._space.store.roots[VIOLATING + name])
+        return self._space.view.meet(states, self._space.store.roots[VIOLATING_PREFIX + name])
 
     def _into(
         self, wanted: list[str], states: int, expanded: int, sets: list[int], violating: Callable[[str, int], int]
@@ -208,19 +208,19 @@ def violating_behaviour(semantics: Semantics, prop: Property | None, path: list[
     return (*trace, step_of(next(wrong)))
 
 
-FIRST_NODES, FIRST_SECONDS, URGENT_NODES = 1 << 12, 5.0, 1 << 16
+FIRST_CHECK_NODES, FIRST_CHECK_SECONDS, URGENT_CHECK_NODES = 1 << 12, 5.0, 1 << 16
 """Nodes made and seconds passed before the first early check; with AT_ONCE nodes it does not wait."""
-GROWTH, SPARED = 2, 30
+CHECK_NODE_GROWTH, CHECK_TIME_MULTIPLE = 2, 30
 """Growth of the nodes made, and multiple of the last check's time, before the next early check."""
 
 
-SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
+LEAST_WITNESS_SECONDS, WITNESS_TIME_FACTOR = 30.0, 3.0
 """Time for finding a counterexample: at least these seconds, or this multiple of the search's time."""
 
-CHECKING_SECONDS = 10.0  # least seconds for checking properties after a limit; else a tenth of the search's time
-MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, and fewest nodes of the first one
+PARTIAL_CHECK_SECONDS = 10.0  # least seconds for checking properties after a limit; else a tenth of the search's time
+MOST_NAMED_VARIABLES, FEWEST_NAMED_NODES = 3, 1_000  # variables that a note names, and fewest nodes of the first one
 
-Find = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
+FindWitnesses = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
 """Finds counterexamples, given the names of properties."""
 
 
@@ -228,7 +228,7 @@ class PathTimeout(Exception):  # noqa: N818 - not an error
     """Raised when the time for finding a counterexample has passed."""
 
 
-class Pace:
+class WitnessDeadline:
     """Time of the next clock check, and deadline of a counterexample search."""
 
     next_look = 0.0
@@ -241,7 +241,7 @@ class SearchObserver(Protocol):
     options: SearchRequest
     semantics: Semantics
     books: Bookkeeping
-    pace: Pace
+    pace: WitnessDeadline
 
     def note(self, reached: int, expanded: int) -> None:
         """Record the set of the reached states, and the subset of them that was expanded."""
@@ -271,7 +271,11 @@ class Violations:
         self._steps = StepChecks(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
         self._space = space
         self._search, self._options = search, search.options
-        self._nodes, self._not_before, self._at_once = FIRST_NODES, time.monotonic() + FIRST_SECONDS, URGENT_NODES
+        self._nodes, self._not_before, self._at_once = (
+            FIRST_CHECK_NODES,
+            time.monotonic() + FIRST_CHECK_SECONDS,
+            URGENT_CHECK_NODES,
+        )
 
     def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
         """Return the set of violating states of each violated property; state properties are also checked on `more`.
@@ -311,13 +315,16 @@ class Violations:
             return self._of([prop for prop in self._options.properties if "state" not in prop.asks], states, more)
         finally:
             now = time.monotonic()
-            self._nodes, self._not_before = GROWTH * self._space.store.nodes_made, now + SPARED * (now - began)
+            self._nodes, self._not_before = (
+                CHECK_NODE_GROWTH * self._space.store.nodes_made,
+                now + CHECK_TIME_MULTIPLE * (now - began),
+            )
             self._at_once = sys.maxsize
 
     def check_part(self) -> None:
         """Look for violations in the known states, after a limit ended the search."""
         books, store = self._search.books, self._space.store
-        self._search.pace.deadline = time.monotonic() + max(CHECKING_SECONDS, books.seconds / 10)
+        self._search.pace.deadline = time.monotonic() + max(PARTIAL_CHECK_SECONDS, books.seconds / 10)
         try:
             store.collect_garbage([])
             bad = self.of(store.roots["reached"], EMPTY_SET, is_part=True)
@@ -337,7 +344,7 @@ class Violations:
         If only part of the states is known, an unknown violating state may be nearer to the initial states.
         """
         search, space, left = self._search, self._space, list(bad)
-        space.store.roots.update({VIOLATING + name: states for name, states in bad.items()})
+        space.store.roots.update({VIOLATING_PREFIX + name: states for name, states in bad.items()})
         beyond = frozenset(prop.name for prop in self._options.properties if not prop.over_steps)
         violating = self.of_property if is_part else None
         ways = WitnessPaths(space, self.states, self._options.constraints, beyond, search.pause, violating)
@@ -350,14 +357,16 @@ class Violations:
                 f"{name}: no behaviour that leads to the state shown was found; use --search bfs or --engine tables"
             )
             with suppress(SearchStopped) if search.is_interrupted else nullcontext():
-                self._tell(name, [space.variables.decode(space.store.one_of(space.store.roots[VIOLATING + name]))])
+                self._tell(
+                    name, [space.variables.decode(space.store.one_of(space.store.roots[VIOLATING_PREFIX + name]))]
+                )
         if search.is_interrupted:
             raise KeyboardInterrupt
 
-    def _show_found(self, find: Find, left: list[str], kind: str) -> None:
+    def _show_found(self, find: FindWitnesses, left: list[str], kind: str) -> None:
         """Show the counterexamples found in time; names without a counterexample stay in `left`."""
         books = self._search.books
-        most = max(SHOWING_SECONDS, SHOWING_TIMES * books.seconds)
+        most = max(LEAST_WITNESS_SECONDS, WITNESS_TIME_FACTOR * books.seconds)
         spare = (self._options.time_limit or math.inf) - books.seconds
         allowed = max(min(most, spare), 0)
         self._search.pace.deadline = time.monotonic() + allowed
@@ -408,12 +417,12 @@ def notes_on_sets(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
     store, reached = space.store, space.store.roots.get("reached", EMPTY_SET)
     size, variables = store.size(reached), len(space.variables.keys)
     yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were created for it"
-    levels = store.sizes(reached).most_common(MOST_NAMED)
-    if levels and levels[0][1] >= FEWEST_NAMED:
+    levels = store.sizes(reached).most_common(MOST_NAMED_VARIABLES)
+    if levels and levels[0][1] >= FEWEST_NAMED_NODES:
         names = [f"{space.variables.name(level)} ({nodes:,})" for level, nodes in levels]
         yield f"most nodes belong to {', '.join(names)}"
     for root, states in store.roots.items():
-        name = root.removeprefix(VIOLATING)
+        name = root.removeprefix(VIOLATING_PREFIX)
         if name != root and name not in traps:
             what = "no next state" if name == DEADLOCK else f"{name} violated"
             yield f"{store.count(states):,} states have {what}"

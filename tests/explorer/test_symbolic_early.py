@@ -35,9 +35,9 @@ ORDERS = ("saturation", "chaining")
 @pytest.mark.parametrize("order", ORDERS)
 def test_random_protocols_looked_at_early(order: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(violations, "FIRST_NODES", 0)
-    monkeypatch.setattr(violations, "URGENT_NODES", 0)
-    monkeypatch.setattr(violations, "SPARED", 0)
+    monkeypatch.setattr(violations, "FIRST_CHECK_NODES", 0)
+    monkeypatch.setattr(violations, "URGENT_CHECK_NODES", 0)
+    monkeypatch.setattr(violations, "CHECK_TIME_MULTIPLE", 0)
     early = 0
     for description, protocol, options, theirs in described(count, 2_000):
         ours = explore(protocol, replace(options, search=order, keep_going=False, deadlock=False))
@@ -127,7 +127,7 @@ class Asking(Protocol):
 @pytest.mark.parametrize("constrained", [False, True])
 def test_a_shallow_violation_among_very_many_states(*, constrained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an early look it takes all 131,072 nodes that there may be."""
-    monkeypatch.setattr(violations, "FIRST_SECONDS", 0.5)
+    monkeypatch.setattr(violations, "FIRST_CHECK_SECONDS", 0.5)
     protocol = Asking()
     options = SearchRequest(properties=(protocol.properties["NothingSeen"],), deadlock=False, max_nodes=1 << 17)
     if constrained:

@@ -121,7 +121,7 @@ def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatc
     monkeypatch.setattr(engine, "TABLES_LEARNING_SECONDS", 1_000)
     assert len(explore(given.protocol, asked).notes) == 1
     monkeypatch.setattr(engine, "TABLES_LEARNING_SECONDS", -100)
-    monkeypatch.setattr(violations, "FEWEST_NAMED", 1)
+    monkeypatch.setattr(violations, "FEWEST_NAMED_NODES", 1)
     named, faster = explore(given.protocol, asked).notes[-2:]
     assert re.fullmatch(
         r"most nodes belong to (the (state of|messages to|field|bound) [^,]+ \([\d,]+\)(, )?){3}", named

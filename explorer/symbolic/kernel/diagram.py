@@ -6,8 +6,8 @@ value. A path that skips a level has the value 0 there (zero suppression), so ab
 than parents.
 
 The arrays have the length of the memory limit from the start; the system provides memory on first use. So nothing moves
-while compiled code runs, and numbers never wrap. At the limit `STOP` is set: an operation in progress returns a partial
-result, counts it in `INCOMPLETE`, and does not cache it.
+while compiled code runs, and numbers never wrap. At the limit `META_STOP` is set: an operation in progress returns a
+partial result, counts it in `META_INCOMPLETE`, and does not cache it.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
 
 @inlined
 def cached_result(d: Any, key1: Any, key2: Any) -> Any:
-    """Return the cached result of a key, or UNKNOWN."""
+    """Return the cached result of a key, or UNKNOWN_RESULT."""
     i = _cache_place(d, key1, key2)
     if d.cache[i, 0] == key1 and d.cache[i, 1] == key2:
         return d.cache[i, 2]
@@ -269,7 +269,7 @@ def _cache_first(d: Any, key1: Any, key2: Any, result: Any) -> None:
 
 @inlined
 def cache_complete_result(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
-    """Cache a complete result; `before` is the value of INCOMPLETE at the start of the operation."""
+    """Cache a complete result; `before` is the value of META_INCOMPLETE at the start of the operation."""
     if d.meta[META_INCOMPLETE] == before:
         _cache_first(d, key1, key2, result)
         d.meta[META_CACHED_RESULTS] += 1
@@ -304,7 +304,7 @@ def _enter_lookup(d: Any, key: Any, value: Any) -> None:
 
 @inlined
 def cached_lookup(d: Any, label: Any, value: Any) -> Any:
-    """Return the cached result of applying a label to a value, -1 for a refusal; UNKNOWN if it is not cached."""
+    """Return the cached result of applying a label to a value, -1 for a refusal; UNKNOWN_RESULT if it is not cached."""
     key = label << 32 | value
     mask = d.meta[META_LOOKUP_MASK]
     i = np.int64(mix(key)) & mask

@@ -53,7 +53,7 @@ def must_stop(d: Any) -> Any:
 
 @inlined
 def cached_or_stopped(d: Any, key1: Any, key2: Any) -> Any:
-    """Return the cached result of a key, or UNKNOWN; 0 if the operation must return a partial result now."""
+    """Return the cached result of a key, or UNKNOWN_RESULT; 0 if the operation must return a partial result now."""
     found = cached_result(d, key1, key2)
     return np.int64(0) if found == UNKNOWN_RESULT and must_stop(d) else found
 
@@ -231,7 +231,7 @@ def may_apply(d: Any, label: Any, value: Any) -> Any:
 def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
     """Return the successors of a set under a relation; with `keep`, the states of the set that have one.
 
-    Cached results are valid until events are added; the caller then begins another ROUND.
+    Cached results are valid until events are added; the caller then begins another META_ROUND.
     """
     if a == 0 or r == 0:
         return np.int64(0)
@@ -330,7 +330,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
     level = min(rule[0], level_of(d, a), level_of(d, b))
     start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS, level_of(d, a) > level
     base = d.meta[META_STACK_TOP]
-    # For each edge, compute the part of its child that leads into the set, with the kinds of events of `product`.
+    # For each edge, compute the part of its child that leads into the set, with the kinds of events of `successors`.
     for i in range(1 if skips else n):
         e = a if skips else d.edges[start + i]
         value, child, rest = e >> 32, e & LOW_32_BITS, np.int64(0)
@@ -376,7 +376,7 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
     level = d.relation_nodes[r, 0] if r > 1 else level_of(d, a)
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
     result, rule, table = np.int64(0), d.relation_nodes[r], d.relation_edges
-    # The same phases as in `product`, whose lookups are all cached by now.
+    # The same phases as in `successors`, whose lookups are all cached by now.
     if r == 1 or level_of(d, a) < level:
         for i in range(start, start + n):
             result = (result + count_steps(d, d.edges[i] & LOW_32_BITS, r, which, modulus)) % modulus
