@@ -22,7 +22,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import ModelValue, Value, order_key, text_of
 
-SHAPE = {
+MANIFEST_SHAPE = {
     "classes": [(str, str)],
     "model_values": [(str, int)],
     "violations": [(str, str)],
@@ -75,19 +75,21 @@ class SearchCheckpoint(Checkpoint):
     def save_search(self, noted: BatchNote, violations: Sequence[Violation], *, finished: bool) -> None:
         """Write the engine's entries, the violations, and the classes of their values as the checkpoint."""
         for violation in violations:
-            self.note(value_of(violation.trace))
+            self.note(encode_trace(violation.trace))
         common = {
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
-            "violations": [(violation.property, encode(value_of(violation.trace)).hex()) for violation in violations],
+            "violations": [
+                (violation.property, encode(encode_trace(violation.trace)).hex()) for violation in violations
+            ],
             "watched": lint.probe_data(self.protocol),
         }
         self.write({**noted, **common}, finished=finished)
 
     def read_search(self, shape: BatchNote) -> tuple[BatchNote, list[Violation]]:
         """Return the engine's entries, validated against `shape`, and the recorded violations, each one verified."""
-        require_shape(self.noted, {**SHAPE, **shape})
-        noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
+        require_shape(self.noted, {**MANIFEST_SHAPE, **shape})
+        noted = {name: value for name, value in self.noted.items() if name not in MANIFEST_SHAPE}
         lint.restore_probes(self.protocol, self.noted["watched"])
         for module, name in self.noted["classes"]:
             cls = self._classes.get((module, name))
@@ -114,14 +116,14 @@ def identity_of_search(protocol: Protocol, options: SearchRequest) -> Identity:
     cls = type(protocol)
     return {
         "model": f"{cls.__module__}:{cls.__qualname__}",
-        "source": dict(_sources(cls)),
+        "source": dict(_source_digests(cls)),
         "constants": {name: [text_of(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
         "order of model values": [value.name for value in model_values_of(protocol)],
         **{one.identity: one.as_json(getattr(options, name)) for name, one in OPTIONS.items() if one.identity},
     }
 
 
-def _sources(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
+def _source_digests(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
     """Yield the modules of a protocol, with digests of their sources."""
     for module in modules_of(cls):
         path = source_of(module)
@@ -140,9 +142,9 @@ def model_values_of(protocol: Protocol) -> list[ModelValue]:
 # Counterexamples
 
 
-def value_of(trace: Behaviour) -> Value:
+def encode_trace(trace: Behaviour) -> Value:
     """Return a counterexample as one value: a tuple of (state, action, actor, message) for each state."""
-    return tuple((step.state, *map(_optional, (step.action, step.actor, step.message))) for step in trace)
+    return tuple((step.state, *map(_as_optional, (step.action, step.actor, step.message))) for step in trace)
 
 
 def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
@@ -173,10 +175,10 @@ def require_violations(
         for before, step in pairwise(trace):
             follows = step in map(step_of, semantics.transitions(before.state))
             require_valid(follows, f"{said} is not a behaviour of the protocol")
-        require_valid(_violates(semantics, checked.get(name), trace), f"{said} does not violate it")
+        require_valid(_violates_property(semantics, checked.get(name), trace), f"{said} does not violate it")
 
 
-def _violates(semantics: Semantics, prop: Property | None, trace: Behaviour) -> bool:
+def _violates_property(semantics: Semantics, prop: Property | None, trace: Behaviour) -> bool:
     """Whether the last state of a behaviour, or the step to it, violates a property; None stands for deadlock."""
     if prop is None:
         return not any(True for _ in semantics.transitions(trace[-1].state))
@@ -190,5 +192,5 @@ def _violates(semantics: Semantics, prop: Property | None, trace: Behaviour) -> 
     return False
 
 
-def _optional(value: Any) -> Value:
+def _as_optional(value: Any) -> Value:
     return () if value is None else (value,)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from kraftcheck.explorer import executor_boot as boot
-from kraftcheck.explorer.executor_boot import PACKAGE, USER_FOLDER, digest_of, source_files
+from kraftcheck.explorer.executor_boot import PACKAGE_NAME, USER_FOLDER, files_digest, source_files
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.processes import LEAST_JAVA, java_program, java_version, killing_children
@@ -38,16 +38,16 @@ SPARK_ENDED = (
     "Spark ended early: its Java process was killed, or ran out of memory; continue with --resume (or, for --out, "
     "repeat the command)"
 )
-CANCEL_AGAIN = 0.5  # seconds between two cancellations of running jobs
+CANCEL_INTERVAL_SECONDS = 0.5  # seconds between two cancellations of running jobs
 ZIP_DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
 LEAST_SPARK_VERSION, LEAST_REPLAY_VERSION = (4, 1), (3, 5)
-PATIENCE = 30.0  # seconds for a master to answer, and then to provide an executor
-WAIT_KEY = "spark.kraftcheck.wait"
+MASTER_TIMEOUT_SECONDS = 30.0  # seconds for a master to answer, and then to provide an executor
+EXECUTOR_WAIT_SETTING = "spark.kraftcheck.wait"
 """The setting for the seconds to wait for an executor."""
-_STANDALONE = re.compile(r"spark://(.+)")
+_STANDALONE_MASTER = re.compile(r"spark://(.+)")
 _OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
-_RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
-_PY4J = "An error occurred while calling "
+_RAISED_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
+_PY4J_ERROR_PREFIX = "An error occurred while calling "
 RAISED_ERRORS = ("RaisedError", "ActionError")
 OWN_ERRORS = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
 
@@ -132,7 +132,9 @@ class Cluster:
             with nullcontext() if self._says is None else stderr_into(self._says), self._temporary.made_within(), known:
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
-                logging.getLogger().addFilter(_is_not_of_py4j)  # it and the server print a traceback if the JVM ends
+                logging.getLogger().addFilter(
+                    _is_not_logged_by_py4j
+                )  # it and the server print a traceback if the JVM ends
                 if server is not None:
                     server.handle_error = lambda *_: None
                 if "spark.log.level" not in self._conf:
@@ -158,7 +160,7 @@ class Cluster:
 
     def _await_executor(self) -> None:
         """Wait for an executor; raise PlatformError after some seconds, which the user may set."""
-        patience = self.number(WAIT_KEY, int(PATIENCE), least=1, most=86_400)
+        patience = self.number(EXECUTOR_WAIT_SETTING, int(MASTER_TIMEOUT_SECONDS), least=1, most=86_400)
         if self.local:
             return
         scala = self.spark.sparkContext._jsc.sc()
@@ -167,7 +169,8 @@ class Cluster:
             if scala.isStopped() or time.monotonic() > until:
                 raise PlatformError(
                     f"the master {self.spark.sparkContext.master} gives no executor within {patience:,} s: it has no "
-                    f"worker with the requested memory and cores, or is not a Spark master (--conf {WAIT_KEY}=SECONDS)"
+                    "worker with the requested memory and cores, or is not a Spark master "
+                    f"(--conf {EXECUTOR_WAIT_SETTING}=SECONDS)"
                 )
             time.sleep(0.1)
 
@@ -185,7 +188,7 @@ class Cluster:
 
     def run(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
         """Run tasks; return the table of their rows."""
-        return _table(self._dataset(tasks, name, arguments, schema))
+        return _collect_table(self._dataset(tasks, name, arguments, schema))
 
     def exchange(self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
         """Run two stages of tasks; a first-stage row goes to the task in its column `task`. Return the final rows."""
@@ -193,21 +196,21 @@ class Cluster:
         if tasks > 1 or reducers > 1:
             sent = sent.repartitionById(reducers, "task")
         name, arguments, schema = second
-        return _table(sent.mapInArrow(self.task(name, arguments), schema))
+        return _collect_table(sent.mapInArrow(self.task(name, arguments), schema))
 
     def _dataset(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
         return self.spark.range(0, tasks, 1, tasks).mapInArrow(self.task(name, arguments), schema)
 
     def task(self, name: str, arguments: str) -> Any:
         """Return the function that runs a task on an executor, for `mapInArrow`; parameters as in `run`."""
-        return _by_value(boot.remote_task(name, arguments, *self._code))
+        return _pickle_by_value(boot.remote_task(name, arguments, *self._code))
 
     def cancel(self) -> None:
         """Cancel the running job and later ones, until Spark is closed."""
         while not self._closed:
             with suppress(Exception):  # Spark may be gone
                 self.spark.sparkContext.cancelJobGroup(self._group)
-            time.sleep(CANCEL_AGAIN)
+            time.sleep(CANCEL_INTERVAL_SECONDS)
 
     def describe(self, text: str) -> None:
         """Describe the following jobs in Spark's UI and log."""
@@ -265,11 +268,11 @@ def stderr_into(file: Path) -> Iterator[None]:
         os.close(kept)
 
 
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+def _is_not_logged_by_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _table(dataset: Any) -> Any:
+def _collect_table(dataset: Any) -> Any:
     with spark_errors():
         return dataset.toArrow()
 
@@ -295,7 +298,7 @@ def error_from_task(text: str) -> InputError:
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
     for number in range(frames[-1], len(lines)) if frames else ():
-        match = _RAISED.match(lines[number])
+        match = _RAISED_ERROR_LINE.match(lines[number])
         if match is not None:
             is_own = match[1] in OWN_ERRORS
             first = match[2] if is_own else f"a task on Spark failed: {match[1]}: {match[2]}"
@@ -303,7 +306,7 @@ def error_from_task(text: str) -> InputError:
             if match[1] in RAISED_ERRORS:
                 return TaskRaisedError(message)
             return (InputError if is_own else PlatformError)(message)
-    reasons = [line.removeprefix(": ") for line in lines if line and not line.startswith(_PY4J)]
+    reasons = [line.removeprefix(": ") for line in lines if line and not line.startswith(_PY4J_ERROR_PREFIX)]
     return PlatformError(f"a job on Spark failed: {next(iter(reasons), 'no reason is given')}")
 
 
@@ -348,7 +351,7 @@ def require_java() -> None:
 
 def require_answer(master: str) -> None:
     """Raise InputError if `master` is malformed, or names a standalone Spark master that does not answer."""
-    match = _STANDALONE.fullmatch(master)
+    match = _STANDALONE_MASTER.fullmatch(master)
     if match is None:
         if not _OTHER_MASTERS.match(master):
             raise InputError(f"--master {master}: expected local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
@@ -359,7 +362,7 @@ def require_answer(master: str) -> None:
         if not host or not port.isdigit():
             raise InputError(f"--master {master}: expected spark://HOST:PORT")
         try:
-            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+            socket.create_connection((host, int(port)), timeout=MASTER_TIMEOUT_SECONDS).close()
             return
         except (OSError, OverflowError) as error:
             problems.append(f"{address}: {error}")
@@ -369,12 +372,12 @@ def require_answer(master: str) -> None:
 # The code for executors
 
 
-def carried(name: str, arguments: str, protocol: type[Protocol]) -> Any:
+def task_with_code(name: str, arguments: str, protocol: type[Protocol]) -> Any:
     """Return a function as `Cluster.task` does that has the code for executors in it, so it needs no Spark context."""
-    return _by_value(boot.remote_task(name, arguments, *code_zip(protocol)))
+    return _pickle_by_value(boot.remote_task(name, arguments, *code_zip(protocol)))
 
 
-def _by_value(task: boot.Task) -> boot.Task:
+def _pickle_by_value(task: boot.Task) -> boot.Task:
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
@@ -383,13 +386,13 @@ def _by_value(task: boot.Task) -> boot.Task:
 
 def code_zip(protocol: type[Protocol]) -> tuple[str, str, bytes]:
     """Return the name of the zip of the code that executors need, a digest of the project's code, and the zip."""
-    own = source_files(Path(str(import_module(PACKAGE).__file__)).parents[1])
+    own = source_files(Path(str(import_module(PACKAGE_NAME).__file__)).parents[1])
     files = sorted([*own, *_user_files(protocol)])
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in files:
             archive.writestr(zipfile.ZipInfo(name, ZIP_DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return f"kraftcheck-{digest_of(files)}", digest_of(own), content.getvalue()
+    return f"kraftcheck-{files_digest(files)}", files_digest(own), content.getvalue()
 
 
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
@@ -397,7 +400,7 @@ def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
     for module in modules_of(protocol):
         path = source_of(module)
         name = module.__name__
-        if path is None or name.split(".")[0] == PACKAGE:
+        if path is None or name.split(".")[0] == PACKAGE_NAME:
             continue
         yield f"{USER_FOLDER}/{name.removeprefix(USER_MODULE_PREFIX).replace('.', '/')}.py", path
         for depth in range(1, len(name.split("."))):

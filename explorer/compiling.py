@@ -1,6 +1,6 @@
 """Compile times, and the folder of compiled code.
 
-No kernel module may be imported before the first call of `cache_problem`, which chooses the folder.
+No kernel module may be imported before the first call of `find_cache_problem`, which chooses the folder.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from kraftcheck.explorer.result import CLOCK
 from kraftcheck.files import distrust_reason
 from kraftcheck.spec.errors import InputError
 
-LEAST_ADDRESSES = 1 << 30
+LEAST_ADDRESS_SPACE_BYTES = 1 << 30
 """Least bytes of address space for a compiled engine: with less, LLVM ends the process."""
 
 
-def _require_compiling() -> None:
+def _require_compiler_enabled() -> None:
     """Raise InputError if the environment prevents Numba from compiling."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESSES:
-        expected = f"expected at least {LEAST_ADDRESSES >> 10:,} KB for compiled engines, found {limit >> 10:,} KB"
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE_BYTES:
+        expected = (
+            f"expected at least {LEAST_ADDRESS_SPACE_BYTES >> 10:,} KB for compiled engines, found {limit >> 10:,} KB"
+        )
         raise InputError(f"the limit on address space (ulimit -v): {expected}; --engine reference needs less")
     disabled, threads = (os.environ.get(name, "").strip() for name in ("NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS"))
     if disabled not in ("", "0"):
@@ -39,9 +41,9 @@ def _require_compiling() -> None:
 
 
 @cache
-def cache_problem() -> str | None:
+def find_cache_problem() -> str | None:
     """Return the reason why the folder for compiled code is unusable, and replace it by a temporary one; else None."""
-    _require_compiling()
+    _require_compiler_enabled()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     problem: str | None = f"{given} cannot be written to"
     with suppress(OSError, RuntimeError):
@@ -61,7 +63,7 @@ def cache_problem() -> str | None:
 
 def is_compiled() -> bool:
     """Whether the kernels that take longest to compile are compiled, in this process or in Numba's cache."""
-    cache_problem()
+    find_cache_problem()
     from kraftcheck.explorer.tables.kernel.expand import expand_batch
     from kraftcheck.explorer.tables.kernel.resolve import resolve
 

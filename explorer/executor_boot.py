@@ -19,10 +19,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-PACKAGE = "kraftcheck"
+PACKAGE_NAME = "kraftcheck"
 SOURCE_ENDINGS = (".py", ".lark", ".toml")  # endings of the project's source files
 USER_FOLDER = "user"  # the folder within the zip for a user's own files
-FILE_TIME = 1_000_000_000  # modification time of every file, in seconds, which Numba's cache compares
+FIXED_FILE_TIME = 1_000_000_000  # modification time of every file, in seconds, which Numba's cache compares
 
 Task = Callable[[Iterator[Any]], Iterator[Any]]
 
@@ -30,12 +30,12 @@ Task = Callable[[Iterator[Any]], Iterator[Any]]
 def source_files(folder: Path) -> list[tuple[str, Path]]:
     """Return the project's source files in a folder, with their relative names; links are followed."""
     found = []
-    for place, _, names in os.walk(folder / PACKAGE, followlinks=True):
+    for place, _, names in os.walk(folder / PACKAGE_NAME, followlinks=True):
         found += [Path(place, name) for name in names if name.endswith(SOURCE_ENDINGS)]
     return sorted((path.relative_to(folder).as_posix(), path) for path in found)
 
 
-def digest_of(files: Iterable[tuple[str, Path]]) -> str:
+def files_digest(files: Iterable[tuple[str, Path]]) -> str:
     """Return a digest of the names and the contents of files."""
     digest = blake2b(digest_size=16)
     for name, path in files:
@@ -54,7 +54,7 @@ def unpacked_folder(name: str, archive: Path | BytesIO, parents: tuple[Path, ...
     for parent in parents:
         folder = parent / name
         if folder.is_dir():
-            if all(map(_is_own, (parent, folder))):  # its files are executed
+            if all(map(_is_trusted_folder, (parent, folder))):  # its files are executed
                 return folder
             continue
         new = parent / f"{name}.{os.getpid()}.new"
@@ -64,7 +64,7 @@ def unpacked_folder(name: str, archive: Path | BytesIO, parents: tuple[Path, ...
             with zipfile.ZipFile(archive) as file:
                 file.extractall(new)
             for path in new.rglob("*"):
-                os.utime(path, (FILE_TIME, FILE_TIME))
+                os.utime(path, (FIXED_FILE_TIME, FIXED_FILE_TIME))
             try:
                 new.rename(folder)
             except OSError:  # another process was first
@@ -75,7 +75,7 @@ def unpacked_folder(name: str, archive: Path | BytesIO, parents: tuple[Path, ...
     raise OSError(f"no writable folder to unpack {name} in")
 
 
-def _is_own(folder: Path) -> bool:
+def _is_trusted_folder(folder: Path) -> bool:
     found = folder.stat()
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
 
@@ -93,18 +93,18 @@ def remote_task(task: str, arguments: str, archive: str, digest: str, content: b
         code = Path(SparkFiles.get(f"{archive}.zip")) if content is None else BytesIO(content)
         folder = unpacked_folder(archive, code, (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
         if "kraftcheck.explorer" not in sys.modules:
-            found = find_spec(PACKAGE)
+            found = find_spec(PACKAGE_NAME)
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
-            if installed is None or digest_of(source_files(installed)) != digest:
+            if installed is None or files_digest(source_files(installed)) != digest:
                 sys.path.insert(0, str(folder))
-                for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
+                for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE_NAME]:
                     del sys.modules[name]
         user = str(folder / USER_FOLDER)
         if user not in sys.path:
             sys.path.append(user)
-        from kraftcheck.explorer.compiling import cache_problem
+        from kraftcheck.explorer.compiling import find_cache_problem
 
-        cache_problem()
+        find_cache_problem()
         module, _, name = task.rpartition(":")
         yield from getattr(import_module(module), name)({**json.loads(arguments), "user_files": user}, batches)
 

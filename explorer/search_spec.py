@@ -44,8 +44,8 @@ def to_spec(protocol: Protocol, options: SearchRequest) -> SearchSpec:
 def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, SearchRequest]:
     """Return the protocol and the options of a described search."""
     module, name = spec["model"]
-    cls = _class(module, name, user_files)
-    lexicon = Lexicon(_class(module, name, user_files) for module, name in spec["classes"])
+    cls = _class_by_name(module, name, user_files)
+    lexicon = Lexicon(_class_by_name(module, name, user_files) for module, name in spec["classes"])
     for name, index in spec["model_values"]:
         lexicon.model_values[name] = ModelValue(name, index)
     constants = {name: decode(bytes.fromhex(data), lexicon) for name, data in spec["constants"].items()}
@@ -55,7 +55,7 @@ def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, SearchReque
     return protocol, SearchRequest(**checked, **asked, keep_going=True, workers=1)
 
 
-def _class(module: str, name: str, user_files: Path) -> Any:
+def _class_by_name(module: str, name: str, user_files: Path) -> Any:
     """Return a class by its module and qualified name; a user's file is loaded as a module of its own."""
     outer, *inner = name.split(".")
     if module.startswith(USER_MODULE_PREFIX):

@@ -382,9 +382,9 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
 
 def timing_compilation(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run a search that uses a kernel; its result has the compile time apart from the search time."""
-    from kraftcheck.explorer.compiling import cache_problem, timed_compilation
+    from kraftcheck.explorer.compiling import find_cache_problem, timed_compilation
 
-    problem = cache_problem()
+    problem = find_cache_problem()
     with timed_compilation(compiles) as noting:
         result = run()
     warnings = [*result.warnings, *([problem] if problem and noting.seconds else [])]

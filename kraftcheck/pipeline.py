@@ -15,7 +15,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import blaming_protocol, find_model, model_of
-from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, carried, require_pyspark
+from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, require_pyspark, task_with_code
 from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
 from kraftcheck.spec.language.protocol import Protocol
@@ -165,7 +165,7 @@ def validate(
     line_pattern(pattern or DEFAULT_PATTERN)
     found = _checked_columns(files, cluster="string", path="string", content="binary")
     arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}
-    task = carried("kraftcheck.reporting.clusters:validate_clusters", json.dumps(arguments), Quorum)
+    task = task_with_code("kraftcheck.reporting.clusters:validate_clusters", json.dumps(arguments), Quorum)
     parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))  # by default Spark merges small partitions
     return found.repartition(parts, "cluster").sortWithinPartitions("cluster", "path").mapInArrow(task, CLUSTER_COLUMNS)
 

@@ -16,7 +16,7 @@ from typing import Any
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.spark.global_ids import UnknownPartError
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, by_partition, groups_of
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, indices_by_partition, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.files import TemporaryFolder
@@ -24,7 +24,7 @@ from kraftcheck.persistence.stored_files import reading_forgeable_content, requi
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
-SHAPE = {
+MANIFEST_SHAPE = {
     "parts": int,
     "levels": [[(int, int)]],
     "named": [int],
@@ -35,8 +35,11 @@ SHAPE = {
 }
 """Shape of the engine's entry in the manifest: see `require_shape`."""
 
-WHOLE = 50_000  # most states of a search that is repeated in full
-GROUPS, PIECE = 16, 1 << 10  # row groups of a larger search that are sampled, and states of each
+MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
+SAMPLED_ROW_GROUPS, SAMPLED_STATES_A_GROUP = (
+    16,
+    1 << 10,
+)  # row groups of a larger search that are sampled, and states of each
 
 
 @dataclass
@@ -88,7 +91,7 @@ class SparkCheckpoint(SearchCheckpoint):
     def restore(self, load: Callable[[list[int]], None]) -> RunLog:
         """Validate the checkpoint and return its `RunLog`; remove the files of later levels from the folder."""
         with self.rejecting():
-            noted, violations = self.read_search(SHAPE)
+            noted, violations = self.read_search(MANIFEST_SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
             require_valid(bool(levels) and all(levels[:-1]), "there are no levels, or one but the last is empty")
             require_valid(set(noted["named"]) <= {*range(1, len(levels) + 1)}, "ids of other levels")
@@ -123,7 +126,7 @@ class SampleSearch:
         """Repeat the search, and raise CorruptFileError if the checkpoint differs."""
         self._tasks.begin(())
         try:
-            if self._log.distinct <= WHOLE:
+            if self._log.distinct <= MOST_REPEATED_STATES:
                 self._search_all(starts)
             else:
                 self._search_some()
@@ -160,16 +163,16 @@ class SampleSearch:
         self._tasks.ids.require_known(states)
         compared = self._tasks.ids.compared(states)
         if part is not None:
-            owners = [owner for owner, _ in by_partition(compared, self._log.parts)]
+            owners = [owner for owner, _ in indices_by_partition(compared, self._log.parts)]
             require_valid(owners == [part], f"partition {part} has states of another one")
         return (row.tobytes().rstrip(b"\0") for row in compared)
 
     def _search_some(self) -> None:
         random, levels = SystemRandom(), list(enumerate(self._log.levels, start=1))
         places = [(level, part, rows) for level, parts in levels for part, rows in parts.items()]
-        for level, part, rows in random.choices(places, k=GROUPS):
-            group = random.randrange(groups_of(rows))
-            states = self._tasks.shared.read_group(level, part, group)[:PIECE]
+        for level, part, rows in random.choices(places, k=SAMPLED_ROW_GROUPS):
+            group = random.randrange(row_group_count(rows))
+            states = self._tasks.shared.read_group(level, part, group)[:SAMPLED_STATES_A_GROUP]
             list(self._looks(states, part))
             for found in self._tasks.successors(states) if level < len(levels) else ():
                 self._tasks.ids.to_global(found)

@@ -13,9 +13,9 @@ from kraftcheck.explorer.cluster import TaskRaisedError
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
 from kraftcheck.explorer.spark.checkpoint import RunLog
 from kraftcheck.explorer.spark.definitions import Definition
-from kraftcheck.explorer.spark.jobs import Jobs
+from kraftcheck.explorer.spark.jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
-from kraftcheck.explorer.spark.task_expander import PRUNED, TaskExpander
+from kraftcheck.explorer.spark.task_expander import PRUNED_TARGET, TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.level_graph import check_behaviours
@@ -27,7 +27,7 @@ from kraftcheck.spec.errors import InputError, RaisedError
 class SparkCounterexamples:
     """Reports the violations and errors that the tasks of a search find, each with a behaviour."""
 
-    def __init__(self, options: SearchRequest, tasks: TaskExpander, jobs: Jobs, checker: Checker) -> None:
+    def __init__(self, options: SearchRequest, tasks: TaskExpander, jobs: LevelJobs, checker: Checker) -> None:
         self._options, self._tasks, self._jobs, self._checker = options, tasks, jobs, checker
         self._class_of = canonicalizer(checker.semantics.protocol, options.symmetry, None)
 
@@ -59,7 +59,7 @@ class SparkCounterexamples:
             if ({one.name for one in found} or {DEADLOCK}) <= self._checker.books.violated:
                 continue
             trace = self._behaviour(log, np.array(state, np.int32), level)
-            if kind == PRUNED:
+            if kind == PRUNED_TARGET:
                 self._checker.report_step(found, trace, over_steps=False)
             else:
                 self._checker.report_event(kind, mask, trace)

@@ -19,25 +19,25 @@ from kraftcheck.spec.errors import InputError
 FINGERPRINT_BYTES = 16
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """Kinds of records that tasks and driver exchange: CLASS to INBOX are definitions, the others are reports."""
 
     CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX = range(8)
     COUNTS, CALLS, EVENT, VIOLATED, NEW, READ = range(8, 14)
 
 
-VALUES = (Kind.SLOT, Kind.SHARED, Kind.LOCAL, Kind.MESSAGE)
+VALUE_KINDS = (RecordKind.SLOT, RecordKind.SHARED, RecordKind.LOCAL, RecordKind.MESSAGE)
 
-_NUMBERS = pa.list_(pa.field("element", pa.int64(), nullable=False))
-_COLUMNS = {"kind": pa.int32(), "column": pa.int32(), "encoding": pa.binary(), "numbers": _NUMBERS}
-SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
-DDL = "kind int not null, column int not null, encoding binary not null, numbers array<bigint> not null"
+_NUMBERS_TYPE = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_COLUMNS = {"kind": pa.int32(), "column": pa.int32(), "encoding": pa.binary(), "numbers": _NUMBERS_TYPE}
+RECORDS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
+RECORDS_DDL = "kind int not null, column int not null, encoding binary not null, numbers array<bigint> not null"
 
 
 class Definition(NamedTuple):
     """A row that defines a global id, or reports a finding of a task to the driver."""
 
-    kind: Kind
+    kind: RecordKind
     # column of a shared value; slot of an inbox; place of a model value in the order, or of a non-local property
     column: int = 0
     # canonical encoding of a value, or of an inbox that is not counts of messages; for a hidden read, the name of the
@@ -53,21 +53,21 @@ def fingerprint(encoding: bytes) -> bytes:
     return blake2b(encoding, digest_size=FINGERPRINT_BYTES).digest()
 
 
-def to_table(definitions: Iterable[Definition]) -> pa.Table:
+def records_to_table(definitions: Iterable[Definition]) -> pa.Table:
     """Return records as a table."""
     rows = list(definitions)
-    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(SCHEMA)]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(RECORDS_SCHEMA)]
+    return pa.Table.from_arrays(columns, schema=RECORDS_SCHEMA)
 
 
-def from_table(table: Any) -> Iterator[Definition]:
+def records_from_table(table: Any) -> Iterator[Definition]:
     """Yield the records of a table."""
-    columns = [table.column(name).to_pylist() for name in SCHEMA.names]
+    columns = [table.column(name).to_pylist() for name in RECORDS_SCHEMA.names]
     for kind, column, encoding, numbers in zip(*columns, strict=True):
-        yield Definition(Kind(kind), column, bytes(encoding), tuple(numbers))
+        yield Definition(RecordKind(kind), column, bytes(encoding), tuple(numbers))
 
 
-class CollisionError(InputError):
+class FingerprintCollisionError(InputError):
     """Two values share a fingerprint."""
 
 
@@ -79,13 +79,13 @@ class IdAssigner:
 
     def __init__(self, base: int) -> None:
         self._base = base
-        self._values: dict[tuple[Kind, int], dict[bytes, tuple[int, bytes]]] = {}  # by column, by fingerprint
+        self._values: dict[tuple[RecordKind, int], dict[bytes, tuple[int, bytes]]] = {}  # by column, by fingerprint
         self._others: set[Definition] = set()
 
     def load(self, definitions: Iterable[Definition]) -> None:
         """Load definitions in the order of their ids, as a checkpoint has them."""
         for definition in definitions:
-            if definition.kind in VALUES:
+            if definition.kind in VALUE_KINDS:
                 self._add(definition)
             else:
                 self._others.add(self._key(definition))
@@ -93,7 +93,7 @@ class IdAssigner:
     def merge(self, reports: Sequence[Iterable[Definition]]) -> list[Definition]:
         """Assign global ids to the new definitions in the reports; return these definitions in the order of ids."""
         listed = [list(report) for report in reports]
-        new = list(filter(self._add, sorted({d for report in listed for d in report if d.kind in VALUES})))
+        new = list(filter(self._add, sorted({d for report in listed for d in report if d.kind in VALUE_KINDS})))
         others: dict[Definition, Definition] = {}
         for report in listed:
             for found in self._others_in(report):
@@ -103,10 +103,10 @@ class IdAssigner:
         return sorted([*new, *(others[key] for key in fresh)])
 
     def _others_in(self, report: list[Definition]) -> Iterator[Definition]:
-        """Yield the definitions in a report whose kind is not in VALUES, with global ids in place of references."""
-        own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUES]
+        """Yield the definitions in a report of kinds not in VALUE_KINDS, with global ids in place of references."""
+        own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUE_KINDS]
         for definition in report:
-            if definition.kind not in VALUES:
+            if definition.kind not in VALUE_KINDS:
                 yield self._resolved(definition, own)
 
     def _add(self, definition: Definition) -> bool:
@@ -116,9 +116,11 @@ class IdAssigner:
         key = fingerprint(encoding)
         if key in known:
             if known[key][1] != encoding:
-                raise CollisionError(f"two values have the fingerprint {key.hex()}: {encoding!r} and {known[key][1]!r}")
+                raise FingerprintCollisionError(
+                    f"two values have the fingerprint {key.hex()}: {encoding!r} and {known[key][1]!r}"
+                )
             return False
-        known[key] = len(known) + (definition.kind == Kind.LOCAL), encoding
+        known[key] = len(known) + (definition.kind == RecordKind.LOCAL), encoding
         return True
 
     def _resolved(self, definition: Definition, own: list[int]) -> Definition:
@@ -128,14 +130,14 @@ class IdAssigner:
             return reference if reference >= 0 else own[-1 - reference]
 
         given = definition.numbers
-        if definition.kind not in (Kind.CONTROL, Kind.INBOX):
+        if definition.kind not in (RecordKind.CONTROL, RecordKind.INBOX):
             return definition
-        if definition.kind == Kind.INBOX:
+        if definition.kind == RecordKind.INBOX:
             items = sorted(zip(map(resolve, given[::2]), given[1::2], strict=True))
             return definition._replace(
                 column=resolve(definition.column), numbers=tuple(n for item in items for n in item)
             )
-        replicas = [0] * len(self._values.get((Kind.SLOT, 0), ()))
+        replicas = [0] * len(self._values.get((RecordKind.SLOT, 0), ()))
         for slot, local in zip(given[self._base :: 2], given[self._base + 1 :: 2], strict=True):
             replicas[resolve(slot)] = resolve(local)
         return definition._replace(numbers=(*map(resolve, given[: self._base]), *replicas))
@@ -143,7 +145,7 @@ class IdAssigner:
     def _key(self, definition: Definition) -> Definition:
         """Return a definition as a key: the trailing zeros of a control row (slots without a replica) are dropped."""
         numbers = definition.numbers
-        if definition.kind == Kind.CONTROL:
+        if definition.kind == RecordKind.CONTROL:
             last = len(numbers)
             while last > self._base and numbers[last - 1] == 0:
                 last -= 1

@@ -12,9 +12,9 @@ from kraftcheck.explorer.cluster import Cluster
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
-from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
-from kraftcheck.explorer.spark.jobs import DriverFolder, Jobs, cheaper
-from kraftcheck.explorer.spark.shared_folder import by_partition
+from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, RecordKind
+from kraftcheck.explorer.spark.jobs import DriverFolder, LevelJobs, cheaper_engine_note
+from kraftcheck.explorer.spark.shared_folder import indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.processes import Interruption
@@ -38,7 +38,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
             start = time.monotonic() - began
             search = SparkSearch(protocol, options, cluster, checkpoint)
             result = search.run()
-            result.notes += [*notes, *cheaper(search.log.figures[search.restored_levels :], start)]
+            result.notes += [*notes, *cheaper_engine_note(search.log.figures[search.restored_levels :], start)]
             return result
 
 
@@ -58,7 +58,7 @@ class SparkSearch:
         self.expander = self.tasks.table_expander
         learner = self.expander.learner
         self._assigner = IdAssigner(learner.interner.base)
-        self._jobs = Jobs(protocol, options, cluster, self.tasks)
+        self._jobs = LevelJobs(protocol, options, cluster, self.tasks)
         self._checker = Checker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
         self._checker.python = None  # tasks evaluate non-local properties
         self._books = self._checker.books
@@ -99,10 +99,10 @@ class SparkSearch:
                 books.stop_at("max_depth")
             events = self._take(discovered or self._jobs.discover(log))
             reported = self._jobs.deduplicate(log, self.ids.counts)
-            discovered = [one for one in reported if one.kind != Kind.VIOLATED]
+            discovered = [one for one in reported if one.kind != RecordKind.VIOLATED]
             try:
                 self._counterexamples.take_events(log, events, depth)
-                violations = [one for one in reported if one.kind == Kind.VIOLATED]
+                violations = [one for one in reported if one.kind == RecordKind.VIOLATED]
                 self._counterexamples.take_violations(log, violations, depth + 1)
             except SearchStopped:
                 self._save(finished=True)
@@ -126,7 +126,7 @@ class SparkSearch:
         compared, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
         self.shared.begin_level(1)
         log.levels.append({})
-        for part, mine in by_partition(compared, log.parts):
+        for part, mine in indices_by_partition(compared, log.parts):
             self.shared.write_states(1, part, states[least[mine]])
             log.levels[0][part] = len(mine)
         self._checker.check_starts()
@@ -166,14 +166,14 @@ class SparkSearch:
         reports: list[list[Definition]] = []
         events: list[Definition] = []
         for definition in discovered:
-            if definition.kind == Kind.COUNTS:
+            if definition.kind == RecordKind.COUNTS:
                 reports.append([])
                 log.actions.update(dict(zip(names, definition.numbers, strict=True)))
-            elif definition.kind == Kind.CALLS:
+            elif definition.kind == RecordKind.CALLS:
                 log.calls.update(dict(zip(names, definition.numbers, strict=True)))
-            elif definition.kind == Kind.EVENT:
+            elif definition.kind == RecordKind.EVENT:
                 events.append(definition)
-            elif definition.kind == Kind.READ and self._books.reads is not None:
+            elif definition.kind == RecordKind.READ and self._books.reads is not None:
                 name, _, reader = definition.encoding.decode().partition(" ")
                 self._books.reads.note(reader, [name])
             else:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grown
-from kraftcheck.explorer.spark.definitions import VALUES, Definition, Kind
+from kraftcheck.explorer.spark.definitions import VALUE_KINDS, Definition, RecordKind
 from kraftcheck.explorer.tables.interned_values import require_record, require_shared
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -27,8 +27,8 @@ from kraftcheck.spec.language.views import Hidden
 from kraftcheck.spec.values import ModelValue, Value
 
 States = NDArray[np.int32]
-UNKNOWN = -1
-WITHOUT_COLUMN = (Kind.SLOT, Kind.LOCAL, Kind.MESSAGE, Kind.CONTROL, Kind.CLASS)
+UNKNOWN_ID = -1
+KINDS_WITHOUT_COLUMN = (RecordKind.SLOT, RecordKind.LOCAL, RecordKind.MESSAGE, RecordKind.CONTROL, RecordKind.CLASS)
 
 
 class UnknownPartError(AssertionError):
@@ -40,7 +40,7 @@ class IdMap:
 
     def __init__(self, *, zero: bool = False) -> None:
         self.own: list[int] = []
-        self.to_global: States = np.full(1 << 6, UNKNOWN, np.int32)
+        self.to_global: States = np.full(1 << 6, UNKNOWN_ID, np.int32)
         if zero:
             self.add(0)
 
@@ -52,12 +52,12 @@ class IdMap:
     def note(self, own: int, number: int) -> None:
         """Record `number` as the global id of the id `own` of this process."""
         self.fit(own + 1)
-        require_valid(self.to_global[own] == UNKNOWN, "two global ids have one meaning")
+        require_valid(self.to_global[own] == UNKNOWN_ID, "two global ids have one meaning")
         self.to_global[own] = number
 
     def fit(self, count: int) -> None:
         """Grow the table of global ids to `count` ids of this process."""
-        self.to_global = grown(self.to_global, count, UNKNOWN)
+        self.to_global = grown(self.to_global, count, UNKNOWN_ID)
 
 
 class ControlClasses:
@@ -122,30 +122,31 @@ class GlobalIds:
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
             require_valid(
-                not (numbers if kind in VALUES else encoding and kind == Kind.CONTROL), "a definition of two kinds"
+                not (numbers if kind in VALUE_KINDS else encoding and kind == RecordKind.CONTROL),
+                "a definition of two kinds",
             )
-            require_valid(column == 0 or kind not in WITHOUT_COLUMN, "a definition with a column")
-            if kind in VALUES:
+            require_valid(column == 0 or kind not in KINDS_WITHOUT_COLUMN, "a definition with a column")
+            if kind in VALUE_KINDS:
                 self._add_value(kind, column, decode(encoding, self.lexicon))
-            elif kind == Kind.CLASS:
+            elif kind == RecordKind.CLASS:
                 self.lexicon.add(self._class(encoding))
-            elif kind == Kind.MODEL_VALUE:
+            elif kind == RecordKind.MODEL_VALUE:
                 self.lexicon.model_values.setdefault(encoding.decode(), ModelValue(encoding.decode(), column))
-            elif kind == Kind.CONTROL:
+            elif kind == RecordKind.CONTROL:
                 self._add_control(numbers)
             else:
-                require_valid(kind == Kind.INBOX, "a record that is not a definition")
+                require_valid(kind == RecordKind.INBOX, "a record that is not a definition")
                 self._add_inbox(column, encoding, numbers)
 
-    def _add_value(self, kind: Kind, column: int, value: Any) -> None:
+    def _add_value(self, kind: RecordKind, column: int, value: Any) -> None:
         interner = self.interner
-        if kind == Kind.SHARED:
+        if kind == RecordKind.SHARED:
             require_shared(interner, column, value)
             self.shared[column].add(interner.shared.id_of(column, value))
-        elif kind == Kind.SLOT:
+        elif kind == RecordKind.SLOT:
             self._contents_of.append([0])
             self.slots.add(interner.slot(value))
-        elif kind == Kind.LOCAL:
+        elif kind == RecordKind.LOCAL:
             require_record(value, "id")
             self.locals.add(interner.local(value))
         else:
@@ -249,7 +250,7 @@ class GlobalIds:
         self._fit()
         ids = self._contents if column else self.controls
         used = rows[:, column]
-        new = np.unique(used[ids.to_global[used] == UNKNOWN])
+        new = np.unique(used[ids.to_global[used] == UNKNOWN_ID])
         if len(new) and self._symmetric:
             tables = self.interner.tables
             new = np.unique((tables.permuted_contents if column else tables.permuted_rows)[new])
@@ -294,14 +295,14 @@ class IdReport:
         known = self._ids.lexicon
         for cls in self._seen.classes:
             if cls not in known.classes:
-                yield Definition(Kind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
+                yield Definition(RecordKind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
         for value in self._seen.model_values.values():
             if value.name not in known.model_values:
-                yield Definition(Kind.MODEL_VALUE, value.index, value.name.encode())
+                yield Definition(RecordKind.MODEL_VALUE, value.index, value.name.encode())
 
-    def _number(self, ids: IdMap, kind: Kind, own: int, value: Value, column: int = 0) -> int:
+    def _number(self, ids: IdMap, kind: RecordKind, own: int, value: Value, column: int = 0) -> int:
         """Return the global id of a value; if it has none, a negative reference to its definition in this report."""
-        if own < len(ids.to_global) and ids.to_global[own] != UNKNOWN:
+        if own < len(ids.to_global) and ids.to_global[own] != UNKNOWN_ID:
             return int(ids.to_global[own])
         place = self._places.setdefault((kind, column, own), len(self._values))
         if place == len(self._values):
@@ -320,7 +321,7 @@ class IdReport:
         return encode(value)
 
     def _slot(self, own: int) -> int:
-        return self._number(self._ids.slots, Kind.SLOT, own, list(self._ids.interner.slots)[own])
+        return self._number(self._ids.slots, RecordKind.SLOT, own, list(self._ids.interner.slots)[own])
 
     def _control(self, own: int) -> Definition:
         ids, interner = self._ids, self._ids.interner
@@ -328,20 +329,20 @@ class IdReport:
         first, base = len(interner.bounds), interner.base
         numbers = row[:first]
         for i, value in enumerate(row[first:base]):
-            numbers.append(self._number(ids.shared[i], Kind.SHARED, value, interner.shared.values[i][value], i))
+            numbers.append(self._number(ids.shared[i], RecordKind.SHARED, value, interner.shared.values[i][value], i))
         for slot, local in enumerate(row[base : base + len(interner.slots)]):
             if local:
-                numbers += [self._slot(slot), self._number(ids.locals, Kind.LOCAL, local, interner.locals[local])]
-        return Definition(Kind.CONTROL, 0, b"", tuple(numbers))
+                numbers += [self._slot(slot), self._number(ids.locals, RecordKind.LOCAL, local, interner.locals[local])]
+        return Definition(RecordKind.CONTROL, 0, b"", tuple(numbers))
 
     def _inbox(self, own: int) -> Definition:
         interner = self._ids.interner
         slot = interner.inboxes.slot_of_content(own)
         if own in interner.inboxes.content_values:
             encoding = self._encoded(interner.inboxes.content_values[own])
-            return Definition(Kind.INBOX, self._slot(slot), encoding)
+            return Definition(RecordKind.INBOX, self._slot(slot), encoding)
         numbers: list[int] = []
         inboxes = interner.inboxes
         for message, count in inboxes.items_of_content(own):
-            numbers += [self._number(self._ids.messages, Kind.MESSAGE, message, inboxes.messages[message]), count]
-        return Definition(Kind.INBOX, self._slot(slot), b"", tuple(numbers))
+            numbers += [self._number(self._ids.messages, RecordKind.MESSAGE, message, inboxes.messages[message]), count]
+        return Definition(RecordKind.INBOX, self._slot(slot), b"", tuple(numbers))

@@ -19,19 +19,25 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.explorer.spark import tasks
 from kraftcheck.explorer.spark.checkpoint import RunLog
-from kraftcheck.explorer.spark.definitions import DDL, SCHEMA, Definition, Kind, from_table
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, States, groups_of
+from kraftcheck.explorer.spark.definitions import (
+    RECORDS_DDL,
+    RECORDS_SCHEMA,
+    Definition,
+    RecordKind,
+    records_from_table,
+)
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, States, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.language.protocol import Protocol
 
-SMALL = 20_000  # states of a level that are not worth a second task, nor a job in a small search
-FEW = 1_000_000  # visited states up to which the driver runs a small level itself
-TASK = 1 << 18  # approximate number of states that a task expands
+SMALL_LEVEL_STATES = 20_000  # states of a level that are not worth a second task, nor a job in a small search
+DRIVER_VISITED_STATES = 1_000_000  # visited states up to which the driver runs a small level itself
+STATES_A_TASK = 1 << 18  # approximate number of states that a task expands
 PARTITIONS_A_CORE, LEAST_PARTITIONS = 4, 8
 MOST_PARTITIONS = 1 << 15
 
 
-class Jobs:
+class LevelJobs:
     """Runs the tasks of the levels of a search."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, cluster: Cluster, expander: TaskExpander) -> None:
@@ -39,7 +45,7 @@ class Jobs:
         self._shared = expander.shared
         self._run_id = uuid4().hex
         self._driver = DriverTasks(expander, self._run_id)
-        self._small = cluster.number("spark.kraftcheck.small", SMALL, least=0, most=SMALL)
+        self._small = cluster.number("spark.kraftcheck.small", SMALL_LEVEL_STATES, least=0, most=SMALL_LEVEL_STATES)
         self._description = to_spec(protocol, options)
 
     def partitions(self) -> int:
@@ -62,18 +68,18 @@ class Jobs:
         level, total = len(log.levels), log.count(-1)
         self._cluster.describe(f"level {level + 1}: new states among the successors of {total:,} states")
         shares = self._shares(log, level)
-        reducers = 1 if total <= SMALL else min(log.parts, 2 * self._cluster.parallelism)
+        reducers = 1 if total <= SMALL_LEVEL_STATES else min(log.parts, 2 * self._cluster.parallelism)
         self._shared.begin_level(level + 1)
         files = {
             part: [number for number, parts in enumerate(log.levels, start=1) if part in parts]
             for part in range(log.parts)
         }
         first = tasks.EXPAND, self._arguments(log, tasks=shares, counts=counts, reducers=reducers), tasks.STATES_DDL
-        second = tasks.DEDUPLICATE, self._arguments(log, level=level + 1, files=files, counts=counts), DDL
+        second = tasks.DEDUPLICATE, self._arguments(log, level=level + 1, files=files, counts=counts), RECORDS_DDL
         runner = self._runner(log, total)
         table = runner.exchange(len(shares), first, reducers, second)
-        rows = list(from_table(table))
-        found = {row.column: row.numbers for row in rows if row.kind == Kind.NEW}
+        rows = list(records_from_table(table))
+        found = {row.column: row.numbers for row in rows if row.kind == RecordKind.NEW}
         new = {part: states for part, (states, _, _) in found.items() if states}
         self._shared.sync(level + 1, sorted(new))
         log.levels.append(new)
@@ -89,7 +95,7 @@ class Jobs:
                 "driver": runner is self._driver,
             }
         )
-        return [row for row in rows if row.kind != Kind.NEW]
+        return [row for row in rows if row.kind != RecordKind.NEW]
 
     def predecessor(self, log: RunLog, target: Any, level: int) -> States:
         """Return the least state of a level with a step to `target`, or to an image of `target` under symmetry."""
@@ -103,18 +109,20 @@ class Jobs:
         shares = self._shares(log, level)
         arguments = self._arguments(log, tasks=shares, **more)
         runner = self._runner(log, log.count(level))
-        return list(from_table(runner.run(len(shares), name, arguments, DDL)))
+        return list(records_from_table(runner.run(len(shares), name, arguments, RECORDS_DDL)))
 
     def _runner(self, log: RunLog, states: int) -> Cluster | DriverTasks:
         """Return the runner of a level's tasks: Spark, or for a small level the driver itself."""
-        return self._driver if states <= self._small and log.distinct <= FEW else self._cluster
+        return self._driver if states <= self._small and log.distinct <= DRIVER_VISITED_STATES else self._cluster
 
     def _shares(self, log: RunLog, level: int) -> list[list[tuple[int, int, int]]]:
         """Divide a level among tasks; return the row groups of each, as (level, partition, group)."""
         parts = log.levels[level - 1]
         total = log.count(level)
-        wanted = 1 if total <= SMALL else max(-(-total // TASK), self._cluster.parallelism)
-        groups = [(level, part, group) for part, rows in sorted(parts.items()) for group in range(groups_of(rows))]
+        wanted = 1 if total <= SMALL_LEVEL_STATES else max(-(-total // STATES_A_TASK), self._cluster.parallelism)
+        groups = [
+            (level, part, group) for part, rows in sorted(parts.items()) for group in range(row_group_count(rows))
+        ]
         ends = np.linspace(0, len(groups), min(wanted, len(groups)) + 1).astype(int).tolist()
         return [groups[first:last] for first, last in pairwise(ends)]
 
@@ -132,7 +140,7 @@ class Jobs:
         )
 
 
-def cheaper(figures: Sequence[Mapping[str, Any]], start: float) -> list[str]:
+def cheaper_engine_note(figures: Sequence[Mapping[str, Any]], start: float) -> list[str]:
     """Return a note if one process would need less time, given the statistics of levels and the seconds of the start.
 
     The rate is that of the largest level that the driver searched in this run, with the table engine's kernel.
@@ -175,18 +183,18 @@ class DriverTasks:
 
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
         """Run tasks; return the table of their rows. Parameters as in `Cluster.run`."""
-        return pa.Table.from_batches(self._run(name, arguments, _numbers(count)), SCHEMA)
+        return pa.Table.from_batches(self._run(name, arguments, _task_number_batches(count)), RECORDS_SCHEMA)
 
     def exchange(self, count: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
         """Run tasks that send rows to a second task; return the second's rows. Parameters as in `Cluster.exchange`."""
         assert reducers == 1, "several reducers need a job"
-        sent = self._run(first[0], first[1], _numbers(count))
-        return pa.Table.from_batches(self._run(second[0], second[1], sent), SCHEMA)
+        sent = self._run(first[0], first[1], _task_number_batches(count))
+        return pa.Table.from_batches(self._run(second[0], second[1], sent), RECORDS_SCHEMA)
 
     def _run(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         tasks.install_expander(self._run_id, self._expander)
         return tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
 
 
-def _numbers(count: int) -> Iterator[Any]:
+def _task_number_batches(count: int) -> Iterator[Any]:
     return (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(count))

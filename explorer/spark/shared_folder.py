@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import Definition, from_table, to_table
+from kraftcheck.explorer.spark.definitions import Definition, records_from_table, records_to_table
 from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
 from kraftcheck.explorer.tables.rows import Words, by_owner, packing
 from kraftcheck.explorer.tables.visited import Partition
@@ -31,16 +31,16 @@ from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove
 from kraftcheck.spec.errors import InputError
 
 States = NDArray[np.int32]
-GROUP = 1 << 16
+STATES_A_ROW_GROUP = 1 << 16
 """States of a row group, the unit that a task reads; tasks share a file by row groups."""
 
 ID_BYTES = 4
-LEVELS, DEFINITIONS = "levels", "names"
+LEVELS_FOLDER, DEFINITIONS_FOLDER = "levels", "names"
 
 
-def groups_of(rows: int) -> int:
+def row_group_count(rows: int) -> int:
     """Return the number of row groups of a file with this many states."""
-    return -(-rows // GROUP)
+    return -(-rows // STATES_A_ROW_GROUP)
 
 
 class SharedFolder:
@@ -50,17 +50,17 @@ class SharedFolder:
         self.path = Path(path)
 
     def _level(self, level: int) -> Path:
-        return self.path / LEVELS / f"{level:05d}"
+        return self.path / LEVELS_FOLDER / f"{level:05d}"
 
     def _part(self, level: int, part: int) -> Path:
         return self._level(level) / f"part-{part:05d}.parquet"
 
     def _definitions(self, level: int) -> Path:
-        return self.path / DEFINITIONS / f"{level:05d}.parquet"
+        return self.path / DEFINITIONS_FOLDER / f"{level:05d}.parquet"
 
     def clear(self, after: int = 0) -> None:
         """Remove all levels after a given one; after level 0, remove everything."""
-        for folder in (self.path / LEVELS, self.path / DEFINITIONS):
+        for folder in (self.path / LEVELS_FOLDER, self.path / DEFINITIONS_FOLDER):
             make_folder(folder)
             for path in folder.iterdir():
                 stem = path.name.split(".")[0]
@@ -80,13 +80,13 @@ class SharedFolder:
         """Write the states of a level that a partition owns; return the bytes of the file."""
         names = ["control", *(f"inbox_{slot}" for slot in range(states.shape[1] - 1))]
         table = pa.table({name: pa.array(states[:, i]) for i, name in enumerate(names)})
-        return _write(table, self._part(level, part))
+        return _write_parquet(table, self._part(level, part))
 
     def read_part(self, level: int, part: int) -> Iterator[States]:
         """Yield the states of a level that a partition owns, a row group at a time."""
-        with _opened(self._part(level, part)) as file:
+        with _open_numbers_file(self._part(level, part)) as file:
             for group in range(file.num_row_groups):
-                yield _states(file.read_row_group(group, use_threads=False))
+                yield _table_to_states(file.read_row_group(group, use_threads=False))
 
     def read_level(self, level: int) -> Iterator[States]:
         """Yield the states of a level from all of its files, a row group at a time."""
@@ -95,8 +95,8 @@ class SharedFolder:
 
     def read_group(self, level: int, part: int, group: int) -> States:
         """Return the states of one row group."""
-        with _opened(self._part(level, part)) as file:
-            return _states(file.read_row_group(group, use_threads=False))
+        with _open_numbers_file(self._part(level, part)) as file:
+            return _table_to_states(file.read_row_group(group, use_threads=False))
 
     def count(self, level: int, part: int) -> int:
         """Return the number of states in a file; 0 if the file is missing or incomplete."""
@@ -114,16 +114,16 @@ class SharedFolder:
 
     def write_definitions(self, level: int, definitions: list[Definition]) -> None:
         """Write the definitions of the global ids that a level introduces."""
-        _write(to_table(definitions), self._definitions(level))
+        _write_parquet(records_to_table(definitions), self._definitions(level))
 
     def read_definitions(self, level: int) -> Iterator[Definition]:
         """Yield the definitions of the global ids that a level introduces."""
-        with _opened(self._definitions(level)) as file:
-            yield from from_table(file.read(use_threads=False))
+        with _open_numbers_file(self._definitions(level)) as file:
+            yield from records_from_table(file.read(use_threads=False))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_numbers_file(path: Path) -> Iterator[Any]:
     """Open a file of uncompressed numbers; raise InputError if it cannot be read."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -138,23 +138,23 @@ def _opened(path: Path) -> Iterator[Any]:
         raise InputError(f"{path}: the file is missing or damaged: {said}") from error
 
 
-def _write(table: Any, path: Path) -> int:
+def _write_parquet(table: Any, path: Path) -> int:
     plain = {
         "compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True,
     }  # fmt: skip
     with atomic_replacement(path) as new:
-        pq.write_table(table, new, row_group_size=GROUP, **plain)
+        pq.write_table(table, new, row_group_size=STATES_A_ROW_GROUP, **plain)
     return path.stat().st_size
 
 
-def _states(table: Any) -> States:
+def _table_to_states(table: Any) -> States:
     states = np.empty((table.num_rows, table.num_columns), np.int32)
     for i, column in enumerate(table.columns):
         states[:, i] = column.to_numpy()
     return states
 
 
-Bytes = NDArray[np.uint8]
+PackedBytes = NDArray[np.uint8]
 
 WORD_BYTES = 8
 
@@ -189,25 +189,25 @@ class StatePacking:
 
     def from_bytes(self, data: Any) -> Words:
         """Return packed words from their bytes."""
-        octets: Bytes = np.frombuffer(data, np.uint8).reshape(-1, self.bytes_a_state)
+        octets: PackedBytes = np.frombuffer(data, np.uint8).reshape(-1, self.bytes_a_state)
         whole = np.zeros((len(octets), WORD_BYTES * self._fields.words), np.uint8)
         whole[:, : self.bytes_a_state] = octets
         return whole.view("<u8").astype(np.uint64, copy=False)
 
 
-def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def indices_by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
     owners(np.ascontiguousarray(compared), parts, owner)
     return by_owner(owner, parts)
 
 
-def in_order(words: Words) -> Words:
+def sorted_words(words: Words) -> Words:
     """Return packed words in ascending order."""
     return words[np.lexsort(words.T)]
 
 
-def first_of_each(keys: Words, words: Words) -> NDArray[np.int64]:
+def least_row_of_each_key(keys: Words, words: Words) -> NDArray[np.int64]:
     """Return for each distinct key the index of its least row in `words`, in the order of the keys."""
     order = np.lexsort((*words.T, *keys.T))
     ordered = keys[order]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.spark.definitions import Definition, Kind
+from kraftcheck.explorer.spark.definitions import Definition, RecordKind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import Expander
@@ -23,7 +23,7 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
-PRUNED = -2
+PRUNED_TARGET = -2
 """Kind of an event: a pruned successor violates a non-local property, whose number is the mask."""
 
 
@@ -86,7 +86,7 @@ class TaskExpander:
             while len(which):
                 rows, which = self.table_expander.expand(rows, which)
                 for index, kind, mask in self.table_expander.events():
-                    event = Definition(Kind.EVENT, kind, b"", (mask, *part[index].tolist()))
+                    event = Definition(RecordKind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
                 for worker in self.table_expander.pool if self._checks_pruned else ():
                     pruned = worker.take_collected()
@@ -103,14 +103,14 @@ class TaskExpander:
     def _check_pruned(self, sources: States, pruned: Any) -> None:
         """Evaluate the non-local properties on pruned successors, each preceded by the index of its source."""
         for number, (prop, verdicts) in enumerate(self.non_local):
-            if prop.name not in self._violated and (PRUNED, number) not in self.events:
+            if prop.name not in self._violated and (PRUNED_TARGET, number) not in self.events:
                 for index in pruned[~verdicts.of(pruned[:, 1:]), 0][:1].tolist():
-                    event = Definition(Kind.EVENT, PRUNED, b"", (number, *sources[index].tolist()))
-                    self.events[PRUNED, number] = event
+                    event = Definition(RecordKind.EVENT, PRUNED_TARGET, b"", (number, *sources[index].tolist()))
+                    self.events[PRUNED_TARGET, number] = event
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
         """Return the violated properties of an event, given its kind and mask."""
-        return [self.non_local[mask][0]] if kind == PRUNED else self.table_expander.properties_in(kind, mask)
+        return [self.non_local[mask][0]] if kind == PRUNED_TARGET else self.table_expander.properties_in(kind, mask)
 
     def within(self, states: States) -> NDArray[np.bool_]:
         """Return which states satisfy the non-local constraints."""
@@ -126,7 +126,7 @@ class TaskExpander:
         for number, (prop, verdicts) in enumerate(self.non_local):
             wrong = [] if prop.name in self._violated else states[~verdicts.of(rows)].tolist()
             if wrong:
-                found = Definition(Kind.VIOLATED, number, b"", tuple(min(wrong)))
+                found = Definition(RecordKind.VIOLATED, number, b"", tuple(min(wrong)))
                 self.events[-1, number] = min(found, self.events.get((-1, number), found))
 
     def predecessor(self, states: States, target: States) -> Any:

@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from kraftcheck.explorer.result import hidden_reads
 from kraftcheck.explorer.search_spec import from_spec
-from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
+from kraftcheck.explorer.spark.definitions import Definition, RecordKind, records_to_table
 from kraftcheck.explorer.spark.shared_folder import (
-    GROUP,
+    STATES_A_ROW_GROUP,
     SharedFolder,
     StatePacking,
     States,
-    by_partition,
-    first_of_each,
-    in_order,
+    indices_by_partition,
+    least_row_of_each_key,
+    sorted_words,
 )
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark_known
@@ -32,10 +32,10 @@ from kraftcheck.explorer.tables.rows import Words
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.spec.errors import RaisedError
 
-Arguments = dict[str, Any]
-Batches = Iterator[Any]
+TaskArguments = dict[str, Any]
+RecordBatches = Iterator[Any]
 
-MOST_BYTES = 1 << 20  # bytes of states in one row sent to a partition
+MOST_BYTES_A_ROW = 1 << 20  # bytes of states in one row sent to a partition
 
 _COLUMNS = {"task": pa.int32(), "part": pa.int32(), "states": pa.binary()}
 STATES_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
@@ -52,7 +52,7 @@ def install_expander(run: str, expander: TaskExpander) -> None:
     _expanders[run] = expander
 
 
-def _expander(arguments: Arguments) -> TaskExpander:
+def _expander_of_run(arguments: TaskArguments) -> TaskExpander:
     """Return this process's expander for a run; make one for a new run."""
     if arguments["run"] not in _expanders:
         protocol, options = from_spec(arguments["description"], Path(arguments["user_files"]))
@@ -61,14 +61,14 @@ def _expander(arguments: Arguments) -> TaskExpander:
     return _expanders[arguments["run"]]
 
 
-def _prepared(arguments: Arguments) -> TaskExpander:
-    expander = _expander(arguments)
+def _expander_for_level(arguments: TaskArguments) -> TaskExpander:
+    expander = _expander_of_run(arguments)
     expander.load(arguments["named"])
     expander.begin(arguments["violated"])
     return expander
 
 
-def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> Iterator[States]:
+def _states_of_tasks(expander: TaskExpander, arguments: TaskArguments, batches: RecordBatches) -> Iterator[States]:
     """Yield the states assigned to the tasks that are listed in `batches`, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -76,19 +76,19 @@ def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> I
                 yield expander.shared.read_group(level, part, group)
 
 
-def discover(arguments: Arguments, batches: Batches) -> Batches:
+def discover(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
     """Expand states; report the firing counts, the violations and the new values."""
-    discovery = _Discovery(arguments)
-    for states in _states(discovery.expander, arguments, batches):
+    discovery = _DiscoveryReport(arguments)
+    for states in _states_of_tasks(discovery.expander, arguments, batches):
         discovery.expand(states)
-    yield from to_table(discovery.report()).to_batches()
+    yield from records_to_table(discovery.report()).to_batches()
 
 
-class _Discovery:
+class _DiscoveryReport:
     """Collects the reports on expanded states: firing counts, violations and new values."""
 
-    def __init__(self, arguments: Arguments) -> None:
-        self.expander = _prepared(arguments)
+    def __init__(self, arguments: TaskArguments) -> None:
+        self.expander = _expander_for_level(arguments)
         self._before = Counter(self.expander.table_expander.learner.calls.counts)
         self._unknown = self.expander.ids.report()
 
@@ -101,34 +101,34 @@ class _Discovery:
         """Check new states, write and expand those within the constraints; return their number and bytes."""
         expander, kept = self.expander, np.ones(len(states), bool)
         try:
-            for first in range(0, len(states), GROUP):
-                expander.check(states[first : first + GROUP])
-                kept[first : first + GROUP] = expander.within(states[first : first + GROUP])
+            for first in range(0, len(states), STATES_A_ROW_GROUP):
+                expander.check(states[first : first + STATES_A_ROW_GROUP])
+                kept[first : first + STATES_A_ROW_GROUP] = expander.within(states[first : first + STATES_A_ROW_GROUP])
         except RaisedError:
             expander.shared.write_states(level, part, states)  # the driver looks there for the one that raises
             raise
         states = states if kept.all() else states[kept]
         size = expander.shared.write_states(level, part, states) if len(states) else 0
-        for first in range(0, len(states), GROUP):
-            self.expand(states[first : first + GROUP])
+        for first in range(0, len(states), STATES_A_ROW_GROUP):
+            self.expand(states[first : first + STATES_A_ROW_GROUP])
         return len(states), size
 
     def report(self) -> Iterator[Definition]:
         """Yield the records for the driver: firing counts, violations and new values."""
         expander, learner = self.expander, self.expander.table_expander.learner
         calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
-        yield Definition(Kind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
-        yield Definition(Kind.CALLS, 0, b"", tuple(calls))
+        yield Definition(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
+        yield Definition(RecordKind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         reads = learner.protocol.hidden_reads
         for name, readers in reads.found.items() if reads is not None else ():
-            yield from (Definition(Kind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
+            yield from (Definition(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
         yield from self._unknown.definitions()
 
 
-def expand(arguments: Arguments, batches: Batches) -> Batches:
+def expand(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
     """Expand states; yield their packed successors, addressed to the partitions that own them."""
-    expander = _prepared(arguments)
+    expander = _expander_for_level(arguments)
     layout, parts, reducers = StatePacking(arguments["counts"]), arguments["parts"], arguments["reducers"]
     waiting: dict[int, list[bytes]] = defaultdict(list)
     sizes: Counter[int] = Counter()
@@ -138,47 +138,51 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
         row = {"task": [part * reducers // parts], "part": [part], "states": [b"".join(waiting.pop(part))]}
         return pa.RecordBatch.from_pydict(row, schema=STATES_SCHEMA)
 
-    for states in _states(expander, arguments, batches):
+    for states in _states_of_tasks(expander, arguments, batches):
         for rows in expander.successors(states, judging=False):
             found = expander.ids.to_global(rows)
             words = layout.pack(found)
-            for part, mine in by_partition(expander.ids.compared(found), parts):
+            for part, mine in indices_by_partition(expander.ids.compared(found), parts):
                 data = layout.to_bytes(words[mine])
                 waiting[part].append(data)
                 sizes[part] += len(data)
-                if sizes[part] > MOST_BYTES:
+                if sizes[part] > MOST_BYTES_A_ROW:
                     yield rows_of(part)
     for part in sorted(waiting):
         yield rows_of(part)
 
 
-def deduplicate(arguments: Arguments, batches: Batches) -> Batches:
+def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
     """Write the new states among those sent to partitions as the next level, and expand them."""
     compared = None
     known = _expanders.get(arguments["run"])
     if arguments["description"]["view"] is not None:
-        known = _prepared(arguments)
+        known = _expander_for_level(arguments)
         compared = known.ids.compared
     shared = SharedFolder(arguments["folder"]) if known is None else known.shared
     layout, level = StatePacking(arguments["counts"]), arguments["level"]
-    candidates, received = _candidates(batches, layout)
-    discovery: _Discovery | None = None
+    candidates, received = _candidates_by_partition(batches, layout)
+    discovery: _DiscoveryReport | None = None
     found = []
     for part in sorted(candidates):
         levels = arguments["files"].get(str(part), ())
         before = chain.from_iterable(shared.read_part(number, part) for number in levels)
         mine = candidates.pop(part)
-        fresh = _fresh(mine, before, layout) if compared is None else _fresh_by_view(mine, before, layout, compared)
+        fresh = (
+            _unvisited_words(mine, before, layout)
+            if compared is None
+            else _unvisited_words_by_view(mine, before, layout, compared)
+        )
         count = size = 0
         if len(fresh):
-            discovery = discovery or _Discovery(arguments)
+            discovery = discovery or _DiscoveryReport(arguments)
             count, size = discovery.settle(level, part, layout.unpack(fresh))
-        found.append(Definition(Kind.NEW, part, b"", (count, size, received[part])))
+        found.append(Definition(RecordKind.NEW, part, b"", (count, size, received[part])))
     report = [] if discovery is None else discovery.report()
-    yield from to_table([*found, *report]).to_batches()
+    yield from records_to_table([*found, *report]).to_batches()
 
 
-def _candidates(batches: Batches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
+def _candidates_by_partition(batches: RecordBatches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
     """Return, by partition, the states sent to it without duplicates, and the number of states received."""
     candidates: dict[int, Partition] = {}
     received: Counter[int] = Counter()
@@ -192,29 +196,29 @@ def _candidates(batches: Batches, layout: StatePacking) -> tuple[dict[int, Parti
     return candidates, received
 
 
-def _fresh(candidates: Partition, before: Iterator[States], layout: StatePacking) -> Words:
+def _unvisited_words(candidates: Partition, before: Iterator[States], layout: StatePacking) -> Words:
     """Return the packed words of the candidates that are not visited, in ascending order."""
-    visited = _marked(candidates, (layout.pack(states) for states in before))
-    return in_order(candidates.words()[visited[candidates.places != 0] == 0])
+    visited = _visited_flags(candidates, (layout.pack(states) for states in before))
+    return sorted_words(candidates.words()[visited[candidates.places != 0] == 0])
 
 
-def _fresh_by_view(
+def _unvisited_words_by_view(
     candidates: Partition, before: Iterator[States], layout: StatePacking, compared: Callable[[States], States]
 ) -> Words:
     """Return the unvisited candidates under a VIEW; among candidates with equal views, only the least."""
     words = candidates.words()
     keys = layout.pack(compared(layout.unpack(words)))
-    least = first_of_each(keys, words)
+    least = least_row_of_each_key(keys, words)
     words, keys = words[least], keys[least]
     looks = layout.partition()
     looks.add_words(keys)
-    visited = _marked(looks, (layout.pack(compared(states)) for states in before))
+    visited = _visited_flags(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
     look_up(looks.keys, looks.places, looks.layout, keys, visited, known)
-    return in_order(words[known == 0])
+    return sorted_words(words[known == 0])
 
 
-def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
+def _visited_flags(candidates: Partition, visited: Iterator[Words]) -> Any:
     """Return a flag for each place of a partition: whether its entry is among the `visited` words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:
@@ -222,16 +226,16 @@ def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
     return flags
 
 
-def find_predecessors(arguments: Arguments, batches: Batches) -> Batches:
+def find_predecessors(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
     """Report the first state of each row group that leads to a given state."""
-    expander = _prepared(arguments)
+    expander = _expander_for_level(arguments)
     target = np.array(arguments["target"], np.int32)
-    found = (expander.predecessor(states, target) for states in _states(expander, arguments, batches))
-    events = [Definition(Kind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
-    yield from to_table(events).to_batches()
+    found = (expander.predecessor(states, target) for states in _states_of_tasks(expander, arguments, batches))
+    events = [Definition(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
+    yield from records_to_table(events).to_batches()
 
 
-TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
+TASKS: dict[str, Callable[[TaskArguments, RecordBatches], RecordBatches]] = {
     f"{__name__}:{task.__name__}": task for task in (discover, expand, deduplicate, find_predecessors)
 }
 """The tasks, by the names under which executors find them."""

@@ -38,9 +38,9 @@ ENGINES = ("tables", SPARK_ENGINE)
 
 
 def _walk_plan(arguments: argparse.Namespace) -> Plan:
-    from kraftcheck.explorer.compiling import cache_problem
+    from kraftcheck.explorer.compiling import find_cache_problem
 
-    cache_problem()
+    find_cache_problem()
     from kraftcheck.explorer.random_walks import Plan
 
     return Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)

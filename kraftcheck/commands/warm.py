@@ -14,7 +14,7 @@ import argparse
 import time
 
 from kraftcheck.engines import ENGINES
-from kraftcheck.explorer.compiling import cache_problem, compiled_code_folder
+from kraftcheck.explorer.compiling import compiled_code_folder, find_cache_problem
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Search
 from kraftcheck.reporting.lines import print_warnings
@@ -26,7 +26,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    problem = cache_problem()
+    problem = find_cache_problem()
     print_warnings([problem] if problem else [])
     began = time.monotonic()
     compile_tables()

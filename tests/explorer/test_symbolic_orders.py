@@ -25,8 +25,9 @@ NAME = "two-voters"
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for another order early, and take it whatever it is."""
     looks = (30, 1 << 13), (60, 1 << 14)
-    for module, name, value in ((orders, "BUDGETS", looks), (engine, "LOOK_SECONDS", 0.0), (orders, "LEAST_GAIN", 0)):
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(orders, "NODE_BUDGETS", looks)
+    monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(orders, "LEAST_SPAN_FACTOR", 0)
 
 
 def test_what_events_are_about_is_brought_together() -> None:

@@ -33,7 +33,11 @@ def managers(count: int) -> frozenset[ModelValue]:
 @pytest.fixture
 def always_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take sets apart wherever that can be done, few as the local states may be."""
-    for name, value in (("FEWEST_VALUES_TO_EXPLODE", 1), ("FEWEST_SET_VALUES_TO_EXPLODE", 1), ("FEWEST_STATES_A_CORE", 0)):
+    for name, value in (
+        ("FEWEST_VALUES_TO_EXPLODE", 1),
+        ("FEWEST_SET_VALUES_TO_EXPLODE", 1),
+        ("FEWEST_STATES_A_CORE", 0),
+    ):
         monkeypatch.setattr(variables, name, value)
 
 

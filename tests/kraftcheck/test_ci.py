@@ -19,7 +19,7 @@ import pytest
 
 from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import search, timing_compilation
-from kraftcheck.explorer.compiling import cache_problem, timed_compilation
+from kraftcheck.explorer.compiling import find_cache_problem, timed_compilation
 from kraftcheck.explorer.result import CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _check_model
 from kraftcheck.reporting.as_json import JSON_SCHEMA_VERSION, value_as_json
@@ -509,10 +509,10 @@ def test_what_is_compiled_stops_the_clock() -> None:
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    problem = cache_problem.__wrapped__()
+    problem = find_cache_problem.__wrapped__()
     assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
-    monkeypatch.setattr("kraftcheck.explorer.compiling.cache_problem", lambda: problem)
+    monkeypatch.setattr("kraftcheck.explorer.compiling.find_cache_problem", lambda: problem)
     assert timing_compilation(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
     assert timing_compilation(Result).warnings == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.explorer.compiling import cache_problem
+from kraftcheck.explorer.compiling import find_cache_problem
 from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrust_reason, remove_path
 from kraftcheck.lockstep import jars
@@ -118,7 +118,7 @@ KERNEL = (
     "@jit\ndef thrice(n):\n    return 3 * n\n"
 )
 PROGRAM = (
-    "from kraftcheck.explorer.compiling import cache_problem; print(cache_problem()); "
+    "from kraftcheck.explorer.compiling import find_cache_problem; print(find_cache_problem()); "
     "from kernel import thrice; print(thrice(2), sum(thrice.stats.cache_hits.values()))"
 )
 
@@ -201,6 +201,6 @@ def test_the_cache_is_where_its_folder_was_checked(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, str(tmp_path / name))
         (tmp_path / name / "kraftcheck").mkdir(parents=True)
         (tmp_path / name / "kraftcheck").chmod(0o777)
-        assert f"other users can write to {tmp_path / name}/kraftcheck" in str(cache_problem.__wrapped__())
+        assert f"other users can write to {tmp_path / name}/kraftcheck" in str(find_cache_problem.__wrapped__())
         assert not Path(compiling.cache_folder()).is_relative_to(tmp_path)
         monkeypatch.delenv("NUMBA_CACHE_DIR")

@@ -458,7 +458,7 @@ def prepare(scenarios: tuple[Scenario, ...]) -> None:
     """Import what commands import, so that forked ones need not."""
     from kraftcheck.explorer import compiling
 
-    compiling.cache_problem()
+    compiling.find_cache_problem()
     from kraftcheck.commands import warm
 
     warm.compile_tables()

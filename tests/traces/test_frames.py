@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
-from kraftcheck.explorer.cluster import carried
+from kraftcheck.explorer.cluster import task_with_code
 from kraftcheck.pipeline import CLUSTER_COLUMNS, SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -129,7 +129,7 @@ def test_an_old_spark_and_an_unknown_table_are_refused() -> None:
 
 def test_a_task_is_loaded_where_kraftcheck_is_not_installed() -> None:
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
-    task = cloudpickle.dumps(carried("module:function", "{}", TwoPhaseCommit))
+    task = cloudpickle.dumps(task_with_code("module:function", "{}", TwoPhaseCommit))
     load = "import pickle, sys; sys.modules['kraftcheck'] = None; pickle.load(sys.stdin.buffer)"
     subprocess.run([sys.executable, "-c", load], input=task, check=True, timeout=60)
 

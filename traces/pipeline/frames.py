@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraftcheck.explorer.cluster import Cluster, carried, spark_errors
+from kraftcheck.explorer.cluster import Cluster, spark_errors, task_with_code
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import (
     FILES_A_BATCH,
@@ -26,7 +26,7 @@ _TASK = "kraftcheck.traces.pipeline.tables:replay_files"
 
 def replayed_rows(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
     """Return the rows of all tables for files: their paths, or names and contents. It needs no Spark context."""
-    return files.mapInArrow(carried(_TASK, arguments, type(protocol)), ALL_COLUMNS)
+    return files.mapInArrow(task_with_code(_TASK, arguments, type(protocol)), ALL_COLUMNS)
 
 
 def table_of(found: DataFrame, table: str) -> DataFrame:

@@ -12,28 +12,41 @@ pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
 from kraftcheck.explorer.spark import definitions
-from kraftcheck.explorer.spark.definitions import CollisionError, Definition, IdAssigner, Kind, fingerprint
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, in_order
+from kraftcheck.explorer.spark.definitions import (
+    Definition,
+    FingerprintCollisionError,
+    IdAssigner,
+    RecordKind,
+    fingerprint,
+)
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_words
 from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.spec.errors import InputError
 
-N1, N2 = Definition(Kind.SLOT, 0, b"n1"), Definition(Kind.SLOT, 0, b"n2")
-A, B = Definition(Kind.LOCAL, 0, b"a"), Definition(Kind.LOCAL, 0, b"b")
-ZERO, PING = Definition(Kind.SHARED, 0, b"0"), Definition(Kind.MESSAGE, 0, b"ping")
+N1, N2 = Definition(RecordKind.SLOT, 0, b"n1"), Definition(RecordKind.SLOT, 0, b"n2")
+A, B = Definition(RecordKind.LOCAL, 0, b"a"), Definition(RecordKind.LOCAL, 0, b"b")
+ZERO, PING = Definition(RecordKind.SHARED, 0, b"0"), Definition(RecordKind.MESSAGE, 0, b"ping")
 REPORTS = [
-    [ZERO, N2, B, Definition(Kind.CONTROL, 0, b"", (3, -1, -2, -3))],  # one bound, one shared field, then pairs
-    [A, N1, ZERO, PING, Definition(Kind.CONTROL, 0, b"", (3, -3, -2, -1)), Definition(Kind.INBOX, -2, b"", (-4, 2))],
-    [N2, PING, Definition(Kind.INBOX, -1, b"", (-2, 1))],
+    [ZERO, N2, B, Definition(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3))],  # one bound, one shared field, then pairs
+    [
+        A,
+        N1,
+        ZERO,
+        PING,
+        Definition(RecordKind.CONTROL, 0, b"", (3, -3, -2, -1)),
+        Definition(RecordKind.INBOX, -2, b"", (-4, 2)),
+    ],
+    [N2, PING, Definition(RecordKind.INBOX, -1, b"", (-2, 1))],
 ]
 
 
 def test_ids_do_not_depend_on_who_reports_first() -> None:
     expected = IdAssigner(2).merge(REPORTS)
-    assert [d for d in expected if d.kind in (Kind.CONTROL, Kind.INBOX)] == [
-        Definition(Kind.CONTROL, 0, b"", (3, 0, 0, 2)),
-        Definition(Kind.CONTROL, 0, b"", (3, 0, 1, 0)),
-        Definition(Kind.INBOX, 0, b"", (0, 2)),
-        Definition(Kind.INBOX, 1, b"", (0, 1)),
+    assert [d for d in expected if d.kind in (RecordKind.CONTROL, RecordKind.INBOX)] == [
+        Definition(RecordKind.CONTROL, 0, b"", (3, 0, 0, 2)),
+        Definition(RecordKind.CONTROL, 0, b"", (3, 0, 1, 0)),
+        Definition(RecordKind.INBOX, 0, b"", (0, 2)),
+        Definition(RecordKind.INBOX, 1, b"", (0, 1)),
     ]
     for seed in range(5):
         mixed = Random(seed).sample(REPORTS, len(REPORTS))
@@ -51,14 +64,14 @@ def test_what_is_known_is_not_new() -> None:
 
 def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
     known = IdAssigner(2)
-    known.merge([[ZERO, N1, A, Definition(Kind.CONTROL, 0, b"", (3, -1, -2, -3))]])
+    known.merge([[ZERO, N1, A, Definition(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3))]])
     assert known.merge([[N2]]) == [N2]
-    assert known.merge([[Definition(Kind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
+    assert known.merge([[Definition(RecordKind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(definitions, "fingerprint", lambda encoding: b"the same")
-    with pytest.raises(CollisionError, match="two values have the fingerprint"):
+    with pytest.raises(FingerprintCollisionError, match="two values have the fingerprint"):
         IdAssigner(2).merge([[A], [B]])
 
 
@@ -78,7 +91,7 @@ def test_packing_and_back(counts: list[int]) -> None:
     back = layout.from_bytes(data)
     assert (back == words).all()
     assert (layout.unpack(back) == states).all()
-    assert (in_order(words[::-1]) == in_order(words)).all()
+    assert (sorted_words(words[::-1]) == sorted_words(words)).all()
 
 
 def test_owners_do_not_change_when_a_replica_appears() -> None:
@@ -98,10 +111,10 @@ def test_files(tmp_path: Path) -> None:
     for level in (1, 2, 3):
         shared.begin_level(level)
         shared.write_states(level, 4, np.full((70_000, 3), level, np.int32))
-        shared.write_definitions(level, [A, Definition(Kind.CONTROL, 0, b"", (level, 2))])
+        shared.write_definitions(level, [A, Definition(RecordKind.CONTROL, 0, b"", (level, 2))])
     assert [len(states) for states in shared.read_part(2, 4)] == [65_536, 70_000 - 65_536]
     assert len(shared.read_group(2, 4, 1)) == 70_000 - 65_536
-    assert list(shared.read_definitions(2)) == [A, Definition(Kind.CONTROL, 0, b"", (2, 2))]
+    assert list(shared.read_definitions(2)) == [A, Definition(RecordKind.CONTROL, 0, b"", (2, 2))]
     shared.clear(after=2)
     assert [shared.count(level, 4) for level in (1, 2, 3)] == [70_000, 70_000, 0]
     assert not (tmp_path / "names" / "00003.parquet").exists()

@@ -102,11 +102,11 @@ def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
     clock = itertools.count()
     monkeypatch.setattr(cluster.time, "monotonic", clock.__next__)
     monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
-    waiting._conf = {cluster.WAIT_KEY: "7"}
+    waiting._conf = {cluster.EXECUTOR_WAIT_SETTING: "7"}
     with pytest.raises(PlatformError, match=r"spark://idle:7077 gives no executor within 7 s"):
         waiting._await_executor()
     assert next(clock) == 9, "it looked once a second"
-    waiting._conf = {cluster.WAIT_KEY: "soon"}
+    waiting._conf = {cluster.EXECUTOR_WAIT_SETTING: "soon"}
     with pytest.raises(InputError, match=r"spark.kraftcheck.wait: expected a number from 1 to 86,400, found soon"):
         waiting._await_executor()
 

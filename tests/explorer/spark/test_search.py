@@ -34,7 +34,7 @@ from tests.support.tlc import TLC, bound
 pytest.importorskip("pyarrow")
 from kraftcheck.explorer.cluster import TaskRaisedError, error_from_task
 from kraftcheck.explorer.spark.engine import SparkSearch
-from kraftcheck.explorer.spark.jobs import cheaper
+from kraftcheck.explorer.spark.jobs import cheaper_engine_note
 from tests.support.spark.pretended import Lost, search
 
 pytestmark = pytest.mark.kernel
@@ -296,13 +296,15 @@ def test_a_search_says_which_engine_is_cheaper() -> None:
         return {"states": states, "seconds": seconds, "driver": driver}
 
     small, large = level(1_000, 0.5, driver=True), level(8_991, 6.0, driver=False)
-    assert cheaper([level(9, 0.5, driver=True), small, large], 4.0) == [
+    assert cheaper_engine_note([level(9, 0.5, driver=True), small, large], 4.0) == [
         "the driver alone found 1,000 states of a level in 0.50 s: at this rate --engine tables would take about 5.0 s "
         "for the whole search; Spark took 11.0 s with its start"
     ]
-    assert cheaper([small, level(90_000, 6.0, driver=False)], 4.0) == []  # jobs are faster than this process
-    assert cheaper([large], 4.0) == []  # nothing is measured
-    assert cheaper([], 4.0) == []
+    assert (
+        cheaper_engine_note([small, level(90_000, 6.0, driver=False)], 4.0) == []
+    )  # jobs are faster than this process
+    assert cheaper_engine_note([large], 4.0) == []  # nothing is measured
+    assert cheaper_engine_note([], 4.0) == []
 
 
 def test_what_a_task_of_spark_raises_is_told_from_what_else_goes_wrong() -> None:

@@ -16,7 +16,7 @@ from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.spark import jobs, tasks
 from kraftcheck.explorer.spark import shared_folder as folder
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
-from kraftcheck.explorer.spark.definitions import SCHEMA
+from kraftcheck.explorer.spark.definitions import RECORDS_SCHEMA
 from kraftcheck.explorer.spark.engine import SparkSearch
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import TaskExpander
@@ -70,7 +70,7 @@ class Pretended:
             mine = [batch for batch in sent if batch.column(0).to_pylist() == [reducer]]
             found += self._twice(second[0], second[1], mine)
         assert sum(len(batch) for batch in sent) == sum(b.column(0)[0].as_py() < reducers for b in sent)
-        return pa.Table.from_batches(found, schema=SCHEMA)
+        return pa.Table.from_batches(found, schema=RECORDS_SCHEMA)
 
     def _done(self, count: int, name: str, arguments: str) -> list[Any]:
         if self.left is not None:
@@ -92,7 +92,9 @@ class Pretended:
 
     def _task(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tasks, "_expander", lambda _: self._expander(self.random.randrange(len(self._expanders))))
+            patch.setattr(
+                tasks, "_expander_of_run", lambda _: self._expander(self.random.randrange(len(self._expanders)))
+            )
             try:
                 yield from tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
             except RaisedError as error:
@@ -112,11 +114,11 @@ def search(
 ) -> tuple[Result, SparkSearch]:
     """Search on a pretended Spark, with levels divided into many tasks however small they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "SMALL", 20)
-        patch.setattr(jobs, "TASK", 60)
-        patch.setattr(folder, "GROUP", 16)
-        patch.setattr(tasks, "GROUP", 16)
-        patch.setattr(tasks, "MOST_BYTES", 50)
+        patch.setattr(jobs, "SMALL_LEVEL_STATES", 20)
+        patch.setattr(jobs, "STATES_A_TASK", 60)
+        patch.setattr(folder, "STATES_A_ROW_GROUP", 16)
+        patch.setattr(tasks, "STATES_A_ROW_GROUP", 16)
+        patch.setattr(tasks, "MOST_BYTES_A_ROW", 50)
         checkpoint = SparkCheckpoint(protocol, options)
         try:
             cluster: Any = Pretended(protocol, options, path, random, left, small)
