@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
-from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, step_of
+from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, step_of_transition
 from kraftcheck.persistence.folder import BatchNote, Checkpoint, Identity
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape, require_valid
 from kraftcheck.spec.diagnosis import lint
@@ -173,7 +173,7 @@ def require_violations(
             bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state"
         )
         for before, step in pairwise(trace):
-            follows = step in map(step_of, semantics.transitions(before.state))
+            follows = step in map(step_of_transition, semantics.transitions(before.state))
             require_valid(follows, f"{said} is not a behaviour of the protocol")
         require_valid(_violates_property(semantics, checked.get(name), trace), f"{said} does not violate it")
 
@@ -187,7 +187,7 @@ def _violates_property(semantics: Semantics, prop: Property | None, trace: Behav
     if len(trace) == 1:
         return not semantics.begins(prop, trace[0].state)
     for before, last in list(pairwise(trace))[-1:]:
-        taken = (step for step in semantics.transitions(before.state) if step_of(step) == last)
+        taken = (step for step in semantics.transitions(before.state) if step_of_transition(step) == last)
         return any(not semantics.step_satisfies(prop, before.state, step) for step in taken)
     return False
 

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import networkx as nx
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Behaviour, Result, SearchRequest, step_of
+from kraftcheck.explorer.result import Behaviour, Result, SearchRequest, step_of_transition
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 StateText = Callable[[State], object]
 
-SVG, PARQUET = ".svg", ".parquet"
-MOST_STATES, MOST_DRAWN_STATES = 200_000, 1_000
+SVG_ENDING, PARQUET_ENDING = ".svg", ".parquet"
+MOST_WRITTEN_STATES, MOST_DRAWN_STATES = 200_000, 1_000
 """Default limits: states of a graph that is written, and of a graph that is drawn."""
 SAMPLED_STATES = 100
-WIDTH, HEIGHT = 150, 90
+NODE_DISTANCE_PIXELS, LAYER_DISTANCE_PIXELS = 150, 90
 """Pixels between nodes, and between layers."""
-RADIUS = 14
-SWEEPS = 8
-DRAWING_SECONDS = 120
+NODE_RADIUS_PIXELS = 14
+ORDERING_SWEEPS = 8
+GRAPHVIZ_SECONDS = 120
 """Time limit of Graphviz."""
-_STYLE = "".join(
+_SVG_STYLE = "".join(
     (
         "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}",
         ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}",
@@ -51,7 +51,7 @@ _STYLE = "".join(
     )
 )
 
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
+_DOT_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 
 def explore_graph(
@@ -91,7 +91,7 @@ def neighbourhood(
     semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: StateText | None = None
 ) -> Graph:
     """Return the graph of a behaviour's states, and of the states within a few steps of them."""
-    numbers = _around(semantics, trace, steps, most)
+    numbers = _states_around(semantics, trace, steps, most)
     graph: Graph = nx.MultiDiGraph()
     on = dict.fromkeys((step.state for step in trace), "way") | {trace[-1].state: "bad"}
     for state, number in numbers.items():
@@ -101,12 +101,12 @@ def neighbourhood(
     for state, number in numbers.items():
         for transition in semantics.transitions(state):
             if transition.target in numbers:
-                way = {"way": True} if (state, step_of(transition)) in taken else {}
+                way = {"way": True} if (state, step_of_transition(transition)) in taken else {}
                 graph.add_edge(number, numbers[transition.target], **_step_attributes(transition), **way)
     return graph
 
 
-def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
+def _states_around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
     """Return the numbers, from 1, of the states of a behaviour and of the states within `steps` steps of it."""
     numbers: dict[State, int] = {}
     for step in trace:
@@ -123,13 +123,13 @@ def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> di
     return numbers
 
 
-def size_of(graph: Graph, path: Path, most: int | None) -> str:
+def graph_size_text(graph: Graph, path: Path, most: int | None) -> str:
     """Return the size of a state graph and of its file as text; raise InputError if the graph is too large."""
     states, steps = graph.number_of_nodes(), graph.number_of_edges()
     sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), SAMPLED_STATES)]
     size = sum(sample) / max(1, len(sample)) * states + 80 * steps
     said = f"{states:,} states and {steps:,} steps, about {size / 1e6:,.1f} MB"
-    allowed = most or (MOST_DRAWN_STATES if path.suffix.lower() == SVG else MOST_STATES)
+    allowed = most or (MOST_DRAWN_STATES if path.suffix.lower() == SVG_ENDING else MOST_WRITTEN_STATES)
     if states > allowed:
         raise InputError(f"--graph {path}: {said}; expected at most {allowed:,} states, or more by --graph-most")
     return said
@@ -143,12 +143,13 @@ def write_graph(graph: Graph, path: str | Path) -> None:
 def graph_writer(path: str | Path) -> Callable[[Graph, Path], None]:
     """Return the writer for a file's ending; raise `InputError` for an unknown ending."""
     writers = {
-        ".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot, SVG: _write_svg, PARQUET: _write_parquet
+        ".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot, SVG_ENDING: _write_svg,
+        PARQUET_ENDING: _write_parquet,
     }  # fmt: skip
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise InputError(f"{path}: expected a file that ends in {', '.join(writers)}, found {ending or 'no ending'}")
-    if ending == PARQUET and find_spec("pyarrow") is None:
+    if ending == PARQUET_ENDING and find_spec("pyarrow") is None:
         raise InputError(f"{path}: needs the package pyarrow: pip install 'kraftcheck[parquet]'")
     return writers[ending]
 
@@ -173,12 +174,12 @@ def _write_json(graph: Graph, path: Path) -> None:
 
 
 def _write_dot(graph: Graph, path: Path) -> None:
-    path.write_text(_dot(graph), encoding="utf-8")
+    path.write_text(_graph_to_dot(graph), encoding="utf-8")
 
 
 def _write_svg(graph: Graph, path: Path) -> None:
     graph = _for_xml(graph)
-    _draw(graph, path, _dot(graph, drawn=True))
+    _run_graphviz(graph, path, _graph_to_dot(graph, drawn=True))
 
 
 def _for_xml(graph: Graph) -> Graph:
@@ -189,42 +190,42 @@ def _for_xml(graph: Graph) -> Graph:
     return graph
 
 
-def _dot(graph: Graph, *, drawn: bool = False) -> str:
+def _graph_to_dot(graph: Graph, *, drawn: bool = False) -> str:
     """Return a graph in Graphviz's language; for a drawing, the text of a state is a tooltip."""
     lines = ["digraph states {", "  node [shape=box];"]
     for number, node in graph.nodes(data=True):
         label = f"{number}\n{node['state']}\n" if "state" in node and not drawn else str(number)
         filled = ", style=filled" if node["initial"] or "on" in node else ""
         colour = {"way": ', fillcolor="#ffdd88"', "bad": ', fillcolor="#ff9999"'}.get(node.get("on", ""), "")
-        shown = f", tooltip={_quoted(str(node['state']))}" if drawn and "state" in node else ""
-        lines.append(f"  {number} [label={_quoted(label)}{filled}{colour}{shown}];")
+        shown = f", tooltip={_dot_string(str(node['state']))}" if drawn and "state" in node else ""
+        lines.append(f"  {number} [label={_dot_string(label)}{filled}{colour}{shown}];")
     for source, target, edge in graph.edges(data=True):
         bold = ', color="#aa5500", penwidth=2' if edge.get("way") else ""
-        lines.append(f"  {source} -> {target} [label={_quoted(describe_step(edge))}{bold}];")
+        lines.append(f"  {source} -> {target} [label={_dot_string(edge_label(edge))}{bold}];")
     return "\n".join([*lines, "}", ""])
 
 
-def _quoted(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'
+def _dot_string(text: str) -> str:
+    return f'"{text.translate(_DOT_ESCAPES)}"'
 
 
 # Pictures
 
 
-def _draw(graph: Graph, path: Path, dot: str) -> None:
+def _run_graphviz(graph: Graph, path: Path, dot: str) -> None:
     program = shutil.which("dot")
     if program is None:
-        tree = ElementTree.ElementTree(_svg(graph))
+        tree = ElementTree.ElementTree(_graph_to_svg(graph))
         ElementTree.indent(tree)
         tree.write(path, "utf-8", xml_declaration=True)
         return
     try:
         done = subprocess.run(
-            [program, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=DRAWING_SECONDS, check=False
+            [program, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=GRAPHVIZ_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         raise InputError(
-            f"{path}: Graphviz takes more than {DRAWING_SECONDS} s; expected fewer states, or a .dot file"
+            f"{path}: Graphviz takes more than {GRAPHVIZ_SECONDS} s; expected fewer states, or a .dot file"
         ) from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
@@ -237,7 +238,7 @@ def _describe_exit(code: int) -> str:
     return f"ended with exit code {code}" if code >= 0 else f"was ended by a signal ({signal.strsignal(-code)})"
 
 
-def _positions(graph: Graph) -> dict[int, tuple[float, float]]:
+def _node_positions(graph: Graph) -> dict[int, tuple[float, float]]:
     """Return the drawing position of each node: a layer for each distance from the start, neighbours close together."""
     starts = [node for node, known in graph.nodes(data=True) if known["initial"]] or list(graph.nodes)[:1]
     depths = nx.multi_source_dijkstra_path_length(graph, set(starts), weight=None)
@@ -251,51 +252,54 @@ def _positions(graph: Graph) -> dict[int, tuple[float, float]]:
         near = [across[other] for other in joined[node] if depths.get(other, 0) != depths.get(node, 0)]
         return sum(near) / len(near) if near else across[node]
 
-    for sweep in range(SWEEPS):
+    for sweep in range(ORDERING_SWEEPS):
         for depth in sorted(layers, reverse=bool(sweep % 2)):
             layers[depth].sort(key=lambda node: (wanted(node), node))
             middle = (len(layers[depth]) - 1) / 2
             across.update({node: place - middle for place, node in enumerate(layers[depth])})
     widest = max(map(len, layers.values()))
-    return {node: ((across[node] + widest / 2) * WIDTH, (depths.get(node, 0) + 0.5) * HEIGHT) for node in graph.nodes}
+    return {
+        node: ((across[node] + widest / 2) * NODE_DISTANCE_PIXELS, (depths.get(node, 0) + 0.5) * LAYER_DISTANCE_PIXELS)
+        for node in graph.nodes
+    }
 
 
-def _svg(graph: Graph) -> ElementTree.Element:
-    places = _positions(graph)
-    width, height = (round(max(point[axis] for point in places.values()) + WIDTH / 2) for axis in (0, 1))
+def _graph_to_svg(graph: Graph) -> ElementTree.Element:
+    places = _node_positions(graph)
+    width, height = (round(max(point[axis] for point in places.values()) + NODE_DISTANCE_PIXELS / 2) for axis in (0, 1))
     size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}
     svg = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size})
-    ElementTree.SubElement(svg, "style").text = _STYLE
+    ElementTree.SubElement(svg, "style").text = _SVG_STYLE
     marker = {"id": "end", "viewBox": "0 0 8 8", "refX": "8", "refY": "4", "orient": "auto", "markerWidth": "7"}
     head = ElementTree.SubElement(ElementTree.SubElement(svg, "defs"), "marker", marker)
     ElementTree.SubElement(head, "path", {"d": "M0 0L8 4L0 8z", "style": "fill:#889;stroke:none"})
     several: dict[tuple[int, int], list[str]] = {}
     ways: set[tuple[int, int]] = set()
     for source, target, step in graph.edges(data=True):
-        several.setdefault((source, target), []).append(describe_step(step))
+        several.setdefault((source, target), []).append(edge_label(step))
         if step.get("way"):
             ways.add((source, target))
     for (source, target), steps in several.items():
-        _edge(svg, places[source], places[target], steps, is_way=(source, target) in ways)
+        _edge_svg(svg, places[source], places[target], steps, is_way=(source, target) in ways)
     for node, known in graph.nodes(data=True):
         x, y = places[node]
         group = ElementTree.SubElement(svg, "g", {"class": str(known.get("on", ""))})
         ElementTree.SubElement(group, "title").text = f"{node}\n{known.get('state', '')}"
-        ElementTree.SubElement(group, "circle", {"cx": f"{x:.0f}", "cy": f"{y:.0f}", "r": str(RADIUS)})
+        ElementTree.SubElement(group, "circle", {"cx": f"{x:.0f}", "cy": f"{y:.0f}", "r": str(NODE_RADIUS_PIXELS)})
         ElementTree.SubElement(group, "text", {"x": f"{x:.0f}", "y": f"{y + 4:.0f}"}).text = str(node)
     return svg
 
 
-def _edge(
+def _edge_svg(
     svg: ElementTree.Element, begin: tuple[float, float], end: tuple[float, float], steps: list[str], *, is_way: bool
 ) -> None:
     (x, y), (u, v) = begin, end
     if begin == end:
-        line = f"M{x + RADIUS:.0f} {y:.0f}c30 -20 30 20 0 4"
+        line = f"M{x + NODE_RADIUS_PIXELS:.0f} {y:.0f}c30 -20 30 20 0 4"
     else:
         length = ((u - x) ** 2 + (v - y) ** 2) ** 0.5
-        dx, dy = (u - x) / length * RADIUS, (v - y) / length * RADIUS
-        bend = 0 if v > y else WIDTH / 3  # steps backwards and sideways bend
+        dx, dy = (u - x) / length * NODE_RADIUS_PIXELS, (v - y) / length * NODE_RADIUS_PIXELS
+        bend = 0 if v > y else NODE_DISTANCE_PIXELS / 3  # steps backwards and sideways bend
         line = f"M{x + dx:.0f} {y + dy:.0f}Q{(x + u) / 2 + bend:.0f} {(y + v) / 2:.0f} {u - dx:.0f} {v - dy:.0f}"
         x, y = (x + u) / 2 + bend / 2, (y + v) / 2
     group = ElementTree.SubElement(svg, "g")
@@ -305,6 +309,6 @@ def _edge(
     ElementTree.SubElement(group, "text", {"x": f"{x:.0f}", "y": f"{y:.0f}", "class": "step"}).text = steps[0] + more
 
 
-def describe_step(step: dict[str, Any]) -> str:
+def edge_label(step: dict[str, Any]) -> str:
     """Return an edge's action with its actor."""
     return f"{step['action']} {step['actor']}" if "actor" in step else str(step["action"])

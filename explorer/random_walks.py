@@ -37,15 +37,15 @@ from kraftcheck.spec.language.state import State
 
 STATES_PER_BATCH = 1 << 20  # states along the walks of one batch
 WALKS_AT_ONCE = 1 << 10
-MOST_TRIES = 200  # attempts at a walk that ends too early
+MOST_ATTEMPTS_A_WALK = 200  # attempts at a walk that ends too early
 MOST_DEPTH = 1_000_000  # states along a walk; each is kept until the walk ends
 STEPS_A_WORKER_A_TURN = 1 << 17  # steps of one worker between two checks of the clock
 
-Tell = Callable[[list[State], list[str]], Behaviour]
+WalkToBehaviour = Callable[[list[State], list[str]], Behaviour]
 
 
 @dataclass(frozen=True)
-class Plan:
+class WalkPlan:
     """Number, depth and seed of the walks to make."""
 
     runs: int  # number of walks
@@ -60,7 +60,7 @@ class Plan:
 def simulate(
     protocol: Protocol,
     options: SearchRequest,
-    plan: Plan,
+    plan: WalkPlan,
     keep: Callable[[int, Behaviour], None] | None = None,
     kept: Container[int] = (),
 ) -> Result:
@@ -69,7 +69,7 @@ def simulate(
     return RandomWalks(protocol, options, plan, keep, kept=kept).run()
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: WalkPlan) -> None:
     """Raise InputError for a plan that cannot be carried out."""
     if plan.depth > MOST_DEPTH:
         raise InputError(f"expected at most {MOST_DEPTH:,} states along a walk, found {plan.depth:,}")
@@ -77,7 +77,7 @@ def check_plan(plan: Plan) -> None:
         raise InputError(f"expected at most {plan.depth:,} states for the shortest walk, found {plan.least:,}")
 
 
-class Walks(WalkArrays):
+class WalkBatch(WalkArrays):
     """A batch of walks."""
 
     def __init__(self, starts: Rows, seeds: NDArray[np.uint64], depth: int) -> None:
@@ -113,9 +113,9 @@ class RandomWalks:
         self,
         protocol: Protocol,
         options: SearchRequest,
-        plan: Plan,
+        plan: WalkPlan,
         keep: Callable[[int, Behaviour], None] | None = None,
-        tell: Tell | None = None,
+        tell: WalkToBehaviour | None = None,
         kept: Container[int] = (),
     ) -> None:
         self.options = options
@@ -138,7 +138,7 @@ class RandomWalks:
         """Make the walks; return their result."""
         return self._incomplete(self.checker.result_of(self._search))
 
-    def more(self, plan: Plan) -> Result:
+    def more(self, plan: WalkPlan) -> Result:
         """Make the walks of another plan with one worker; return the result of the new walks alone."""
         self.plan, self.made, self.longest, self.shown_by = plan, 0, 0, {}
         self.visited = VisitedSet(self.expander.threads)
@@ -185,10 +185,10 @@ class RandomWalks:
         self._end(walks, len(walks.status))
         self.checker.stop_at_max_states()
 
-    def begun(self, first: int, count: int) -> Walks:
+    def begun(self, first: int, count: int) -> WalkBatch:
         """Return `count` new walks at their initial states, numbered from `first` on."""
         starts, seeds = self._drawn(str(self.plan.seed), first, count)
-        return Walks(starts, seeds, self.plan.depth)
+        return WalkBatch(starts, seeds, self.plan.depth)
 
     def _drawn(self, seed: str, first: int, count: int) -> tuple[Rows, NDArray[np.uint64]]:
         """Draw the initial states and the seeds of `count` walks, numbered from `first` on."""
@@ -197,16 +197,16 @@ class RandomWalks:
         draw_seeds(base, first, seeds, chosen, len(self._first_rows))
         return self.expander.with_columns(self._first_rows)[chosen], seeds
 
-    def _again(self, walks: Walks, first: int) -> None:
+    def _again(self, walks: WalkBatch, first: int) -> None:
         """Restart each walk that ended with fewer than `plan.least` states and without a violation."""
         least = self.plan.least
         for w in np.flatnonzero((walks.status >= NO_SUCCESSOR) & (walks.length < least)).tolist():
             if self._findings(walks, w):
                 continue
-            if walks.tries[w] >= MOST_TRIES:
+            if walks.tries[w] >= MOST_ATTEMPTS_A_WALK:
                 raise InputError(
-                    f"walk {first + w} ends before it has {least:,} states, {MOST_TRIES} times out of {MOST_TRIES}; "
-                    "expected larger bounds in the configuration, or shorter walks"
+                    f"walk {first + w} ends before it has {least:,} states, "
+                    f"{MOST_ATTEMPTS_A_WALK} times out of {MOST_ATTEMPTS_A_WALK}; expected larger bounds in the configuration, or shorter walks"
                 )
             starts, seeds = self._drawn(f"{self.plan.seed}, again {walks.tries[w]}", first + w, 1)
             walks.path = self.expander.with_columns(walks.path)
@@ -214,7 +214,7 @@ class RandomWalks:
 
     # Walking
 
-    def go_on(self, walks: Walks) -> None:
+    def go_on(self, walks: WalkBatch) -> None:
         """Advance each walk until it ends, needs a call that is not memoized yet, or has made the steps of its turn."""
         walks.path = self.expander.with_columns(walks.path)
         self._fingerprints.update()
@@ -243,12 +243,12 @@ class RandomWalks:
         """Whether Python must check each step, for a non-local constraint, before the walk continues."""
         return self.checker.python is not None and self.checker.python.constrains
 
-    def _run_walks(self, walks: Walks, bounds: list[int], number: int) -> None:
+    def _run_walks(self, walks: WalkBatch, bounds: list[int], number: int) -> None:
         worker, (first, last) = self.expander.pool[number], bounds[number : number + 2]
         turn = 1 if self._one_by_one else max(1, STEPS_A_WORKER_A_TURN // max(1, last - first))
         advance_walks(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
 
-    def _accept_or_refuse(self, walks: Walks, w: int) -> None:
+    def _accept_or_refuse(self, walks: WalkBatch, w: int) -> None:
         """Undo a walk's last step if it breaks a non-local constraint; the walk then chooses another."""
         assert self.checker.python is not None
         last = int(walks.length[w]) - 1
@@ -261,7 +261,7 @@ class RandomWalks:
 
     # Results of walks
 
-    def _end(self, walks: Walks, count: int) -> None:
+    def _end(self, walks: WalkBatch, count: int) -> None:
         """Count the first `count` walks and report their violations; by default, stop at the first violating walk."""
         violations: dict[str, tuple[int, int]] = {}
         for w in range(count):
@@ -283,7 +283,7 @@ class RandomWalks:
             self.shown_by.setdefault(name, first + w)
             self.checker.books.violation(name, self.trace(walks, w, place + 1))
 
-    def _findings(self, walks: Walks, w: int) -> dict[str, int]:
+    def _findings(self, walks: WalkBatch, w: int) -> dict[str, int]:
         """Return the properties that a walk violates, each with the index of its first violation, sorted by index."""
         found = {self._broken_names[bit]: int(walks.broken[w, bit]) for bit in np.flatnonzero(walks.broken[w] >= 0)}
         length = int(walks.length[w])
@@ -298,7 +298,7 @@ class RandomWalks:
             found[DEADLOCK] = length - 1
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
-    def _count(self, walks: Walks, count: int) -> None:
+    def _count(self, walks: WalkBatch, count: int) -> None:
         """Count the first `count` walks, their steps, and the states that no earlier walk visited."""
         if count == 0:
             return
@@ -311,10 +311,10 @@ class RandomWalks:
         self.longest = max(self.longest, int(lengths.max()))
         self.visited.add(self.expander.load(walks.path[: count * walks.depth][on_the_way.ravel()]))
 
-    def _trace_so_far(self, walks: Walks, which: list[int], index: int) -> Behaviour:
+    def _trace_so_far(self, walks: WalkBatch, which: list[int], index: int) -> Behaviour:
         return self.trace(walks, which[index], int(walks.length[which[index]]))
 
-    def trace(self, walks: Walks, w: int, length: int) -> Behaviour:
+    def trace(self, walks: WalkBatch, w: int, length: int) -> Behaviour:
         """Return the behaviour of the first states of a walk."""
         states = [self.learner.interner.decode_state(row) for row in walks.rows(w, length)]
         return self._tell(states, [self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist()])

@@ -32,7 +32,7 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     SearchStopped,
     TraceStep,
-    step_of,
+    step_of_transition,
 )
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
@@ -184,20 +184,20 @@ def _literals(protocol: type[Protocol]) -> Iterator[int]:
         if type(value) is int:
             yield value
         elif isinstance(value, FunctionType):
-            yield from _in_code(value.__code__)
+            yield from _integers_in_code(value.__code__)
 
 
-def _in_code(code: CodeType) -> Iterator[int]:
+def _integers_in_code(code: CodeType) -> Iterator[int]:
     for value in code.co_consts:
         if type(value) is int:
             yield value
         elif isinstance(value, CodeType):
-            yield from _in_code(value)
+            yield from _integers_in_code(value)
 
 
 CLOCK_EVERY_STATES = 1000  # states expanded between two checks of the clock
-COLLECT_EVERY = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
-HIDDEN_FROM = 10_000  # visited states, from which on the garbage collector is kept from traversing them
+COLLECT_EVERY_OBJECTS = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
+UNTRACKED_FROM_STATES = 10_000  # visited states, from which on the garbage collector is kept from traversing them
 NO_SOURCE = -1
 
 
@@ -208,7 +208,7 @@ def explore(protocol: Protocol, options: SearchRequest | None = None, *, whole_l
     return ReferenceSearch(protocol, options, whole_levels=whole_levels).run()
 
 
-class Visited:
+class VisitedStates:
     """The visited states by number, with the number of the state that first led to each."""
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class ReferenceSearch:
         self._twins = Twins(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
-        self._visited = Visited()
+        self._visited = VisitedStates()
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # the state, or the step, under evaluation
@@ -266,7 +266,7 @@ class ReferenceSearch:
         options = self.options
         breadth_first, thresholds = options.search == Search.BFS, gc.get_threshold()
         require_supported("reference", self.protocol, options)
-        gc.set_threshold(COLLECT_EVERY, *thresholds[1:])
+        gc.set_threshold(COLLECT_EVERY_OBJECTS, *thresholds[1:])
         try:
             with suppress(SearchStopped):
                 for state in self._initial():
@@ -286,7 +286,7 @@ class ReferenceSearch:
             raise
         finally:
             gc.set_threshold(*thresholds)
-            if len(self._visited.states) >= HIDDEN_FROM:
+            if len(self._visited.states) >= UNTRACKED_FROM_STATES:
                 gc.unfreeze()
             if not breadth_first:
                 self.result.depth = None
@@ -317,7 +317,7 @@ class ReferenceSearch:
     def _pause(self, waiting: int) -> None:
         """Check the clock, and hide the states from the garbage collector once they are many: none is in a cycle."""
         self._books.check_time_limit(waiting)
-        if len(self._visited.states) >= HIDDEN_FROM:
+        if len(self._visited.states) >= UNTRACKED_FROM_STATES:
             gc.freeze()
 
     @property
@@ -425,7 +425,7 @@ class ReferenceSearch:
     def _trace(self, source: State, transition: Transition | None) -> Behaviour:
         """Return the behaviour to a state, with one more step if a transition is given."""
         if transition is not None:
-            return (*self.path_to(source), step_of(transition))
+            return (*self.path_to(source), step_of_transition(transition))
         return self.path_to(source) if self.identity(source) in self._visited.numbers else (TraceStep(source),)
 
     def path_to(self, state: State) -> Behaviour:
@@ -435,7 +435,7 @@ class ReferenceSearch:
             numbers.append(self._visited.sources[numbers[-1]])
         steps = [TraceStep(self._visited.states[numbers.pop()])]
         while numbers:
-            steps.append(step_of(self._first_step(steps[-1].state, self._visited.states[numbers.pop()])))
+            steps.append(step_of_transition(self._first_step(steps[-1].state, self._visited.states[numbers.pop()])))
         return tuple(steps)
 
     def _first_step(self, before: State, after: State) -> Transition:

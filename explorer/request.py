@@ -89,22 +89,22 @@ class Progress:
 # Values on the command line
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """Parse a number of at least 1."""
     if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {cut(text, 60)!r}")
     return int(text)
 
 
-def threads(text: str) -> int:
+def parse_thread_count(text: str) -> int:
     """Parse a number of threads or processes; refuse one that no machine can run."""
-    number = count(text)
+    number = parse_count(text)
     if number > MOST_WORKERS:
         raise argparse.ArgumentTypeError(f"expected at most {MOST_WORKERS}, found {number}")
     return number
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Parse a time in seconds."""
     with suppress(ValueError):
         if 0 < float(text) < math.inf:
@@ -112,7 +112,7 @@ def seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {cut(text, 60)!r}")
 
 
-def size(text: str) -> int:
+def parse_bytes(text: str) -> int:
     """Parse a number of bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is not None:
@@ -122,14 +122,14 @@ def size(text: str) -> int:
     raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {cut(text, 60)!r}")
 
 
-def folder(text: str) -> Path:
+def parse_folder(text: str) -> Path:
     """Parse the name of a folder."""
     if not text:
         raise argparse.ArgumentTypeError("expected a folder, found ''")
     return Path(text)
 
 
-def setting(text: str) -> tuple[str, str]:
+def parse_spark_setting(text: str) -> tuple[str, str]:
     """Parse a setting of Spark."""
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
@@ -169,8 +169,8 @@ class Option(NamedTuple):
 
 _Properties = tuple[Property, ...]
 _Folder = str | PathLike[str] | None
-_SWITCH, _FLAG = argparse.BooleanOptionalAction, "store_true"
-_SAVERS = ("tables", "symbolic", "spark")
+_SWITCH_ACTION, _FLAG_ACTION = argparse.BooleanOptionalAction, "store_true"
+_ENGINES_WITH_CHECKPOINTS = ("tables", "symbolic", "spark")
 
 
 @dataclass(frozen=True)
@@ -196,13 +196,13 @@ class SearchRequest:
         Option("predicates that steps must keep", asks=Feature.ACTION_CONSTRAINT, identity="action constraints"),
     ] = ()
     deadlock: Annotated[
-        bool, Option("check for deadlock (default: as configured)", action=_SWITCH, identity="deadlock")
+        bool, Option("check for deadlock (default: as configured)", action=_SWITCH_ACTION, identity="deadlock")
     ] = True
     symmetry: Annotated[
         str | None,
         Option(
             "reduce by symmetry (default: as configured)",
-            action=_SWITCH, asks=Feature.SYMMETRY, identity="symmetry", in_json=True,
+            action=_SWITCH_ACTION, asks=Feature.SYMMETRY, identity="symmetry", in_json=True,
         ),
     ] = None  # fmt: skip
     view: Annotated[str | None, Option("the view by which states are compared", identity="view", in_json=True)] = None
@@ -219,55 +219,70 @@ class SearchRequest:
     ] = ()
     strict_bounds: Annotated[
         bool | None,  # None: as the protocol says
-        Option("for temporal properties, an exhausted bound disables actions, as in TLC", action=_SWITCH),
+        Option("for temporal properties, an exhausted bound disables actions, as in TLC", action=_SWITCH_ACTION),
     ] = None
     keep_going: Annotated[
-        bool, Option("continue after a violation", action=_FLAG, identity="--continue", word="--continue")
+        bool, Option("continue after a violation", action=_FLAG_ACTION, identity="--continue", word="--continue")
     ] = False
     check_actions: Annotated[
         bool,
         Option(
             "test every call of an action for purity, not only a sample",
-            action=_FLAG, engines=("tables", "reference"), identity="--check-actions",
+            action=_FLAG_ACTION, engines=("tables", "reference"), identity="--check-actions",
         ),
     ] = False  # fmt: skip
-    workers: Annotated[int | None, Option("number of threads", "N", threads, engines=("tables",))] = None
+    workers: Annotated[int | None, Option("number of threads", "N", parse_thread_count, engines=("tables",))] = None
     memory: Annotated[
         int | None,
         Option(
             "memory limit, such as 4G; more states go to disk (default: 60 %% of the machine)",
-            "SIZE", size, engines=("tables", "symbolic"), asks=Feature.MEMORY,
+            "SIZE", parse_bytes, engines=("tables", "symbolic"), asks=Feature.MEMORY,
         ),
     ] = None  # fmt: skip
-    max_states: Annotated[int | None, Option("stop at N distinct states", "N", count, asks=Feature.LIMITS)] = None
+    max_states: Annotated[int | None, Option("stop at N distinct states", "N", parse_count, asks=Feature.LIMITS)] = None
     max_depth: Annotated[
-        int | None, Option("maximum states on a path; 1: initial states only", "N", count, asks=Feature.LIMITS)
+        int | None, Option("maximum states on a path; 1: initial states only", "N", parse_count, asks=Feature.LIMITS)
     ] = None
     max_nodes: Annotated[
-        int | None, Option("stop at N nodes in the symbolic engine's diagrams", "N", count, engines=("symbolic",))
+        int | None, Option("stop at N nodes in the symbolic engine's diagrams", "N", parse_count, engines=("symbolic",))
     ] = None
-    time_limit: Annotated[float | None, Option("stop after this time", "SECONDS", seconds)] = None
+    time_limit: Annotated[float | None, Option("stop after this time", "SECONDS", parse_seconds)] = None
     checkpoint: Annotated[
         _Folder,
-        Option("folder for the checkpoint of the search", "DIR", folder, engines=_SAVERS, asks=Feature.CHECKPOINT),
+        Option(
+            "folder for the checkpoint of the search",
+            "DIR",
+            parse_folder,
+            engines=_ENGINES_WITH_CHECKPOINTS,
+            asks=Feature.CHECKPOINT,
+        ),
     ] = None
     checkpoint_every: Annotated[
         float,
-        Option("seconds between two checkpoints (default: 300)", "SECONDS", seconds, engines=("tables", "symbolic")),
+        Option(
+            "seconds between two checkpoints (default: 300)", "SECONDS", parse_seconds, engines=("tables", "symbolic")
+        ),
     ] = 300.0
     resume: Annotated[
         _Folder,
-        Option("resume a search from its checkpoint", "DIR", folder, engines=_SAVERS, asks=Feature.CHECKPOINT),
+        Option(
+            "resume a search from its checkpoint",
+            "DIR",
+            parse_folder,
+            engines=_ENGINES_WITH_CHECKPOINTS,
+            asks=Feature.CHECKPOINT,
+        ),
     ] = None
     master: Annotated[
         str | None, Option("spark://HOST:PORT, yarn, ... (default: this machine)", "URL", engines=("spark",))
     ] = None
     conf: Annotated[
         tuple[tuple[str, str], ...],
-        Option("one of Spark's settings (repeatable)", "KEY=VALUE", setting, "append", engines=("spark",)),
+        Option("one of Spark's settings (repeatable)", "KEY=VALUE", parse_spark_setting, "append", engines=("spark",)),
     ] = ()
     verbose: Annotated[
-        bool, Option("print how often each action fired; with --engine spark also the log of Spark", action=_FLAG)
+        bool,
+        Option("print how often each action fired; with --engine spark also the log of Spark", action=_FLAG_ACTION),
     ] = False
     report: Annotated[Callable[[Progress], None] | None, Option("called from time to time with the progress")] = None
 
@@ -303,7 +318,7 @@ class SearchRequest:
         return cls(**(asked | more))
 
 
-def _options() -> Iterator[tuple[str, Option]]:
+def _named_options() -> Iterator[tuple[str, Option]]:
     for name, hint in get_type_hints(SearchRequest, include_extras=True).items():
         option = hint.__metadata__[0]
         if option.metavar or option.action:
@@ -311,7 +326,7 @@ def _options() -> Iterator[tuple[str, Option]]:
         yield name, option
 
 
-OPTIONS = dict(_options())
+OPTIONS = dict(_named_options())
 """The declaration of each field of a request, by name."""
 
 
@@ -355,14 +370,14 @@ def needed_features(protocol: Protocol, options: SearchRequest) -> Iterator[tupl
     if _has_messages(protocol):
         yield Feature.MESSAGES, Feature.MESSAGES
     if options.view is not None:
-        yield from _of_view(protocol, options.view)
+        yield from _view_features(protocol, options.view)
 
 
 def _has_messages(protocol: Protocol) -> bool:
     return bool(protocol.network.own_actions()) or any(action.kind == "on" for action in protocol.actions.values())
 
 
-def _of_view(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
+def _view_features(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
     hidden = protocol.hidden(view)
     by_kind = ((hidden.shared, Feature.VIEW), (hidden.bounds, Feature.VIEW_OF_BOUNDS))
     text = f"VIEW {view}, which hides "
@@ -384,21 +399,21 @@ def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -
         require_reachable(protocol, options)
     for feature, text in lacking_features(engine, protocol, options):
         protocol.checked_initial()  # a wrong name in the view is reported first
-        raise _unsupported(engine, order, feature, text)
+        raise _unsupported_feature_error(engine, order, feature, text)
     if options.temporal:
         require_temporal(protocol, options)
     require_no_hidden_fields(protocol, options.view, options.refinements, "the mapping")
 
 
-def _unsupported(engine: str, order: str, feature: Feature, text: str) -> InputError:
-    where, expected = f"the engine {engine}", [f"--engine {name}" for name in _with(feature)]
+def _unsupported_feature_error(engine: str, order: str, feature: Feature, text: str) -> InputError:
+    where, expected = f"the engine {engine}", [f"--engine {name}" for name in _engines_with_feature(feature)]
     if orders := [name for name, found in CAPABILITIES[engine].items() if feature in found]:
         where, expected = f"--search {order}", [f"--search {name}" for name in orders]
     without = ["--no-symmetry"] if feature is Feature.SYMMETRY else []
     return InputError(f"{text}: not supported by {where}; expected {' or '.join([*without, *expected])}")
 
 
-def _with(feature: Feature) -> list[str]:
+def _engines_with_feature(feature: Feature) -> list[str]:
     return [engine for engine, orders in CAPABILITIES.items() if any(feature in found for found in orders.values())]
 
 
@@ -422,13 +437,13 @@ def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
 def require_reachable(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its `@reachable` properties."""
     for prop in options.reachable:
-        _require_known(f"{prop.name}, without=", prop.without, _actions(protocol), protocol)
+        _require_known_actions(f"{prop.name}, without=", prop.without, _action_names(protocol), protocol)
     require_no_hidden_fields(protocol, options.view, options.reachable, "reachability")
 
 
 def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its temporal properties, or their actions are unknown."""
-    known = [NEXT, *_actions(protocol)]
+    known = [NEXT, *_action_names(protocol)]
     for prop in options.temporal:
         formula = prop.formula(protocol)
         misplaced = stutter_sensitive_step(formula)
@@ -439,17 +454,17 @@ def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
             )
         for atom in formula.atoms():
             if isinstance(atom, Enabled | Taken):
-                _require_known(prop.name, sorted(atom.actions), known, protocol)
+                _require_known_actions(prop.name, sorted(atom.actions), known, protocol)
         for one in prop.fairness:
-            _require_meant(f"{prop.name}, {one}", one, protocol)
+            _require_known_condition(f"{prop.name}, {one}", one, protocol)
     for one in options.fairness:
-        _require_meant(str(one), one, protocol)
+        _require_known_condition(str(one), one, protocol)
     require_no_hidden_fields(protocol, options.view, options.temporal, "the verdict")
 
 
-def _require_meant(where: str, fairness: Fairness, protocol: Protocol) -> None:
+def _require_known_condition(where: str, fairness: Fairness, protocol: Protocol) -> None:
     """Raise InputError if a condition names an unknown action or predicate."""
-    _require_known(where, fairness.actions, [NEXT, *_actions(protocol)], protocol)
+    _require_known_actions(where, fairness.actions, [NEXT, *_action_names(protocol)], protocol)
     if not fairness.when:
         return
     if not callable(getattr(type(protocol), fairness.when, None)):
@@ -460,7 +475,7 @@ def _require_meant(where: str, fairness: Fairness, protocol: Protocol) -> None:
         raise InputError(f"{where}: {min(own)} has steps without a replica; when= needs actions of replicas")
 
 
-def _actions(protocol: Protocol) -> list[str]:
+def _action_names(protocol: Protocol) -> list[str]:
     return [*protocol.actions, *protocol.network.own_actions()]
 
 
@@ -475,7 +490,7 @@ def require_no_hidden_fields(protocol: Protocol, view: str | None, properties: I
         )
 
 
-def _require_known(where: str, names: Iterable[str], known: list[str], protocol: Protocol) -> None:
+def _require_known_actions(where: str, names: Iterable[str], known: list[str], protocol: Protocol) -> None:
     for name in names:
         if name not in known:
             raise InputError(f"{where}: {unknown('action', name, known, protocol.name())}")

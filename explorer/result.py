@@ -63,21 +63,21 @@ class TraceStep:
     message: Any = None
 
 
-class Trap(NamedTuple):
+class DeadEnds(NamedTuple):
     """The states from which a `@reachable` property cannot be reached."""
 
     states: int  # number of these states
     among: int  # number of states searched
 
 
-class Unmapped(NamedTuple):
+class UnmappedStep(NamedTuple):
     """A step that maps to no step of the abstract protocol, as states of that protocol."""
 
     before: State | None  # None if `after` should be an initial state
     after: State
 
 
-class Loop(NamedTuple):
+class LassoCycle(NamedTuple):
     """The cycle of an infinite counterexample."""
 
     back_to: int  # number, from 1, of the state where the cycle begins; for stuttering, of the last state
@@ -109,10 +109,10 @@ class Violation:
 
     property: str
     trace: tuple[TraceStep, ...]
-    trap: Trap | None = None
-    loop: Loop | None = None
+    trap: DeadEnds | None = None
+    loop: LassoCycle | None = None
     failed: RaisedError | None = None
-    unmapped: Unmapped | None = None
+    unmapped: UnmappedStep | None = None
 
     def is_of_behaviours(self) -> bool:
         """Whether the violation was found on the complete state graph, not in a state or a step."""
@@ -120,8 +120,8 @@ class Violation:
 
 
 INTERRUPTED = "interrupted"
-MEMORY = "memory"
-STRICT = "strict"
+MEMORY_LIMIT = "memory"
+STRICT_LIMIT = "strict"
 NOTHING_CHECKED = (
     "nothing is checked: neither a property nor deadlock; name an INVARIANT or a PROPERTY, or check for deadlock"
 )
@@ -263,14 +263,14 @@ class NoSuchPathError(InputError):
         )
 
 
-def unmapped(semantics: Semantics, prop: Property, trace: Behaviour) -> Unmapped:
+def unmapped_step(semantics: Semantics, prop: Property, trace: Behaviour) -> UnmappedStep:
     """Return the abstract states of the last step of a behaviour under a refinement mapping."""
     refinement = semantics.refinement(prop)
     ends = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
-    return Unmapped(ends[0] if len(ends) > 1 else None, ends[-1])
+    return UnmappedStep(ends[0] if len(ends) > 1 else None, ends[-1])
 
 
-def step_of(transition: Transition) -> TraceStep:
+def step_of_transition(transition: Transition) -> TraceStep:
     """Return a transition as a step of a behaviour."""
     return TraceStep(transition.target, transition.action, transition.actor, transition.message)
 
@@ -297,7 +297,7 @@ def behaviour_along(
         ]
         if not fitting:
             raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
-        steps.append(step_of(canonical_first(fitting)))
+        steps.append(step_of_transition(canonical_first(fitting)))
     return tuple(steps)
 
 
@@ -317,7 +317,7 @@ def find_raising_step(semantics: Semantics, properties: Iterable[Property], stat
     trace: Behaviour = ()
     try:
         for taken in semantics.transitions(state):
-            trace = (step_of(taken),)
+            trace = (step_of_transition(taken),)
             for prop in properties:
                 if prop.over_steps:
                     semantics.step_satisfies(prop, state, taken)
@@ -358,25 +358,25 @@ def to_pandas(behaviour: Result | Violation | Iterable[TraceStep]) -> pd.DataFra
     import pandas as pd
 
     steps = behaviour if not isinstance(behaviour, Result | Violation) else behaviour.trace
-    rows = [_row(step) for step in steps]
+    rows = [_step_as_row(step) for step in steps]
     index = pd.RangeIndex(1, len(rows) + 1, name="state")
     return pd.DataFrame(rows, index=index, columns=None if rows else ["action", "actor", "message"])
 
 
-def _row(step: TraceStep) -> dict[str, Any]:
+def _step_as_row(step: TraceStep) -> dict[str, Any]:
     state = step.state
-    row = {"action": step.action, "actor": _cell(step.actor), "message": _cell(step.message)}
+    row = {"action": step.action, "actor": _value_as_cell(step.actor), "message": _value_as_cell(step.message)}
     for key in ordered(state.replicas):
         replica = state.replicas[key]
-        row |= {f"{text_of(key)}.{name}": cell for name, cell in _fields(replica).items() if name != "id"}
-    return row | _fields(state.shared) | {name: state.spent[name] for name in ordered(state.spent)}
+        row |= {f"{text_of(key)}.{name}": cell for name, cell in _record_as_cells(replica).items() if name != "id"}
+    return row | _record_as_cells(state.shared) | {name: state.spent[name] for name in ordered(state.spent)}
 
 
-def _fields(record: Record) -> dict[str, Any]:
-    return dict(zip(field_names(type(record)), map(_cell, field_values(record)), strict=True))
+def _record_as_cells(record: Record) -> dict[str, Any]:
+    return dict(zip(field_names(type(record)), map(_value_as_cell, field_values(record)), strict=True))
 
 
-def _cell(value: Value) -> Any:
+def _value_as_cell(value: Value) -> Any:
     return value if value is None or type(value) in (bool, int, str) else text_of(value)
 
 
@@ -537,8 +537,8 @@ class Bookkeeping:
         self,
         name: str,
         trace: tuple[TraceStep, ...],
-        trap: Trap | None = None,
-        loop: Loop | None = None,
+        trap: DeadEnds | None = None,
+        loop: LassoCycle | None = None,
     ) -> None:
         """Record a violated property once; end the search unless it continues after violations."""
         if name in self.violated:
@@ -553,7 +553,7 @@ class Bookkeeping:
         prop = next((prop for prop in self.options.refinements if prop.name == violation.property), None)
         if prop is None or violation.failed is not None:
             return violation
-        return replace(violation, unmapped=unmapped(Semantics(self._protocol), prop, violation.trace))
+        return replace(violation, unmapped=unmapped_step(Semantics(self._protocol), prop, violation.trace))
 
     def restart(self) -> None:
         """Drop the findings of the search; its clock keeps running."""

@@ -24,10 +24,10 @@ from kraftcheck.explorer.result import (
     Behaviour,
     SearchRequest,
     TraceStep,
-    Unmapped,
+    UnmappedStep,
     Violation,
-    step_of,
-    unmapped,
+    step_of_transition,
+    unmapped_step,
 )
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.encoding import encode
@@ -41,9 +41,9 @@ from kraftcheck.spec.values import Map, Record, Value, field_values
 
 DEFAULT_SECONDS = 30.0
 """Time limit."""
-MOST_STATES = 6_000
+MOST_STATES_A_SEARCH = 6_000
 """Most states of one search around a counterexample."""
-MOST_REMEMBERED = 200_000  # states with remembered steps
+MOST_REMEMBERED_STATES = 200_000  # states with remembered steps
 INFINITE_COST = (math.inf,) * 4
 
 
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
     values: int  # the sum of all numbers in the last state
 
 
-class Costs:
+class CostFunction:
     """Computes the cost of behaviours of one protocol."""
 
     def __init__(self, network: Network) -> None:
@@ -102,21 +102,21 @@ class Costs:
 
     def _weight_of(self, record: Record) -> int:
         if record not in self._weights:
-            self._weights[record] = _sum(record)
+            self._weights[record] = _sum_of_magnitudes(record)
         return self._weights[record]
 
 
-def _sum(value: Value) -> int:
+def _sum_of_magnitudes(value: Value) -> int:
     """Return the sum of the absolute values of the numbers in a value."""
     if isinstance(value, bool):
         return 0
     if isinstance(value, int):
         return abs(value)
     if isinstance(value, Record):
-        return sum(map(_sum, field_values(value)))
+        return sum(map(_sum_of_magnitudes, field_values(value)))
     if isinstance(value, Map):
-        return sum(_sum(key) + _sum(one) for key, one in value.items())
-    return sum(map(_sum, value)) if isinstance(value, tuple | frozenset) else 0
+        return sum(_sum_of_magnitudes(key) + _sum_of_magnitudes(one) for key, one in value.items())
+    return sum(map(_sum_of_magnitudes, value)) if isinstance(value, tuple | frozenset) else 0
 
 
 class _TimeOver(Exception):  # noqa: N818 - a way out, not an error
@@ -144,7 +144,7 @@ class Simplifier:
         self._until = time.monotonic() + seconds
         self._encoded: dict[tuple[Any, Any], bytes] = {}
         self._known: dict[State, list[Transition]] = {}
-        self.costs = Costs(protocol.network)
+        self.costs = CostFunction(protocol.network)
         self._failed = violation.failed
 
     def run(self, shortest: Callable[[int, float], Behaviour | None] | None = None) -> Violation:
@@ -178,9 +178,9 @@ class Simplifier:
             self._failed.trace = self.best
         return replace(self._violation, trace=self.best, failed=self._failed, unmapped=self._unmapped())
 
-    def _unmapped(self) -> Unmapped | None:
+    def _unmapped(self) -> UnmappedStep | None:
         known, prop = self._violation.unmapped, self._property
-        return known if known is None or prop is None else unmapped(self._semantics, prop, self.best)
+        return known if known is None or prop is None else unmapped_step(self._semantics, prop, self.best)
 
     def _pass(self, what: str, tried: Iterator[Behaviour | None]) -> None:
         """Replace the best behaviour by each cheaper one that a pass proposes; note the pass if it helped."""
@@ -204,7 +204,7 @@ class Simplifier:
         if found is None:
             if time.monotonic() > self._until:
                 raise _TimeOver
-            if len(self._known) > MOST_REMEMBERED:
+            if len(self._known) > MOST_REMEMBERED_STATES:
                 self._known.clear()
             found = self._known[state] = sorted(self._semantics.transitions(state), key=self._order)
         return found
@@ -261,7 +261,7 @@ class Simplifier:
         if exactly:
             return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
         same = [t for t in fitting if t.message == step.message]
-        same = same or [t for t in fitting if _kind(t.message) == _kind(step.message)]
+        same = same or [t for t in fitting if _message_kind(t.message) == _message_kind(step.message)]
         if step.actor is not None:
             wanted = step.state.replicas.get(step.actor)
             same.sort(key=lambda t: t.target.replicas.get(step.actor) != wanted)
@@ -280,7 +280,7 @@ class Simplifier:
                 return None
             if taken is None:
                 continue
-            trace.append(step_of(taken))
+            trace.append(step_of_transition(taken))
             if self._shows(before, taken, taken.target):
                 return tuple(trace)
             if not self._system.goes_on(before, taken.target):
@@ -347,7 +347,7 @@ class Simplifier:
             heappush(waiting, ((0, 0, 0, 0), next(numbers), state, None))
         costs: dict[tuple[State, Any], tuple[int, int, int, int]] = dict.fromkeys(ways, (0, 0, 0, 0))
         finished: set[tuple[State, Any]] = set()
-        while waiting and len(ways) < MOST_STATES:
+        while waiting and len(ways) < MOST_STATES_A_SEARCH:
             cost, _, state, actor = heappop(waiting)
             if (state, actor) in finished:
                 continue
@@ -363,16 +363,16 @@ class Simplifier:
                 total = (cost[0] + 1, switches, cost[2] + sent, cost[3] + weight)
                 if self._shows(state, taken, taken.target):
                     way = _behaviour_to(ways, (state, actor))
-                    return self._last((*way, step_of(taken)))
+                    return self._last((*way, step_of_transition(taken)))
                 if total < costs.get(end, INFINITE_COST) and self._system.goes_on(state, taken.target):
-                    costs[end], ways[end] = total, ((state, actor), step_of(taken))
+                    costs[end], ways[end] = total, ((state, actor), step_of_transition(taken))
                     heappush(waiting, (total, next(numbers), taken.target, taken.actor))
         return None
 
     def _last(self, trace: Behaviour) -> Behaviour:
         """Return a behaviour with its last step replaced by the cheapest step that shows the violation."""
         before = trace[-2].state
-        shown = [(*trace[:-1], step_of(t)) for t in self._steps(before) if self._shows(before, t, t.target)]
+        shown = [(*trace[:-1], step_of_transition(t)) for t in self._steps(before) if self._shows(before, t, t.target)]
         return min(shown, key=self.costs.of)
 
 
@@ -385,7 +385,7 @@ def _behaviour_to(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | N
     return tuple(reversed(steps))
 
 
-def _kind(message: Any) -> tuple[Any, ...]:
+def _message_kind(message: Any) -> tuple[Any, ...]:
     return type(message), getattr(message, "source", None) if message is not None else None
 
 

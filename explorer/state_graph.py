@@ -15,20 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
-from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, ROUND, Label, Labels, Mask, Numbers, TransitionSystem
+from kraftcheck.explorer.transition_system import (
+    BEYOND,
+    BLOCKED,
+    RENAMED_STEP,
+    Label,
+    Labels,
+    Mask,
+    Numbers,
+    TransitionSystem,
+)
 from kraftcheck.persistence.stored_files import SpillArena, SpillArray
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
-MOST_STATES = (1 << 31) - 1
+MOST_NUMBERED_STATES = (1 << 31) - 1
 
 
 def require_countable(states: int) -> None:
     """Raise InputError for more states than 32-bit numbers can count."""
-    if states > MOST_STATES:
-        raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_STATES:,}")
+    if states > MOST_NUMBERED_STATES:
+        raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_NUMBERED_STATES:,}")
 
 
 class HiddenBounds:
@@ -107,7 +116,7 @@ class Edges(NamedTuple):
     rounds: Mask  # whether a step changes the state, though its target has the number of its source
 
 
-MarkBack = Callable[[SpillArena, Numbers, Numbers, NDArray[np.uint8]], None]
+MarkPredecessors = Callable[[SpillArena, Numbers, Numbers, NDArray[np.uint8]], None]
 
 
 class StateGraph:
@@ -169,11 +178,13 @@ class StateGraph:
             targets = steps.ends.copy()
             inside = np.flatnonzero(targets >= 0)
             targets[inside] = self.store.numbers(steps.keys, inside)
-            yield Edges(steps.sources, targets, steps.labels, steps.ends == ROUND)
+            yield Edges(steps.sources, targets, steps.labels, steps.ends == RENAMED_STEP)
             self._pause()
 
 
-def states_without_path_to(graph: StateGraph, prop: Property, mark_back: MarkBack | None = None) -> NDArray[np.int64]:
+def states_without_path_to(
+    graph: StateGraph, prop: Property, mark_back: MarkPredecessors | None = None
+) -> NDArray[np.int64]:
     """Return the numbers of the states from which a property cannot be reached: the violations of AG EF.
 
     The deepest states come first. A state with a step to a marked state is marked at once, which settles most states.
@@ -192,13 +203,13 @@ def states_without_path_to(graph: StateGraph, prop: Property, mark_back: MarkBac
             sources.append(numbers[open_])
             targets.append(edges.targets[open_])
     graph.bounds.require_room(prop.name)  # all steps are known now
-    (mark_back or _mark_back)(graph.room, sources.all, targets.all, marked)
+    (mark_back or _mark_predecessors)(graph.room, sources.all, targets.all, marked)
     for used in (sources.all, targets.all):
         graph.room.give_back(used)
     return np.flatnonzero(marked == 0)
 
 
-def _mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
+def _mark_predecessors(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
     """Mark every state with a path to a marked state."""
     before: defaultdict[int, list[int]] = defaultdict(list)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
@@ -214,7 +225,7 @@ def _mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDA
 Masks = NDArray[np.uint64]
 
 
-class Marks(NamedTuple):
+class DisabledStepLabels(NamedTuple):
     """Labels, sorted by source state, of enabled steps whose target is outside of the graph."""
 
     states: Numbers
@@ -226,7 +237,7 @@ class Marks(NamedTuple):
         np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
 
 
-class _GrowingMarks:
+class _GrowingDisabledLabels:
     """Marks under construction."""
 
     def __init__(self, room: SpillArena) -> None:
@@ -238,9 +249,9 @@ class _GrowingMarks:
         self._states.append((both >> 16).astype(np.int32))
         self._labels.append((both & 0xFFFF).astype(np.uint16))
 
-    def all(self) -> Marks:
+    def all(self) -> DisabledStepLabels:
         """Return all marks, in the order in which they were appended."""
-        return Marks(self._states.all, self._labels.all)
+        return DisabledStepLabels(self._states.all, self._labels.all)
 
 
 class LabelledGraph:
@@ -251,7 +262,7 @@ class LabelledGraph:
         self._graph, self._strict = graph, strict_bounds
         self.first = graph.room.array(graph.count + 1, np.int64)  # place of a state's first edge
         targets, labels = (SpillArray(graph.room, kind, expected) for kind in (np.int32, np.uint16))
-        outside = {BEYOND: _GrowingMarks(graph.room), BLOCKED: _GrowingMarks(graph.room)}
+        outside = {BEYOND: _GrowingDisabledLabels(graph.room), BLOCKED: _GrowingDisabledLabels(graph.room)}
         used = np.zeros(len(self.book.labels), bool)
         for first, states in graph.store.chunks(backwards=False):
             pieces = [

@@ -34,7 +34,7 @@ Mask = NDArray[np.bool_]
 
 BEYOND, BLOCKED = -1, -2
 """Codes in place of a target: the step leads beyond a constraint, or only a bound prevents the step."""
-ROUND = 1
+RENAMED_STEP = 1
 """Code of a step that changes the state, though a VIEW that renames states identifies source and target."""
 
 MOST_LABELS = 1 << 16
@@ -45,7 +45,7 @@ class Steps(NamedTuple):
 
     sources: NDArray[np.int64]  # place of each source in the batch
     keys: Any  # canonical keys of the target states
-    ends: Numbers  # 0, ROUND, BEYOND or BLOCKED
+    ends: Numbers  # 0, RENAMED_STEP, BEYOND or BLOCKED
     labels: Labels
 
 
@@ -84,7 +84,7 @@ class Label(NamedTuple):
     parts: tuple[Fairness, ...] = ()  # the conditions of fairness with `when` that mean the step
 
 
-def whom(fairness: Fairness, label: Label) -> Any:
+def fairness_subject(fairness: Fairness, label: Label) -> Any:
     """Return the subject of a label that the fairness distinguishes: replica, pair or message type; else None."""
     return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
 
@@ -146,13 +146,13 @@ def counterpart(message: Record | None, step: Step) -> Any:
 # Canonical keys
 
 
-MOST_CACHED = 1 << 16
+MOST_CACHED_STATES = 1 << 16
 """Renamed states before their cache is emptied."""
 
 
 def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
     """Return the canonical-key function: states that the symmetry or the view identifies have equal keys."""
-    see = _viewed(protocol, view)
+    see = _view_of_state(protocol, view)
     if symmetry is None:
         return see
     group = permutation_group(protocol.symmetry_sets(symmetry))
@@ -166,7 +166,7 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
     return canonical
 
 
-def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
+def _view_of_state(protocol: Protocol, view: str | None) -> Callable[[State], State]:
     if view is None:
         return lambda state: state
     hidden, renamed = protocol.hidden(view), protocol.renames(view)
@@ -184,7 +184,7 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
     def see_renamed(state: State) -> State:
         found = cached.get(state)
         if found is None:
-            if len(cached) > MOST_CACHED:
+            if len(cached) > MOST_CACHED_STATES:
                 cached.clear()
             found = cached[state] = see(renamed(state, 0))
         return found
@@ -192,7 +192,7 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
     return see_renamed
 
 
-BATCH = 1_000  # states of a batch of the state graph
+STATES_A_BATCH = 1_000  # states of a batch of the state graph
 
 
 # Whole states
@@ -261,14 +261,14 @@ class PlainSystem:
         yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 
     def _end(self, state: State, choice: CandidateStep) -> tuple[Value, int | None]:
-        """Return the canonical key of a choice's target, and 0 or ROUND; else () and BEYOND, BLOCKED or None."""
+        """Return the canonical key of a choice's target, and 0 or RENAMED_STEP; else () and BEYOND, BLOCKED or None."""
         transition = self.semantics.taken(state, choice)
         if transition is None:
             blocked = bool(self.options.temporal) and self.semantics.is_blocked(state, choice)
             return (), BLOCKED if blocked else None
         if not self.allows(state, transition.target):
             return (), BEYOND
-        return self.identity(transition.target), ROUND if self.is_round(state, transition.target) else 0
+        return self.identity(transition.target), RENAMED_STEP if self.is_round(state, transition.target) else 0
 
     def is_round(self, state: State, target: State) -> bool:
         """Whether a step only renames the state: the view identifies its source and its target, which differ."""
@@ -302,9 +302,9 @@ class StoredStates:
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
         """Yield the states in batches, each with the number of its first state."""
-        firsts = range(0, self.count, BATCH)
+        firsts = range(0, self.count, STATES_A_BATCH)
         for first in reversed(firsts) if backwards else firsts:
-            yield first, self._states[first : first + BATCH]
+            yield first, self._states[first : first + STATES_A_BATCH]
 
     def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
         """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""

@@ -392,7 +392,7 @@ def _run_simulation(job: Job, runs: int, depth: int, seed: int, keep: WalkCallba
     def walk() -> Result:
         from kraftcheck.explorer import random_walks as walks
 
-        return walks.simulate(job.protocol, job.options, walks.Plan(runs, depth, seed), keep)
+        return walks.simulate(job.protocol, job.options, walks.WalkPlan(runs, depth, seed), keep)
 
     return timing_compilation(walk)
 

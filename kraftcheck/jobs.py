@@ -16,8 +16,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Job, Model, find_config, find_model, shipped_models, with_settings
 from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options, search_order_names
-from kraftcheck.explorer.request import OPTIONS, SearchRequest, seconds, setting, size
-from kraftcheck.explorer.request import count as count
+from kraftcheck.explorer.request import OPTIONS, SearchRequest, parse_bytes, parse_seconds, parse_spark_setting
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown
@@ -70,7 +69,7 @@ _OPTION_ARGUMENTS: dict[str, dict[str, Any]] = {
         "NAME", "tables, reference, symbolic or spark (default: the first that supports the options)"
     ),
     "--max-size": _value_option(
-        "SIZE", "limit on the unpacked size of a file (default: %(default)s)", size, default="4G"
+        "SIZE", "limit on the unpacked size of a file (default: %(default)s)", parse_bytes, default="4G"
     ),
     "--resume-if-present": _flag_option("resume from the folder of --checkpoint if it holds a checkpoint"),
     "--allow-incomplete": _flag_option("exit with 0 if nothing is violated and the search stopped at a limit"),
@@ -90,7 +89,9 @@ _OPTION_ARGUMENTS: dict[str, dict[str, Any]] = {
     "--simplify": _flag_option(
         "make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"
     ),
-    "--simplify-time": _value_option("SECONDS", "time limit per counterexample (default: 30)", seconds, default=30.0),
+    "--simplify-time": _value_option(
+        "SECONDS", "time limit per counterexample (default: 30)", parse_seconds, default=30.0
+    ),
     "--junit": _value_option("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag_option("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag_option("print how often each action was called in Python"),
@@ -115,7 +116,7 @@ def parse_option(name: str, value: Any) -> Any:
     if value is None or option.read is str:
         return value
     try:
-        return tuple(dict(value).items()) if option.read is setting else option.read(str(value))
+        return tuple(dict(value).items()) if option.read is parse_spark_setting else option.read(str(value))
     except (argparse.ArgumentTypeError, ValueError) as error:
         raise InputError(f"argument {option.word}: {error}") from None
 

@@ -19,7 +19,7 @@ from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
-    STRICT,
+    STRICT_LIMIT,
     Behaviour,
     Interrupted,
     Result,
@@ -57,7 +57,7 @@ def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = 
     if result.limit == INTERRUPTED:
         return EXIT_INTERRUPTED
     code = EXIT_DEAD_END if result.only_of_behaviours else EXIT_CODES[result.verdict]
-    allowed = allow_incomplete and result.limit != STRICT and not (strict and result.doubts)
+    allowed = allow_incomplete and result.limit != STRICT_LIMIT and not (strict and result.doubts)
     return 0 if allowed and code == EXIT_CODES[Verdict.INCOMPLETE] else code
 
 
@@ -90,7 +90,7 @@ def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = Fals
     """Run a search and add warnings about the model; with `strict` they make the result incomplete."""
     result = _search_with_probes(job, search)
     if strict and result.verdict is Verdict.OK and result.doubts:
-        return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT)
+        return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT_LIMIT)
     return result
 
 

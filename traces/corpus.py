@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.checkpoint import identity_of_search
-from kraftcheck.explorer.random_walks import Plan, RandomWalks, check_plan, simulate
+from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, check_plan, simulate
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
@@ -106,7 +106,7 @@ def chunks_of(runs: int) -> list[Chunk]:
     return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
 
 
-def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: Plan) -> Identity:
+def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: WalkPlan) -> Identity:
     """Return the identity of a corpus as JSON: the model and the options that determine its walks."""
     whole = identity_of_search(protocol, options)
     names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
@@ -163,7 +163,7 @@ class CorpusMaker:
     """Generates walks on a Spark cluster."""
 
     def __init__(
-        self, cluster: Cluster, protocol: Protocol, options: SearchRequest, plan: Plan, folder: CorpusFolder
+        self, cluster: Cluster, protocol: Protocol, options: SearchRequest, plan: WalkPlan, folder: CorpusFolder
     ) -> None:
         check_plan(plan)
         self._cluster = cluster
@@ -282,7 +282,7 @@ def _as_filed(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
 class ChunkMaker:
     """Generates chunks and keeps its memo tables from one chunk to the next."""
 
-    def __init__(self, description: dict[str, Any], plan: Plan, folder: Path, user_files: Path) -> None:
+    def __init__(self, description: dict[str, Any], plan: WalkPlan, folder: Path, user_files: Path) -> None:
         protocol, options = from_spec(description, user_files)
         self._plan = plan
         writer = WalkWriter(StateView(protocol), folder)
@@ -307,7 +307,7 @@ class ChunkMaker:
 @lru_cache(maxsize=1)
 def _maker(arguments: str) -> ChunkMaker:
     given = json.loads(arguments)
-    return ChunkMaker(given["description"], Plan(**given["plan"]), Path(given["folder"]), Path(given["user_files"]))
+    return ChunkMaker(given["description"], WalkPlan(**given["plan"]), Path(given["folder"]), Path(given["user_files"]))
 
 
 def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:

@@ -11,15 +11,15 @@ from contextlib import suppress
 from kraftcheck.explorer import request
 from kraftcheck.explorer.result import (
     INTERRUPTED,
-    MEMORY,
+    MEMORY_LIMIT,
     Bookkeeping,
+    DeadEnds,
     Result,
     Search,
     SearchCounts,
     SearchRequest,
     SearchStopped,
     TraceStep,
-    Trap,
 )
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SET, SavedSearch, SetsCheckpoint
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
@@ -72,7 +72,7 @@ class SymbolicSearch:
         self._counted = 0
         self._is_over = False
         self.pace = WitnessDeadline()
-        self._traps: dict[str, Trap] = {}
+        self._traps: dict[str, DeadEnds] = {}
         self.space: StateSpace | None = None
         self._may_save = False
         self._orders = OrderTrials(self.calls, self.semantics, self.starts, options.action_constraints)
@@ -147,7 +147,7 @@ class SymbolicSearch:
             except OutOfNodes:
                 most = self.space.store.most_nodes if self.space is not None else 0
                 asked = options.max_nodes and max(options.max_nodes, FEWEST_NODES)
-                self.books.stop_at("max_nodes" if most == asked else MEMORY)
+                self.books.stop_at("max_nodes" if most == asked else MEMORY_LIMIT)
 
     def _new_space(self, layout: VariableLayout, *, is_restored: bool) -> StateSpace:
         self.space, self.pace.next_look = None, math.inf
@@ -187,7 +187,7 @@ class SymbolicSearch:
             stuck = states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
             self.books.followed.add(prop.name)
             if stuck != EMPTY_SET:
-                self._traps[prop.name] = Trap(space.store.count(stuck), self._counted)
+                self._traps[prop.name] = DeadEnds(space.store.count(stuck), self._counted)
                 self._violations.show({prop.name: stuck})
 
     def _check_starts(self) -> None:

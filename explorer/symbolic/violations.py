@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     SearchStopped,
     behaviour_along,
-    step_of,
+    step_of_transition,
 )
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.relations import EDGES_BY_MESSAGE, EDGES_BY_VALUE, VariableChange
@@ -205,7 +205,7 @@ def violating_behaviour(semantics: Semantics, prop: Property | None, path: list[
         return trace
     end = path[-1]
     wrong = (step for step in semantics.transitions(end) if not semantics.step_satisfies(prop, end, step))
-    return (*trace, step_of(next(wrong)))
+    return (*trace, step_of_transition(next(wrong)))
 
 
 FIRST_CHECK_NODES, FIRST_CHECK_SECONDS, URGENT_CHECK_NODES = 1 << 12, 5.0, 1 << 16

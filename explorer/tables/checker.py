@@ -22,7 +22,7 @@ from kraftcheck.explorer.result import (
     behaviour_along,
     canonical_first,
     find_raising_step,
-    step_of,
+    step_of_transition,
 )
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
@@ -138,7 +138,7 @@ class Checker:
             if self.system.goes_on(state, taken.target):
                 found = find_raising_step(self.semantics, (), taken.target)
                 if found is not None and found.name == error.name and found.trace is not None:
-                    found.trace = (step_of(taken), *found.trace)
+                    found.trace = (step_of_transition(taken), *found.trace)
                     return found
         return None
 
@@ -164,7 +164,7 @@ class Checker:
             steps = list(filter(violates, transitions))
             if not steps:
                 raise AssertionError(f"{prop.name} is violated in the tables, but by no reference step of the state")
-            self.books.violation(prop.name, (*trace, step_of(canonical_first(steps))))
+            self.books.violation(prop.name, (*trace, step_of_transition(canonical_first(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         """Return a test of whether a step violates a property."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.inspection import reads_parts
 from kraftcheck.explorer.calls.proxies import StateProxy
-from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, canonical_first, step_of
+from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, canonical_first, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows, distinct
@@ -278,7 +278,7 @@ class PythonChecks:
             place = int(found[next(i for i, one in enumerate(rows) if (one == row).all()), 0])
             trace, target = trace_to(place), self._decode(row)
             steps = [taken for taken in self._semantics.transitions(trace[-1].state) if taken.target == target]
-            return (*trace, step_of(canonical_first(steps)))
+            return (*trace, step_of_transition(canonical_first(steps)))
 
         for prop in self._parts.non_local:
             try:
@@ -298,7 +298,7 @@ class PythonChecks:
             for transition in self._semantics.transitions(state):
                 if self._is_pruned(state, transition.target):
                     for name in self._violated(transition.target):
-                        found = self.least(name) or (*trace_to(rows, index), step_of(transition))
+                        found = self.least(name) or (*trace_to(rows, index), step_of_transition(transition))
                         self._books.violation(name, found)
 
     def _is_pruned(self, state: State, target: State) -> bool:

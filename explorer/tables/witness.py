@@ -21,7 +21,7 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     behaviour_along,
     canonical_first,
-    step_of,
+    step_of_transition,
 )
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Event, Expander
@@ -194,7 +194,7 @@ class WitnessSearch:
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []
             if trace and steps:
-                return (*trace, step_of(canonical_first(steps)))
+                return (*trace, step_of_transition(canonical_first(steps)))
         return None
 
     def traced(self, error: RaisedError, position: int) -> RaisedError:

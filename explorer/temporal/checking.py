@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.state_graph import LabelledGraph, Masks
 from kraftcheck.explorer.temporal.kernel import product as kernel
-from kraftcheck.explorer.transition_system import Label, whom
+from kraftcheck.explorer.transition_system import Label, fairness_subject
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.formula import (
     NEXT,
@@ -54,7 +54,7 @@ class FairnessCondition(NamedTuple):
     def concerns(self, label: Label) -> bool:
         """Whether steps with a label are actions of the condition."""
         meant = self.fairness.names(label.action) and (not self.fairness.when or self.fairness in label.parts)
-        return meant and self.whom == whom(self.fairness, label)
+        return meant and self.whom == fairness_subject(self.fairness, label)
 
     def __str__(self) -> str:
         whom = " and ".join(map(str, self.whom)) if self.fairness.each == "pair" else self.whom
@@ -67,7 +67,7 @@ def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Fai
         condition: None
         for one in fairness
         for label in labels
-        if (condition := FairnessCondition(one, whom(one, label))).concerns(label)
+        if (condition := FairnessCondition(one, fairness_subject(one, label))).concerns(label)
     }
     if len(found) > MOST_CONDITIONS:
         raise InputError(f"fairness comes to {len(found)} conditions; expected at most {MOST_CONDITIONS}")

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kraftcheck.explorer.result import Behaviour, Bookkeeping, Loop, SearchRequest, TraceStep, Trap, step_of
-from kraftcheck.explorer.state_graph import LabelledGraph, MarkBack, StateGraph, states_without_path_to
+from kraftcheck.explorer.result import (
+    Behaviour,
+    Bookkeeping,
+    DeadEnds,
+    LassoCycle,
+    SearchRequest,
+    TraceStep,
+    step_of_transition,
+)
+from kraftcheck.explorer.state_graph import LabelledGraph, MarkPredecessors, StateGraph, states_without_path_to
 from kraftcheck.explorer.transition_system import canonicalizer, counterpart
 from kraftcheck.spec.diagnosis.why import diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
@@ -28,7 +36,7 @@ def strict_bounds(protocol: Protocol, options: SearchRequest) -> bool:
 
 
 def check_reachable(
-    graph: StateGraph, options: SearchRequest, books: Bookkeeping, mark_back: MarkBack | None = None
+    graph: StateGraph, options: SearchRequest, books: Bookkeeping, mark_back: MarkPredecessors | None = None
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
@@ -36,7 +44,7 @@ def check_reachable(
         books.followed.add(prop.name)
         books.result.notes += graph.take_notes()
         if len(found):
-            trap = Trap(len(found), graph.count)
+            trap = DeadEnds(len(found), graph.count)
             books.violation(prop.name, graph.store.path_to(int(found[0])), trap)
 
 
@@ -81,7 +89,7 @@ def _is_renamed(protocol: Protocol, options: SearchRequest, one: TraceStep, othe
 
 def _behaviour_of(
     lasso: Lasso, semantics: Semantics, options: SearchRequest, decode: Callable[[int], State]
-) -> tuple[Behaviour, None, Loop] | None:
+) -> tuple[Behaviour, None, LassoCycle] | None:
     """Return a lasso as a behaviour with its loop; None if it exceeds bounds that the VIEW leaves out."""
     identity = canonicalizer(semantics.protocol, None, options.view)
     steps = [TraceStep(decode(lasso.start))]
@@ -95,12 +103,12 @@ def _behaviour_of(
         found = next(fitting, None)
         if found is None:
             return None
-        steps.append(step_of(found))
+        steps.append(step_of_transition(found))
     back_to = len(lasso.way) + 1
     never = why_never_taken(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
     if not lasso.cycle:
-        return tuple(steps), None, Loop(back_to, None, lasso.kept, never)
-    return tuple(steps[:-1]), None, Loop(back_to, steps[-1], lasso.kept, never)
+        return tuple(steps), None, LassoCycle(back_to, None, lasso.kept, never)
+    return tuple(steps[:-1]), None, LassoCycle(back_to, steps[-1], lasso.kept, never)
 
 
 def _is_called(transition: Transition, move: LassoStep) -> bool:

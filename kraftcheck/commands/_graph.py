@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.graph import (
-    MOST_STATES,
-    PARQUET,
+    MOST_WRITTEN_STATES,
+    PARQUET_ENDING,
     explore_graph,
+    graph_size_text,
     graph_writer,
     neighbourhood,
-    size_of,
     write_graph,
 )
 from kraftcheck.explorer.request import SearchRequest
@@ -35,7 +35,7 @@ class RequestedGraph:
 
     def __init__(self, job: Job, arguments: argparse.Namespace) -> None:
         graph_writer(arguments.graph)
-        self._is_table = arguments.graph.suffix.lower() == PARQUET
+        self._is_table = arguments.graph.suffix.lower() == PARQUET_ENDING
         if self._is_table and (job.options.symmetry or job.options.view):
             problem = "states under SYMMETRY or a VIEW are not those of traces; use a configuration without them"
             raise InputError(f"--graph {arguments.graph}: {problem}")
@@ -60,10 +60,10 @@ class RequestedGraph:
                 asked.graph.unlink(missing_ok=True)  # a graph of an earlier run must not pass for this run's
                 print_lines(note_lines(["--graph-around: no counterexample, so no graph was written"]))
                 return
-            trace, most = result.violations[0].trace, asked.graph_most or MOST_STATES
+            trace, most = result.violations[0].trace, asked.graph_most or MOST_WRITTEN_STATES
             graph = neighbourhood(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
         if graph is not None:
-            said = size_of(graph, asked.graph, asked.graph_most)
+            said = graph_size_text(graph, asked.graph, asked.graph_most)
             if not asked.quiet:
                 print_lines(note_lines([f"{asked.graph}: {said}"]))
             write_graph(graph, asked.graph)

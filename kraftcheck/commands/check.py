@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.jobs import CHECK_OPTIONS, add_options, count, job_of
+from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of, parse_count
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.output import OutputFiles, header_lines, resume_hint_lines
 from kraftcheck.runner import report_result, run_diagnosed, run_job, simplify
@@ -47,8 +47,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json, .dot, .svg or .parquet)"
     )
     around = "with --graph: only states within N steps of the first counterexample"
-    files.add_argument("--graph-around", type=count, metavar="N", help=around)
-    files.add_argument("--graph-most", type=count, metavar="N", help="maximum number of states of a graph")
+    files.add_argument("--graph-around", type=parse_count, metavar="N", help=around)
+    files.add_argument("--graph-most", type=parse_count, metavar="N", help="maximum number of states of a graph")
 
 
 def run(arguments: argparse.Namespace) -> int:

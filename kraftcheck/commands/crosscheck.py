@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kraftcheck.catalogue import named_model
 from kraftcheck.commands._crosscheck import crosscheck_dump, crosscheck_spec
-from kraftcheck.jobs import add_options, count, lenient_job
+from kraftcheck.jobs import add_options, lenient_job, parse_count
 from kraftcheck.reporting.crosscheck import crosscheck_as_json, crosscheck_lines
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
@@ -33,7 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     other.add_argument("--dump", type=Path, metavar="FILE", help="a file of TLC's -dump, or of -dump dot,actionlabels")
     other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file; TLC runs on a copy of it")
     most = "with --spec: compare the states themselves if there are at most N (default: 10,000)"
-    parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=most)
+    parser.add_argument("--compare-states", type=parse_count, default=10_000, metavar="N", help=most)
     unlabelled = "compare steps without action names, where TLC's labels are not the protocol's actions"
     parser.add_argument("--unlabelled", action="store_true", help=unlabelled)
     add_options(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")

@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.jobs import add_options, count, parse_seed
+from kraftcheck.jobs import add_options, parse_count, parse_seed
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEPTH, RUNS
 from kraftcheck.reporting.lines import HEAD, Meter, escape_control_characters, print_lines
@@ -70,9 +70,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--disk", action="store_true", help=disk)
     walks = parser.add_argument_group("walks")
     runs = f"number of random walks (default: {RUNS}; with --walk: none)"
-    walks.add_argument("--runs", type=count, metavar="N", help=runs)
+    walks.add_argument("--runs", type=parse_count, metavar="N", help=runs)
     depth = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
-    walks.add_argument("--depth", type=count, metavar="N", help=depth)
+    walks.add_argument("--depth", type=parse_count, metavar="N", help=depth)
     walks.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of the random walks (default: 0)")
     walk = "take the walks of these files: walk files, scenarios, or traces (as replay reads them)"
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=walk)

@@ -26,7 +26,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.result import NOTHING_CHECKED
-from kraftcheck.jobs import add_options, count, job_of, parse_seed
+from kraftcheck.jobs import add_options, job_of, parse_count, parse_seed
 from kraftcheck.mutation.baseline import BaselineRun, record_baseline
 from kraftcheck.mutation.mutants import (
     Mutant,
@@ -60,7 +60,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_options(checked, "--config", action="append", help=config)
     add_options(checked, "--set", "--variant")
     which = parser.add_argument_group("choice of mutants")
-    which.add_argument("--sample", type=count, metavar="N", help="only N mutants, chosen by --seed")
+    which.add_argument("--sample", type=parse_count, metavar="N", help="only N mutants, chosen by --seed")
     which.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of the sample (default: 0)")
     only = "only mutants whose name contains this (repeatable)"
     which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)

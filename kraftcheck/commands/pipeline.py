@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.explorer.request import seconds, size
+from kraftcheck.explorer.request import parse_bytes, parse_seconds
 from kraftcheck.files import is_uri, real_path
-from kraftcheck.jobs import SPARK_LOG_HELP, add_options, count, lenient_job
+from kraftcheck.jobs import SPARK_LOG_HELP, add_options, lenient_job, parse_count
 from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.reporting.replay import pipeline_as_json, pipeline_exit_code, pipeline_lines
@@ -59,11 +59,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "--master", help="Spark's master (default: local[*])")
     add_options(parser, "--conf", "--max-size")
     workers = "replay in N processes of this machine, without Spark (default where PySpark is not installed)"
-    parser.add_argument("--workers", type=count, dest="processes", metavar="N", help=workers)
+    parser.add_argument("--workers", type=parse_count, dest="processes", metavar="N", help=workers)
     limit = "give up a trace after this time; its file gets a row in the table of errors"
-    parser.add_argument("--trace-time", type=seconds, metavar="SECONDS", help=limit)
+    parser.add_argument("--trace-time", type=parse_seconds, metavar="SECONDS", help=limit)
     limit = "give up a trace that takes more memory, such as 512M, beyond what the process has before it"
-    parser.add_argument("--trace-memory", type=size, metavar="SIZE", help=limit)
+    parser.add_argument("--trace-memory", type=parse_bytes, metavar="SIZE", help=limit)
     follow = "go on with the files that arrive in the folders IN, until Ctrl-C or SIGTERM"
     parser.add_argument("--follow", action="store_true", help=follow)
     label = "text for the column `label` of the traces that this run replays, such as a commit"

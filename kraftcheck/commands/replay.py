@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.result import Violation
-from kraftcheck.jobs import add_options, count, lenient_job
+from kraftcheck.jobs import add_options, lenient_job, parse_count
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import (
     FAINT,
@@ -51,7 +51,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
     add_options(parser, "--config", "--set", "--variant", "--max-size")
     reach = "search up to N states for the first state of a trace that begins in the middle (default: 100,000)"
-    parser.add_argument("--reach-first", type=count, nargs="?", const=100_000, default=0, metavar="N", help=reach)
+    parser.add_argument("--reach-first", type=parse_count, nargs="?", const=100_000, default=0, metavar="N", help=reach)
     add_options(parser, "--report", help="write the traces as a page for the browser (.html), or as Markdown (.md)")
     add_options(parser, "--json", help="write the verdict on each trace as JSON")
     add_options(parser, "--simplify", help="shrink a trace that violates a property")

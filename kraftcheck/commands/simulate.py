@@ -21,7 +21,7 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.engines import timing_compilation
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.jobs import CHECK_OPTIONS, add_options, count, job_of, parse_seed
+from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of, parse_count, parse_seed
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.output import OutputFiles, header_lines
 from kraftcheck.runner import announce_compiling, report_result, run_job, simplify
@@ -29,7 +29,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.random_walks import Plan
+    from kraftcheck.explorer.random_walks import WalkPlan
 
 
 SPARK_ENGINE = "spark"
@@ -37,13 +37,13 @@ ENGINES = ("tables", SPARK_ENGINE)
 """The engines that support random walks."""
 
 
-def _walk_plan(arguments: argparse.Namespace) -> Plan:
+def _walk_plan(arguments: argparse.Namespace) -> WalkPlan:
     from kraftcheck.explorer.compiling import find_cache_problem
 
     find_cache_problem()
-    from kraftcheck.explorer.random_walks import Plan
+    from kraftcheck.explorer.random_walks import WalkPlan
 
-    return Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
+    return WalkPlan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
 
 
 def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
@@ -100,9 +100,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_options(parser.add_argument_group("model and properties"), *CHECK_OPTIONS, "--variant")
     how = parser.add_argument_group("walks")
     for option, read, default, what in (
-        ("--runs", count, 1000, "number of walks"),
-        ("--depth", count, 100, "maximum number of states on a walk"),
-        ("--min-depth", count, 1, "minimum number of states on a walk; a shorter walk is taken again"),
+        ("--runs", parse_count, 1000, "number of walks"),
+        ("--depth", parse_count, 100, "maximum number of states on a walk"),
+        ("--min-depth", parse_count, 1, "minimum number of states on a walk; a shorter walk is taken again"),
         ("--seed", parse_seed, 0, "seed of the random choices"),
     ):
         how.add_argument(option, type=read, default=default, metavar="N", help=f"{what} (default: {default})")

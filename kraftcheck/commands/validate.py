@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.explorer.request import seconds, size
+from kraftcheck.explorer.request import parse_bytes, parse_seconds
 from kraftcheck.jobs import add_options
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.output import OutputFiles
@@ -45,9 +45,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("--pattern", metavar="PATTERN", help=pattern)
     logs.add_argument("--from", dest="since", metavar="TIME", help="leave out earlier lines (2026-11-25T13:19:44)")
     logs.add_argument("--to", dest="until", metavar="TIME", help="leave out later lines")
-    add_options(logs, "--max-size", default=size("64G"))
+    add_options(logs, "--max-size", default=parse_bytes("64G"))
     limit = "stop the replay after this time, with exit code 20"
-    logs.add_argument("--time-limit", dest="stop_after", type=seconds, metavar="SECONDS", help=limit)
+    logs.add_argument("--time-limit", dest="stop_after", type=parse_seconds, metavar="SECONDS", help=limit)
     monitors = "exit with 0 if nothing is broken in INFO logs or disks, which show no steps"
     parser.add_argument("--monitors", action="store_true", help=monitors)
     setup = "print what to change on a cluster for each way to observe it, and its cost"

@@ -38,13 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def compile_tables() -> None:
     """Compile the table engine: search a small protocol with each of its orders and options."""
-    from kraftcheck.explorer.random_walks import Plan, simulate
+    from kraftcheck.explorer.random_walks import WalkPlan, simulate
 
     run = ENGINES["tables"].run
     for order in Search:
         run(_small_protocol(), SearchRequest(search=order))
     run(_small_protocol(), SearchRequest(symmetry="symmRM", memory=1))
-    simulate(_small_protocol(), SearchRequest(), Plan(1, 5, 0), None)
+    simulate(_small_protocol(), SearchRequest(), WalkPlan(1, 5, 0), None)
 
 
 def compile_symbolic() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS
-from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
+from kraftcheck.explorer.result import LassoCycle, Result, TraceStep, Violation
 from kraftcheck.persistence import program_version
 from kraftcheck.reporting.counterexample import is_shown_by_fields, state_changes, step_messages, violation_reason
 from kraftcheck.spec.language.protocol import Protocol
@@ -90,7 +90,7 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
     }
 
 
-def _loop_as_json(protocol: Protocol, loop: Loop) -> dict[str, Any]:
+def _loop_as_json(protocol: Protocol, loop: LassoCycle) -> dict[str, Any]:
     """Return the lasso: the state it returns to, the closing step (null for stuttering), and its fairness."""
     again = loop.again
     return {

@@ -11,7 +11,7 @@ from itertools import pairwise, zip_longest
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation, unmapped
+from kraftcheck.explorer.result import DEADLOCK, DeadEnds, LassoCycle, TraceStep, Violation, unmapped_step
 from kraftcheck.reporting.lines import (
     ACTION,
     FAINT,
@@ -310,7 +310,7 @@ def _unmapped_step_reason(protocol: Protocol, prop: Property, trace: Sequence[Tr
     from kraftcheck.traces.replay.divergence import DivergenceExplainer, Wanted
 
     semantics, number = Semantics(protocol), len(trace)
-    before, after = unmapped(semantics, prop, tuple(trace))
+    before, after = unmapped_step(semantics, prop, tuple(trace))
     other = Semantics(semantics.refinement(prop).other.protocol)
     view = StateView(other.protocol)
     judge = DivergenceExplainer(other, view, "mapping")
@@ -493,7 +493,7 @@ def _change_lines(found: Sequence[FieldChange]) -> Iterator[Line]:
     yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
 
 
-def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Line]:
+def _loop_lines(protocol: Protocol, last: TraceStep, loop: LassoCycle) -> Iterator[Line]:
     """Yield the end of a lasso: the closing step, its fairness, and the actions that never happen."""
     yield []
     if loop.again is None:
@@ -548,7 +548,7 @@ def part_as_statement(part: str) -> str:
     return f"`{text}` is false{gap}{values}"
 
 
-def dead_end_count_text(trap: Trap) -> str:
+def dead_end_count_text(trap: DeadEnds) -> str:
     """Return the number of dead-end states as text."""
     return f"{trap.states:,} of {count_with_noun(trap.among, 'state')} have no way out"
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, STRICT, Result, Verdict, Violation
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, STRICT_LIMIT, Result, Verdict, Violation
 from kraftcheck.files import atomic_replacement, real_path
 from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, violation_reason
 from kraftcheck.reporting.lines import (
@@ -128,7 +128,7 @@ def outcome_text(result: Result) -> str:
     }[result.verdict]
     if result.runs is not None:
         what += f" on {count_with_noun(result.runs, 'walk')}"
-    if result.limit == STRICT:
+    if result.limit == STRICT_LIMIT:
         what = "nothing is violated, but --strict rejects warnings and vacuously true properties"
     elif result.limit is not None:
         limit = LIMIT_OPTIONS.get(result.limit, result.limit)
@@ -172,7 +172,7 @@ def next_steps_lines(words: Sequence[str], result: Result) -> Iterator[str]:
 def resume_hint_lines(words: Iterable[str], options: SearchRequest, result: Result) -> Iterator[Line]:
     """Yield the command that resumes a stopped search from its checkpoint, if it has one."""
     folder = options.resume or options.checkpoint
-    if folder is None or result.limit in (None, STRICT):
+    if folder is None or result.limit in (None, STRICT_LIMIT):
         return
     from kraftcheck.persistence.folder import MANIFEST_FILE
 

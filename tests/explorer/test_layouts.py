@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.random_walks import Plan, simulate
+from kraftcheck.explorer.random_walks import WalkPlan, simulate
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables import expander as expanding
@@ -366,7 +366,7 @@ def test_a_state_is_one_column_or_none(
 def test_random_walks(name: str) -> None:
     protocol = model(name)
     walks: list[Behaviour] = []
-    plan = Plan(runs=20, depth=8, seed=1)
+    plan = WalkPlan(runs=20, depth=8, seed=1)
     result = simulate(protocol, replace(safety(protocol), workers=2), plan, lambda number, walk: walks.append(walk))
     assert result.runs == len(walks) == 20
     for walk in (*walks, *(violation.trace for violation in result.violations)):

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from kraftcheck.explorer.random_walks import GOING, Plan, RandomWalks, simulate
+from kraftcheck.explorer.random_walks import GOING, RandomWalks, WalkPlan, simulate
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, Interrupted, Result, SearchRequest, Verdict
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
@@ -110,7 +110,7 @@ class Wander(Protocol):
         return (after.place - before.place) % 5 < 2
 
 
-def walks_of(protocol: Protocol, options: SearchRequest, plan: Plan) -> tuple[Result, list[Behaviour]]:
+def walks_of(protocol: Protocol, options: SearchRequest, plan: WalkPlan) -> tuple[Result, list[Behaviour]]:
     kept: dict[int, Behaviour] = {}
     result = simulate(protocol, options, plan, kept.__setitem__)
     assert sorted(kept) == list(range(result.runs or 0))
@@ -124,7 +124,9 @@ def named(protocol: Protocol, *names: str) -> tuple:
 QUIET = SearchRequest(deadlock=False)
 
 
-def check_walks(protocol: Protocol, options: SearchRequest, plan: Plan, result: Result, walks: list[Behaviour]) -> None:
+def check_walks(
+    protocol: Protocol, options: SearchRequest, plan: WalkPlan, result: Result, walks: list[Behaviour]
+) -> None:
     """Walk again by the reference semantics: every step is one of its transitions, and every end has its reason."""
     semantics = Semantics(protocol)
     identity = canonicalizer(protocol, options.symmetry, options.view)
@@ -157,7 +159,7 @@ def check_walks(protocol: Protocol, options: SearchRequest, plan: Plan, result: 
     [((), ()), (("Low",), ()), ((), ("NoJumps",)), (("Together",), ()), (("Low", "Together"), ("NoJumps",))],
 )
 def test_walks_are_behaviours_within_the_constraints(constraints, action_constraints) -> None:
-    protocol, plan = Wander(), Plan(runs=60, depth=25, seed=5)
+    protocol, plan = Wander(), WalkPlan(runs=60, depth=25, seed=5)
     options = replace(
         QUIET, constraints=named(protocol, *constraints), action_constraints=named(protocol, *action_constraints)
     )
@@ -170,11 +172,11 @@ def test_walks_are_behaviours_within_the_constraints(constraints, action_constra
 
 def test_a_walk_depends_on_the_seed_and_its_number_alone() -> None:
     protocol = Wander()
-    _, many = walks_of(protocol, QUIET, Plan(40, 30, 1))
-    _, few = walks_of(protocol, replace(QUIET, workers=1), Plan(3, 30, 1))
+    _, many = walks_of(protocol, QUIET, WalkPlan(40, 30, 1))
+    _, few = walks_of(protocol, replace(QUIET, workers=1), WalkPlan(3, 30, 1))
     checked = replace(QUIET, workers=2, properties=named(protocol, "NeverHeardFour"))
-    _, shorter = walks_of(protocol, checked, Plan(40, 7, 1))
-    _, others = walks_of(protocol, QUIET, Plan(40, 30, 2))
+    _, shorter = walks_of(protocol, checked, WalkPlan(40, 7, 1))
+    _, others = walks_of(protocol, QUIET, WalkPlan(40, 30, 2))
     assert many[:3] == few
     assert [walk[:7] for walk in many][: len(shorter) - 1] == shorter[:-1]
     assert many != others
@@ -183,7 +185,7 @@ def test_a_walk_depends_on_the_seed_and_its_number_alone() -> None:
 @pytest.mark.parametrize("name", ["two-voters", "grow-with-election"])
 def test_walks_do_not_depend_on_what_was_learned_before(name) -> None:
     protocol = bound_model(f"counts/{name}").protocol
-    plan = Plan(30, 40, 11)
+    plan = WalkPlan(30, 40, 11)
     result, walks = walks_of(protocol, QUIET, plan)
     check_walks(protocol, QUIET, plan, result, walks)
     for number in (7, 29):
@@ -199,7 +201,7 @@ def test_walks_do_not_depend_on_what_was_learned_before(name) -> None:
 def test_every_successor_is_as_likely_as_any_other(constrained) -> None:
     protocol = Wander(notes=0, starts=0)
     together = named(protocol, "Together") if constrained else ()
-    result, walks = walks_of(protocol, replace(QUIET, constraints=together), Plan(3000, 2, 3))
+    result, walks = walks_of(protocol, replace(QUIET, constraints=together), WalkPlan(3000, 2, 3))
     assert result.runs == 3000
     starts = list(protocol.initial())
     for start in starts:
@@ -219,11 +221,11 @@ def test_the_first_violation_ends_it() -> None:
     protocol = Wander()
     for name in ("NeverHeardFour", "NeverApart", "NoJumpFromTwo"):
         options = replace(QUIET, properties=named(protocol, name))
-        result, walks = walks_of(protocol, options, Plan(500, 40, 8))
+        result, walks = walks_of(protocol, options, WalkPlan(500, 40, 8))
         assert (result.verdict, [v.property for v in result.violations]) == (Verdict.VIOLATION, [name])
         assert result.violations[0].trace == walks[-1]
         assert result.runs == len(walks) < 500
-        check_walks(protocol, options, Plan(500, 40, 8), result, walks)
+        check_walks(protocol, options, WalkPlan(500, 40, 8), result, walks)
         semantics = Semantics(protocol)
         prop = protocol.properties[name]
         if prop.over_steps:
@@ -239,11 +241,11 @@ def test_it_goes_on_if_asked() -> None:
     protocol = Wander()
     names = ("NeverHeardFour", "NeverApart", "NoJumpFromTwo")
     options = replace(QUIET, properties=named(protocol, *names), keep_going=True)
-    result, walks = walks_of(protocol, options, Plan(300, 40, 8))
+    result, walks = walks_of(protocol, options, WalkPlan(300, 40, 8))
     assert result.runs == 300
     assert {v.property for v in result.violations} == set(names)
     assert result.verdict is Verdict.VIOLATION
-    assert walks == walks_of(protocol, QUIET, Plan(300, 40, 8))[1]
+    assert walks == walks_of(protocol, QUIET, WalkPlan(300, 40, 8))[1]
     assert result.notes[0].startswith("NeverApart reads whole states: it was evaluated ")
 
 
@@ -253,12 +255,12 @@ def test_deadlock() -> None:
             if me.place < 3:
                 yield become(me.but(place=me.place + 1))
 
-    result, walks = walks_of(Finite(), SearchRequest(), Plan(50, 100, 0))
+    result, walks = walks_of(Finite(), SearchRequest(), WalkPlan(50, 100, 0))
     assert (result.verdict, result.runs) == (Verdict.DEADLOCK, 1)
     assert result.violations[0].property == DEADLOCK
     assert result.violations[0].trace == walks[0]
     assert list(Semantics(Finite()).transitions(walks[0][-1].state)) == []
-    assert walks_of(Finite(), QUIET, Plan(50, 100, 0))[0].verdict is Verdict.OK
+    assert walks_of(Finite(), QUIET, WalkPlan(50, 100, 0))[0].verdict is Verdict.OK
 
 
 @pytest.mark.parametrize("name", ["Low", "Together"])
@@ -269,7 +271,7 @@ def test_a_walk_that_can_only_leave_a_constraint_does_not_deadlock(name) -> None
                 yield become(me.but(place=me.place + 1))
 
     protocol = Onward(notes=0, starts=0)
-    result, walks = walks_of(protocol, SearchRequest(constraints=named(protocol, name)), Plan(20, 100, 0))
+    result, walks = walks_of(protocol, SearchRequest(constraints=named(protocol, name)), WalkPlan(20, 100, 0))
     assert (result.verdict, result.runs) == (Verdict.OK, 20)
     assert {len(walk) for walk in walks} <= {1, 2, 3, 4}
 
@@ -278,18 +280,18 @@ def test_an_initial_state_that_violates() -> None:
     protocol = Wander()
     never = replace(QUIET, properties=named(protocol, "Low"))
     protocol.initial = lambda: [protocol.start([Node(1, 4), Node(2)], Shared())]  # type: ignore[method-assign]
-    result, walks = walks_of(protocol, never, Plan(5))
+    result, walks = walks_of(protocol, never, WalkPlan(5))
     assert (result.verdict, result.runs, len(result.violations[0].trace), walks) == (Verdict.VIOLATION, 0, 1, [])
     nothing = replace(QUIET, constraints=named(protocol, "Low"))
-    assert walks_of(protocol, nothing, Plan(5))[0].distinct_states == 0
+    assert walks_of(protocol, nothing, WalkPlan(5))[0].distinct_states == 0
 
 
 @pytest.mark.slow
 def test_limits_and_interrupts() -> None:
     protocol = Wander()
-    result = simulate(protocol, replace(QUIET, max_states=50), Plan(10**6, 20))
+    result = simulate(protocol, replace(QUIET, max_states=50), WalkPlan(10**6, 20))
     assert (result.verdict, result.limit, result.distinct_states) == (Verdict.INCOMPLETE, "max_states", 50)
-    result = simulate(protocol, replace(QUIET, time_limit=1.0), Plan(10**9, 20))
+    result = simulate(protocol, replace(QUIET, time_limit=1.0), WalkPlan(10**9, 20))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
     assert (result.runs or 0) > 0
 
@@ -301,27 +303,27 @@ def test_limits_and_interrupts() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as caught:
-        simulate(protocol, QUIET, Plan(100, 20), write)
+        simulate(protocol, QUIET, WalkPlan(100, 20), write)
     assert caught.value.result.runs == 7
     with pytest.raises(Interrupted) as caught:
-        simulate(protocol, replace(QUIET, report=interrupt), Plan(100))
+        simulate(protocol, replace(QUIET, report=interrupt), WalkPlan(100))
     assert (caught.value.result.verdict, caught.value.result.complete) == (Verdict.INCOMPLETE, False)
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("network", [MessageSet(), MessageSet(keeps=True), Bag(loses=True), Channels()])
 def test_every_network(network) -> None:
-    protocol, plan = type("Wander", (Wander,), {"network": network})(), Plan(40, 30, 2)
+    protocol, plan = type("Wander", (Wander,), {"network": network})(), WalkPlan(40, 30, 2)
     result, walks = walks_of(protocol, QUIET, plan)
     check_walks(protocol, QUIET, plan, result, walks)
-    assert walks_of(protocol, replace(QUIET, workers=1), Plan(7, 30, 2))[1] == walks[:7]
+    assert walks_of(protocol, replace(QUIET, workers=1), WalkPlan(7, 30, 2))[1] == walks[:7]
 
 
 def test_a_fault_is_found() -> None:
     found = bound_model("counts/three-voters", SecondVoteInEpoch)
     protocol = SecondVoteInEpoch(**{**vars_of(found.protocol), "elections": 2})
     options = replace(QUIET, properties=named(protocol, "NeverTwoLeadersInSameEpoch"))
-    result = simulate(protocol, options, Plan(20_000, 40, 1))
+    result = simulate(protocol, options, WalkPlan(20_000, 40, 1))
     assert result.verdict is Verdict.VIOLATION
     assert not Semantics(protocol).holds(options.properties[0], result.violations[0].trace[-1].state)
 
@@ -333,7 +335,7 @@ def vars_of(protocol: Protocol) -> dict:
 @pytest.mark.parametrize("number", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 12))])
 def test_random_protocols(number) -> None:
     found = next(sample(1, seed=number * 37, large=20, most=400))
-    protocol, plan = found.protocol, Plan(25, 20, number)
+    protocol, plan = found.protocol, WalkPlan(25, 20, number)
     options = replace(found.description.options(protocol), properties=(), deadlock=False)
     if options.symmetry and type(protocol.network) is Channels:
         options = replace(options, symmetry=None)

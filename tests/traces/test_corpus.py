@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.random_walks import Plan, RandomWalks, simulate
+from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, simulate
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.persistence.folder import write_note
 from kraftcheck.spec.discovery import load
@@ -26,7 +26,7 @@ QUIET = SearchRequest(deadlock=False)
 # Walks of a least length, and from any number on
 
 
-def walks_of(plan: Plan, name: str = "grow-with-election") -> dict[int, Any]:
+def walks_of(plan: WalkPlan, name: str = "grow-with-election") -> dict[int, Any]:
     found: dict[int, Any] = {}
     simulate(bound(f"counts/{name}").protocol, QUIET, plan, found.__setitem__)
     return found
@@ -34,31 +34,31 @@ def walks_of(plan: Plan, name: str = "grow-with-election") -> dict[int, Any]:
 
 @pytest.mark.slow
 def test_short_walks_are_made_again_and_the_others_stay() -> None:
-    as_they_come = walks_of(Plan(60, 40, 2))
+    as_they_come = walks_of(WalkPlan(60, 40, 2))
     least = sorted(map(len, as_they_come.values()))[30]
-    made_again = walks_of(Plan(60, 40, 2, least=least))
+    made_again = walks_of(WalkPlan(60, 40, 2, least=least))
     assert min(map(len, as_they_come.values())) < least == min(map(len, made_again.values()))
     for number, walk in as_they_come.items():
         assert (made_again[number] == walk) == (len(walk) >= least)
 
 
 def test_walks_from_a_number_on() -> None:
-    whole = walks_of(Plan(30, 40, 2, least=20))
-    part = walks_of(Plan(7, 40, 2, first=11, least=20))
+    whole = walks_of(WalkPlan(30, 40, 2, least=20))
+    part = walks_of(WalkPlan(7, 40, 2, first=11, least=20))
     assert part == {number: whole[number] for number in range(11, 18)}
 
 
 @pytest.mark.slow
 def test_more_walks_of_a_search_that_knows_some() -> None:
-    plan = Plan(40, 40, 2, least=20)
+    plan = WalkPlan(40, 40, 2, least=20)
     whole = walks_of(plan)
     found: dict[int, Any] = {}
     protocol = bound("counts/grow-with-election").protocol
-    walker = RandomWalks(protocol, replace(QUIET, workers=1), Plan(0, 40, 2, least=20), found.__setitem__)
+    walker = RandomWalks(protocol, replace(QUIET, workers=1), WalkPlan(0, 40, 2, least=20), found.__setitem__)
     walker.run()
     states = 0
     for first in (20, 0):
-        result = walker.more(Plan(20, 40, 2, first=first, least=20))
+        result = walker.more(WalkPlan(20, 40, 2, first=first, least=20))
         assert result.runs == 20
         states += result.generated_states
         assert sum(result.actions.values()) == result.generated_states - 20
@@ -68,9 +68,9 @@ def test_more_walks_of_a_search_that_knows_some() -> None:
 
 def test_walks_that_always_end_too_early_are_refused() -> None:
     with pytest.raises(InputError, match=r"walk \d+ ends before it has 90 states, 200 times out of 200"):
-        walks_of(Plan(3, 100, 2, least=90))
+        walks_of(WalkPlan(3, 100, 2, least=90))
     with pytest.raises(InputError, match="expected at most 10 states for the shortest walk, found 11"):
-        walks_of(Plan(3, 10, 2, least=11))
+        walks_of(WalkPlan(3, 10, 2, least=11))
 
 
 # The folder
@@ -133,7 +133,7 @@ def corpus(folder: Path, model: str, *properties: str) -> Result:
     """Make twenty walks of a user's model in a folder."""
     protocol = load(*model.split(":"))()
     options = SearchRequest(deadlock=False, properties=tuple(protocol.properties[name] for name in properties))
-    plan = Plan(20, depth=10)
+    plan = WalkPlan(20, depth=10)
     cluster: Any = Alone()
     with CorpusFolder(folder, identity_of_corpus(protocol, options, plan)) as made:
         return CorpusMaker(cluster, protocol, options, plan, made).run()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.catalogue import find_model, shipped_models
-from kraftcheck.explorer.random_walks import Plan, simulate
+from kraftcheck.explorer.random_walks import WalkPlan, simulate
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.corpus import WalkWriter
@@ -32,7 +32,7 @@ CASES = [
 def test_walks_conform(tmp_path: Path, model: str, config: str) -> None:
     given = bound(model, config)
     options = SearchRequest(deadlock=False, init=given.init)
-    simulate(given.protocol, options, Plan(4, 40, 1), WalkWriter(StateView(given.protocol), tmp_path))
+    simulate(given.protocol, options, WalkPlan(4, 40, 1), WalkWriter(StateView(given.protocol), tmp_path))
     walker = Replayer(given.protocol, init=given.init, symmetry=given.symmetry)
     replays = [replay for file in sorted(tmp_path.iterdir()) for replay in walker.replay(file)]
     assert len(replays) == 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Behaviour, Result, SearchRequest, SearchStopped
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY_LIMIT, Behaviour, Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.level_graph import check_behaviours
@@ -211,7 +211,7 @@ class BreadthFirst:
         problem = self.states.divide_memory(self._expanded)
         if problem is not None:
             self.books.result.notes.append(problem)
-            self.books.stop_at(MEMORY)
+            self.books.stop_at(MEMORY_LIMIT)
         if self.layout.wants_flat():
             self._switch_layout(flat=True)
         elif fields := self.layout.better_fields():
