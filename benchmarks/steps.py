@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from kraftcheck import load
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import layouts, visited
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.language.protocol import Protocol
@@ -82,7 +82,7 @@ class Known(BreadthFirst):
         self._is_flat = before is not None and before.expander.is_flat
         if before is not None:
             self.expander.learner = before.expander.learner
-            self.checker = Checker(protocol, options, self.expander, lambda: self.states.visited.count)
+            self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.states.visited.count)
             self.books = self.checker.books
             self.expander.switch_layout(flat=False)
             self.layout.flat_from = NEVER  # all control rows are known, which seem to be many beside few states

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, Result, SearchRequest, SearchStopped, behaviour_along
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, S_CODE
 from kraftcheck.explorer.tables.kernel.depth_first import (
@@ -124,7 +124,7 @@ class RandomWalks:
         self.expander = Expander.of(protocol, options)
         self.visited = VisitedSet(self.expander.threads)
         seen_whole = replace(options, view=None)  # the VIEW is ignored: walks are checked state by state
-        self.checker = Checker(protocol, seen_whole, self.expander, lambda: self.visited.count)
+        self.checker = ViolationChecker(protocol, seen_whole, self.expander, lambda: self.visited.count)
         self.learner = self.expander.learner
         self.made = 0
         self.longest = 0

@@ -34,13 +34,13 @@ _PrimitiveModel: Any = models.PrimitiveModel
 _Type: Any = types.Type
 _arrays: Any = arrayobj
 _ir: Any = vars(cgutils)["ir"]
-_NUMBER = _ir.IntType(64)
+_INT64_TYPE = _ir.IntType(64)
 
 MOST_DIMENSIONS = 3
-ENTRY = 1 + MOST_DIMENSIONS  # numbers in an array's directory entry: its address, then its shape
+DIRECTORY_ENTRY_NUMBERS = 1 + MOST_DIMENSIONS  # numbers in an array's directory entry: its address, then its shape
 
 
-class Declared(NamedTuple):
+class DeclaredArray(NamedTuple):
     """A declared array: its place in the directory, its element type, and its dimensions (-1: any length)."""
 
     number: int
@@ -50,23 +50,23 @@ class Declared(NamedTuple):
 
 def array(kind: type[np.generic], *shape: int) -> Any:
     """Declare an array of an `Arrays` group: its first dimension has any length, the others are given by `shape`."""
-    return Declared(0, np.dtype(kind), (-1, *shape))
+    return DeclaredArray(0, np.dtype(kind), (-1, *shape))
 
 
 class Arrays:
     """A group of arrays, passed to compiled code as one pointer; a direct subclass declares each by `array(...)`."""
 
-    _numba_type_: ArraysType
-    declared: dict[str, Declared]
+    _numba_type_: ArrayGroupType
+    declared: dict[str, DeclaredArray]
 
     def __init_subclass__(cls) -> None:
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Declared)}
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, DeclaredArray)}
         if own:
-            cls._numba_type_ = ArraysType(cls)  # where Numba looks for the type of an argument
+            cls._numba_type_ = ArrayGroupType(cls)  # where Numba looks for the type of an argument
             cls.declared = {name: value._replace(number=number) for number, (name, value) in enumerate(own.items())}
 
     def __init__(self) -> None:
-        self.directory = np.zeros((len(self.declared), ENTRY), np.int64)
+        self.directory = np.zeros((len(self.declared), DIRECTORY_ENTRY_NUMBERS), np.int64)
         self.address = self.directory.ctypes.data
         for name, declared in self.declared.items():
             setattr(self, name, np.zeros([max(length, 0) for length in declared.shape], declared.kind))
@@ -84,7 +84,7 @@ class Arrays:
         object.__setattr__(self, name, value)
 
 
-class ArraysType(_Type):  # type: ignore[misc]
+class ArrayGroupType(_Type):  # type: ignore[misc]
     """The Numba type of an `Arrays` group."""
 
     def __init__(self, declaring: type[Arrays]) -> None:
@@ -92,48 +92,49 @@ class ArraysType(_Type):  # type: ignore[misc]
         super().__init__(f"{declaring.__module__}.{declaring.__qualname__}")
 
 
-@_extending.register_model(ArraysType)
-class _Pointer(_PrimitiveModel):  # type: ignore[misc]
+@_extending.register_model(ArrayGroupType)
+class _PointerModel(_PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _NUMBER.as_pointer())
+        super().__init__(manager, kind, _INT64_TYPE.as_pointer())
 
 
-@_extending.unbox(ArraysType)  # type: ignore[untyped-decorator]
-def _unbox(_kind: Any, group: Any, c: Any) -> Any:
+@_extending.unbox(ArrayGroupType)  # type: ignore[untyped-decorator]
+def _unbox_group(_kind: Any, group: Any, c: Any) -> Any:
     address = c.pyapi.object_getattr_string(group, "address")
     number = c.pyapi.long_as_longlong(address)
     c.pyapi.decref(address)
-    return _extending.NativeValue(c.builder.inttoptr(number, _NUMBER.as_pointer()))
+    return _extending.NativeValue(c.builder.inttoptr(number, _INT64_TYPE.as_pointer()))
 
 
-def _array_type(declared: Declared) -> Any:
+def _array_type(declared: DeclaredArray) -> Any:
     return types.Array(numpy_support.from_dtype(declared.kind), len(declared.shape), "C")
 
 
 @_infer_attribute
-class _Attributes(_AttributeTemplate):  # type: ignore[misc]
-    key = ArraysType
+class _GroupAttributes(_AttributeTemplate):  # type: ignore[misc]
+    key = ArrayGroupType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:
         declared = kind.declaring.declared.get(name)
         return None if declared is None else _array_type(declared)
 
 
-@_lower_attribute(ArraysType)  # type: ignore[untyped-decorator]
-def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
+@_lower_attribute(ArrayGroupType)  # type: ignore[untyped-decorator]
+def _generate_array_read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
     """Generate code that reads the array `name` of a group from the group's directory of addresses and shapes."""
     declared = kind.declaring.declared[name]
 
     def number(place: int) -> Any:
-        at = builder.gep(directory, [_ir.Constant(_NUMBER, ENTRY * declared.number + place)])
+        at = builder.gep(directory, [_ir.Constant(_INT64_TYPE, DIRECTORY_ENTRY_NUMBERS * declared.number + place)])
         loaded = builder.load(at)
         loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
         return loaded
 
     result = context.make_array(_array_type(declared))(context, builder)
-    size = _ir.Constant(_NUMBER, declared.kind.itemsize)
+    size = _ir.Constant(_INT64_TYPE, declared.kind.itemsize)
     shape = [
-        number(1 + axis) if length < 0 else _ir.Constant(_NUMBER, length) for axis, length in enumerate(declared.shape)
+        number(1 + axis) if length < 0 else _ir.Constant(_INT64_TYPE, length)
+        for axis, length in enumerate(declared.shape)
     ]
     strides = [size]
     for length in shape[:0:-1]:
@@ -143,18 +144,20 @@ def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> A
     return result._getvalue()
 
 
-OWN_PAGES = 1 << 18  # bytes from which on a table gets pages of its own
-LARGE_PAGES = 1 << 25  # default number of bytes from which on a table gets huge pages: the last page is half empty
-RESERVED = 4  # ratio of reserved addresses to bytes
+OWN_PAGES_FROM_BYTES = 1 << 18  # bytes from which on a table gets pages of its own
+LARGE_PAGES_FROM_BYTES = (
+    1 << 25
+)  # default number of bytes from which on a table gets huge pages: the last page is half empty
+RESERVED_ADDRESSES_RATIO = 4  # ratio of reserved addresses to bytes
 
 
-def reserved(count: int, large: int = LARGE_PAGES) -> Any:
+def reserved(count: int, large: int = LARGE_PAGES_FROM_BYTES) -> Any:
     """Return at least `count` zero bytes; pages that are never written take no memory."""
-    if count < OWN_PAGES:
+    if count < OWN_PAGES_FROM_BYTES:
         return np.zeros(count, np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     try:
-        pages = map_memory(-1, RESERVED * count, flags=flags)
+        pages = map_memory(-1, RESERVED_ADDRESSES_RATIO * count, flags=flags)
     except OSError:  # too little address space
         pages = map_memory(-1, count, flags=flags)
     if count >= large and hasattr(mmap, "MADV_HUGEPAGE"):
@@ -169,7 +172,7 @@ def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     A small array is an ordinary NumPy array, in recycled memory.
     """
     count = math.prod(shape) * np.dtype(kind).itemsize
-    if count >= OWN_PAGES:
+    if count >= OWN_PAGES_FROM_BYTES:
         with suppress(OSError):
             pages = map_memory(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             return np.frombuffer(pages, kind).reshape(shape)
@@ -193,7 +196,7 @@ class Spare(local):
             self._spare = left
 
 
-def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
+def grow_array(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
     """Return an array of at least `size` rows: the array itself, or a copy of at least twice its length."""
     if len(array) >= size:
         return array

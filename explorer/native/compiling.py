@@ -37,12 +37,12 @@ _numba: Any = numba
 _machinery: Any = compiler_machinery
 config = _numba.config
 
-SERIES = "0.68."
+NUMBA_SERIES = "0.68."
 """The series of Numba releases whose internals this module uses; a test fails with any other."""
-DEBUG = os.environ.get("KRAFTCHECK_KERNEL") == "debug"
+IS_DEBUG = os.environ.get("KRAFTCHECK_KERNEL") == "debug"
 _FOLDER = "kraftcheck"
 CHECKSUM_BYTES = 4
-NEEDLESS = (
+NEEDLESS_PASSES = (
     "WithLifting",
     "InlineClosureLikes",
     "MakeFunctionToJitFunction",
@@ -57,9 +57,9 @@ NEEDLESS = (
 )
 """Numba passes that change nothing in a kernel."""
 _FunctionCache: Any = caching.FunctionCache
-_Files: Any = caching.IndexDataCacheFile
-_Results: Any = caching.CompileResultCacheImpl
-_Library: Any = codegen.JITCodeLibrary
+_CacheFile: Any = caching.IndexDataCacheFile
+_CompileResultCache: Any = caching.CompileResultCacheImpl
+_CodeLibrary: Any = codegen.JITCodeLibrary
 _Compiler: Any = numba_compiler.Compiler
 _Lowering: Any = typed_passes.NativeLowering
 _make_function: Any = vars(cpu)["_dynfunc"].make_function
@@ -72,7 +72,7 @@ def cache_folder(*sources: Path) -> str:
     The folder's name has a digest of all sources. Numba checks a function's own file only, but compiles constants of
     other files in as well.
     """
-    digest = blake2b(b"debug" if DEBUG else b"", digest_size=8)
+    digest = blake2b(b"debug" if IS_DEBUG else b"", digest_size=8)
     for folder in (Path(__file__).parent, *sources):
         for path in sorted(folder.rglob("*.py")):
             digest.update(path.read_bytes())
@@ -88,21 +88,21 @@ def cache_folder(*sources: Path) -> str:
 def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a kernel function at its first call, and caches the code on disk."""
     folder = cache_folder(*sources)
-    return lambda function: _compiled(function, folder)
+    return lambda function: _compile_entry(function, folder)
 
 
-def _compiled(function: Callable[..., Any], folder: str) -> Any:
+def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = folder
     try:
         entry = _numba.njit(
-            cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=DEBUG, pipeline_class=_EntryCompiler
+            cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=IS_DEBUG, pipeline_class=_EntryCompiler
         )(function)
-        entry._cache = _Cache(function)
+        entry._cache = _KernelCache(function)
     finally:
         config.CACHE_DIR = before
     entry.compile = _without_negative_indices(entry.compile)
-    callee = _callee(function)
+    callee = _compile_callee(function)
     callee._compiling_counter = entry._compiling_counter  # shows Numba that a function calls itself
     entry.get_call_template, entry.get_overload = callee.get_call_template, callee.get_overload
     return entry
@@ -110,30 +110,30 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function that only compiled code calls, inlined at each call."""
-    return _callee(function, forceinline=True)
+    return _compile_callee(function, forceinline=True)
 
 
-def _callee(function: Callable[..., Any], **options: Any) -> Any:
+def _compile_callee(function: Callable[..., Any], **options: Any) -> Any:
     """Compile a function to LLVM intermediate code, which its compiled callers link and optimise."""
     callee = _numba.njit(
         pipeline_class=_CalleeCompiler,
-        boundscheck=DEBUG,
+        boundscheck=IS_DEBUG,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
         **options,
     )(function)
-    callee.get_call_template = _of_any_number(callee.get_call_template)
+    callee.get_call_template = _ignore_integer_literals(callee.get_call_template)
     return callee
 
 
-def _of_any_number(template_for: Callable[..., Any]) -> Callable[..., Any]:
+def _ignore_integer_literals(template_for: Callable[..., Any]) -> Callable[..., Any]:
     """Make a call template treat integer literals as plain integers, so that a function is compiled once for all."""
     return lambda args, kws: template_for(
         [types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in args], kws
     )
 
 
-class _CalleeLibrary(_Library):  # type: ignore[misc]
+class _CalleeLibrary(_CodeLibrary):  # type: ignore[misc]
     """LLVM code of a function for its compiled callers, which optimise and compile it with their own."""
 
     def _optimize_final_module(self) -> None:
@@ -169,7 +169,7 @@ class _EntryCompiler(_Compiler):  # type: ignore[misc]
 
     def define_pipelines(self) -> list[Any]:
         (pipeline,) = super().define_pipelines()
-        passes = [one for one in pipeline.passes if one[0].__name__ not in NEEDLESS]
+        passes = [one for one in pipeline.passes if one[0].__name__ not in NEEDLESS_PASSES]
         pipeline.passes = [(self.lowering if one is _Lowering else one, text) for one, text in passes]
         pipeline.finalize()
         return [pipeline]
@@ -181,7 +181,7 @@ class _CalleeCompiler(_EntryCompiler):
     lowering = _CalleeLowering
 
 
-_compiling = local()
+_thread_compiling = local()
 _fix_index: Any = arrayobj.fix_integer_index
 
 
@@ -193,19 +193,19 @@ def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., 
     """
 
     def compiled_for(*given: Any) -> Any:
-        before = getattr(_compiling, "own", False)
-        _compiling.own = True
+        before = getattr(_thread_compiling, "own", False)
+        _thread_compiling.own = True
         try:
             return compile_for(*given)
         finally:
-            _compiling.own = before
+            _thread_compiling.own = before
 
     return compiled_for
 
 
 def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """Return an index without negative-index handling in kernel code, unless it is a constant."""
-    if getattr(_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
+    if getattr(_thread_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _fix_index(context, builder, kind, index, size)
 
@@ -213,14 +213,14 @@ def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: An
 arrayobj.fix_integer_index = _unchecked_index
 
 
-class _MachineCode(_Results):  # type: ignore[misc]
+class _MachineCodeSerializer(_CompileResultCache):  # type: ignore[misc]
     """Serializer of compiled code. It loads machine code without the intermediate code, which takes longer to read."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         (name, kind, data), function, *rest = payload
         if kind != "object":
             return super().rebuild(target_context, payload)
-        library = _library(target_context.codegen(), name, data[0], function)
+        library = _deserialized_library(target_context.codegen(), name, data[0], function)
         given = _KnownLibrary(target_context, library)
         return super().rebuild(given, (None, function, *rest))._replace(target_context=target_context)
 
@@ -247,7 +247,7 @@ class _KnownLibrary:
         return self._library
 
 
-def _library(generator: Any, name: str, machine_code: bytes, function: Any) -> Any:
+def _deserialized_library(generator: Any, name: str, machine_code: bytes, function: Any) -> Any:
     library = generator.create_library(name)
     library.enable_object_caching()
     library._set_compiled_object(machine_code)
@@ -256,7 +256,7 @@ def _library(generator: Any, name: str, machine_code: bytes, function: Any) -> A
     return library
 
 
-class _CheckedFiles(_Files):  # type: ignore[misc]
+class _CheckedFiles(_CacheFile):  # type: ignore[misc]
     """Cache files with a checksum at their end; a damaged file counts as missing."""
 
     def load(self, key: Any) -> Any:
@@ -292,14 +292,14 @@ def _checksum(content: bytes) -> bytes:
     return crc32(content).to_bytes(CHECKSUM_BYTES, "big")
 
 
-class _Cache(_FunctionCache):  # type: ignore[misc]
+class _KernelCache(_FunctionCache):  # type: ignore[misc]
     """Disk cache of a function's compiled code.
 
     Numba prepares its whole compiler before it reads its cache. This class skips that; compiling a function that is not
     in the cache prepares the compiler then.
     """
 
-    _impl_class = _MachineCode
+    _impl_class = _MachineCodeSerializer
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -311,7 +311,7 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
             return self._load_overload(sig, target_context)
 
 
-def _bare(context: Any, array: Any) -> Any:
+def _borrowed_array(context: Any, array: Any) -> Any:
     """Return an array without an owner: the same memory, which the caller must keep alive."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -324,18 +324,18 @@ def _bare(context: Any, array: Any) -> Any:
     return array(array), generate
 
 
-bare: Any = intrinsic(_bare)
+bare: Any = intrinsic(_borrowed_array)
 
 
-def _keep(_context: Any, array: Any) -> Any:
+def _keep_alive(_context: Any, array: Any) -> Any:
     """Keep an array alive up to this call; a use of its `bare` view does not keep it alive."""
     return types.void(array), lambda context, *_: context.get_dummy_value()
 
 
-keep: Any = intrinsic(_keep)
+keep: Any = intrinsic(_keep_alive)
 
 
-def _on_stack(context: Any, rows: Any, columns: Any) -> Any:
+def _stack_array(context: Any, rows: Any, columns: Any) -> Any:
     """Return an uninitialised array of words that lives until the function returns."""
     kind = types.Array(types.uint64, 2, "C")
 
@@ -351,7 +351,7 @@ def _on_stack(context: Any, rows: Any, columns: Any) -> Any:
     return kind(types.int64, types.int64), generate
 
 
-on_stack: Any = intrinsic(_on_stack)
+on_stack: Any = intrinsic(_stack_array)
 
 
 def _prefetch(_context: Any, array: Any, place: Any) -> Any:
@@ -374,7 +374,7 @@ def _prefetch(_context: Any, array: Any, place: Any) -> Any:
 prefetch: Any = intrinsic(_prefetch)
 
 
-def _bytes_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _byte_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Return a pointer to the eight bytes of a byte array from an index on."""
     data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
     return builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
@@ -384,7 +384,7 @@ def _load64(_context: Any, array: Any, place: Any) -> Any:
     """Return the eight bytes of a byte array from an index on, as a little-endian number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_bytes_at(context, builder, signature, arguments), align=1)
+        return builder.load(_byte_pointer(context, builder, signature, arguments), align=1)
 
     return types.uint64(array, types.int64), generate
 
@@ -393,7 +393,7 @@ def _store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
     """Write a little-endian number to the eight bytes of a byte array from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _bytes_at(context, builder, signature, arguments), align=1)
+        builder.store(arguments[2], _byte_pointer(context, builder, signature, arguments), align=1)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.uint64), generate
@@ -416,7 +416,7 @@ store64: Any = intrinsic(_store64)
 move_bytes: Any = intrinsic(_move_bytes)
 
 
-def _number_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _element_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Return a pointer to an element of a one-dimensional array."""
     data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
     return builder.gep(data, [arguments[1]])
@@ -426,7 +426,9 @@ def _add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
     """Add to an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.atomic_rmw("add", _number_at(context, builder, signature, arguments), arguments[2], "seq_cst")
+        return builder.atomic_rmw(
+            "add", _element_pointer(context, builder, signature, arguments), arguments[2], "seq_cst"
+        )
 
     return types.int64(array, types.int64, types.int64), generate
 
@@ -435,7 +437,7 @@ def _replace_atomically(_context: Any, array: Any, place: Any, expected: Any, ne
     """Compare and swap an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        at = _number_at(context, builder, signature, arguments)
+        at = _element_pointer(context, builder, signature, arguments)
         found = builder.cmpxchg(at, arguments[2], arguments[3], "seq_cst", "seq_cst")
         return builder.extract_value(found, 0)
 
@@ -446,7 +448,7 @@ add_atomically: Any = intrinsic(_add_atomically)
 replace_atomically: Any = intrinsic(_replace_atomically)
 
 
-def _bytes_from(_context: Any, address: Any, count: Any) -> Any:
+def _bytes_at_address(_context: Any, address: Any, count: Any) -> Any:
     """Return `count` bytes at an address, as an array without an owner."""
     kind = types.Array(types.uint8, 1, "C")
 
@@ -460,4 +462,4 @@ def _bytes_from(_context: Any, address: Any, count: Any) -> Any:
     return kind(types.int64, types.int64), generate
 
 
-bytes_from: Any = intrinsic(_bytes_from)
+bytes_from: Any = intrinsic(_bytes_at_address)

@@ -16,7 +16,7 @@ from kraftcheck.explorer.spark.definitions import Definition
 from kraftcheck.explorer.spark.jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import PRUNED_TARGET, TaskExpander
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LevelStates
@@ -27,7 +27,7 @@ from kraftcheck.spec.errors import InputError, RaisedError
 class SparkCounterexamples:
     """Reports the violations and errors that the tasks of a search find, each with a behaviour."""
 
-    def __init__(self, options: SearchRequest, tasks: TaskExpander, jobs: LevelJobs, checker: Checker) -> None:
+    def __init__(self, options: SearchRequest, tasks: TaskExpander, jobs: LevelJobs, checker: ViolationChecker) -> None:
         self._options, self._tasks, self._jobs, self._checker = options, tasks, jobs, checker
         self._class_of = canonicalizer(checker.semantics.protocol, options.symmetry, None)
 

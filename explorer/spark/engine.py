@@ -16,7 +16,7 @@ from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Record
 from kraftcheck.explorer.spark.jobs import DriverFolder, LevelJobs, cheaper_engine_note
 from kraftcheck.explorer.spark.shared_folder import indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -59,7 +59,7 @@ class SparkSearch:
         learner = self.expander.learner
         self._assigner = IdAssigner(learner.interner.base)
         self._jobs = LevelJobs(protocol, options, cluster, self.tasks)
-        self._checker = Checker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
+        self._checker = ViolationChecker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
         self._checker.python = None  # tasks evaluate non-local properties
         self._books = self._checker.books
         self._books.result.workers = cluster.parallelism

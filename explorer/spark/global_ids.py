@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.native.arrays import grown
+from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.spark.definitions import VALUE_KINDS, Definition, RecordKind
 from kraftcheck.explorer.tables.interned_values import require_record, require_shared
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
@@ -57,7 +57,7 @@ class IdMap:
 
     def fit(self, count: int) -> None:
         """Grow the table of global ids to `count` ids of this process."""
-        self.to_global = grown(self.to_global, count, UNKNOWN_ID)
+        self.to_global = grow_array(self.to_global, count, UNKNOWN_ID)
 
 
 class ControlClasses:
@@ -71,7 +71,7 @@ class ControlClasses:
 
     def add(self, number: int, row: tuple[int, ...]) -> None:
         """Record the class of a control row; without a VIEW each row is its own class."""
-        self.by_id = grown(self.by_id, number + 1)
+        self.by_id = grow_array(self.by_id, number + 1)
         self.by_id[number] = self._class_of(row) if self.is_viewed else number
 
     def _class_of(self, row: tuple[int, ...]) -> int:

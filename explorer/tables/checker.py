@@ -24,7 +24,7 @@ from kraftcheck.explorer.result import (
     find_raising_step,
     step_of_transition,
 )
-from kraftcheck.explorer.tables.expander import Event, Expander
+from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import Rows
@@ -35,15 +35,18 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
-FEWEST_STATES = 1_000  # at the first sample
-FEWEST_CALLS = 1_000  # for a warning
-LONG_SECONDS, ALONE_FRACTION = 10.0, 0.1  # seconds, and the part of them in learning, from which a note says so
+FIRST_SAMPLE_STATES = 1_000  # at the first sample
+FEWEST_CALLS_TO_WARN = 1_000  # for a warning
+LONG_LEARNING_SECONDS, LONG_LEARNING_FRACTION = (
+    10.0,
+    0.1,
+)  # seconds, and the part of them in learning, from which a note says so
 STEEP_EXPONENT = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
 
-Tallies = tuple[dict[str, int], dict[str, int]]
+ActionCounts = tuple[dict[str, int], dict[str, int]]
 
 
-class Checker:
+class ViolationChecker:
     """Checks the states of one search, and keeps its statistics."""
 
     def __init__(
@@ -52,7 +55,7 @@ class Checker:
         options: SearchRequest,
         expander: Expander,
         count_visited: Callable[[], int],
-        tallies: Callable[[], Tallies] | None = None,
+        tallies: Callable[[], ActionCounts] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
         self.system = PlainSystem(self.semantics, options)
@@ -64,7 +67,7 @@ class Checker:
         self._learner = expander.learner
         self._count_visited = count_visited
         self._tallies = tallies or self._own_tallies
-        self._growth = CallGrowth()
+        self._growth = CallGrowthWatch()
         parts = expander.parts
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
@@ -120,14 +123,14 @@ class Checker:
         for index, row in enumerate(rows):
             state = self._learner.interner.decode_state(row)
             if me is None or me in state.replicas.values():
-                found = _traced_from(
+                found = _error_with_trace(
                     state, partial(find_raising_step, self.semantics, judged), partial(trace_to, index)
                 )
                 if found is not None:
                     return found
         for index, row in enumerate(rows if "of" in error.given else ()):
             state = self._learner.interner.decode_state(row)
-            found = _traced_from(state, partial(self._raised_next, error), partial(trace_to, index))
+            found = _error_with_trace(state, partial(self._raised_next, error), partial(trace_to, index))
             if found is not None:
                 return found
         return error
@@ -144,7 +147,7 @@ class Checker:
 
     # Violations
 
-    def report_events(self, events: Iterable[Event], trace_to: Callable[[int], Behaviour]) -> None:
+    def report_events(self, events: Iterable[ExpansionEvent], trace_to: Callable[[int], Behaviour]) -> None:
         """Report the violations in the kernel's events."""
         for event in events:
             self.report_event(event.kind, event.mask, trace_to(event.state))
@@ -191,7 +194,7 @@ class Checker:
         self._growth.sample(distinct, calls)
         return SearchCounts(distinct, self.initial_count + sum(actions.values()), actions, calls)
 
-    def _own_tallies(self) -> Tallies:
+    def _own_tallies(self) -> ActionCounts:
         learner = self._learner
         fired = self.expander.fired.tolist()
         return dict(zip(learner.action_names, fired, strict=True)), dict(learner.calls.counts)
@@ -204,7 +207,7 @@ class Checker:
     def _notes_on_workers(self) -> list[str]:
         """Return a note if several workers gain little, because one thread alone calls handlers."""
         seconds, learning = self.books.seconds, self._learner.seconds
-        if self.expander.workers == 1 or seconds < LONG_SECONDS or learning < ALONE_FRACTION * seconds:
+        if self.expander.workers == 1 or seconds < LONG_LEARNING_SECONDS or learning < LONG_LEARNING_FRACTION * seconds:
             return []
         most = ", ".join(name for name, _ in self._learner.calls.counts.most_common(1))
         share = f"{learning / seconds:.0%} of the time"
@@ -226,7 +229,7 @@ class Checker:
             self.books.stop_at("max_states")
 
 
-def _traced_from(
+def _error_with_trace(
     state: State, raised: Callable[[State], RaisedError | None], trace_to: Callable[[], Behaviour]
 ) -> RaisedError | None:
     """Return the error that `raised` finds in a state, with the trace to that state, or None."""
@@ -241,7 +244,7 @@ def _traced_from(
     return found
 
 
-class CallGrowth:
+class CallGrowthWatch:
     """Warns of actions whose calls grow with the number of states, sampled at each doubling."""
 
     def __init__(self) -> None:
@@ -249,7 +252,7 @@ class CallGrowth:
 
     def sample(self, states: int, calls: dict[str, int]) -> None:
         """Sample the calls of each action, if the number of states has doubled."""
-        if states >= (2 * self._samples[-1][0] if self._samples else FEWEST_STATES):
+        if states >= (2 * self._samples[-1][0] if self._samples else FIRST_SAMPLE_STATES):
             self._samples.append((states, dict(calls)))
 
     def notes(self, states: int, calls: dict[str, int]) -> list[str]:
@@ -262,5 +265,6 @@ class CallGrowth:
             f"{name}: {times:,} calls in Python, which grow with the number of states, since its inputs hardly repeat; "
             "see docs/fast.md"
             for name, times in calls.items()
-            if times >= FEWEST_CALLS and log(times / max(1, before.get(name, 0))) >= STEEP_EXPONENT * log(states / then)
+            if times >= FEWEST_CALLS_TO_WARN
+            and log(times / max(1, before.get(name, 0))) >= STEEP_EXPONENT * log(states / then)
         ]

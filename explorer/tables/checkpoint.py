@@ -18,9 +18,9 @@ import numpy as np
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.tables import interned_values
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.interned_values import (
-    FILES,
+    FILES_OF_VALUES,
     InternedValues,
     StateRequirements,
     require_bytes,
@@ -33,17 +33,17 @@ from kraftcheck.persistence.stored_files import GrowingFile, require_valid
 from kraftcheck.spec.language.protocol import Protocol
 
 STATES_FILE = "states"
-SHAPE = {
+MANIFEST_SHAPE = {
     "levels": [[(int, int)]],
     "position": int,
     "actions": {str: int},
     "seconds": float,
-    "ids": interned_values.SHAPE,
+    "ids": interned_values.MANIFEST_SHAPE,
 }
 """Schema of the manifest: see `require_shape`."""
 
 MOST_REPEATED_STATES = 200_000  # states up to which levels are repeated as a whole
-SAMPLED_PIECES, PIECE = 64, 64  # number and length of the sampled pieces of deeper levels
+SAMPLED_PIECES, STATES_A_SAMPLED_PIECE = 64, 64  # number and length of the sampled pieces of deeper levels
 STATES_A_READ = 1 << 12  # states read at a time
 EVALUATED_PIECES = 16  # pieces in which non-local properties are evaluated
 
@@ -61,7 +61,7 @@ class Snapshot(NamedTuple):
 class CheckpointRecheck:
     """Repeats a part of a checkpoint's search, and requires that it finds the same states and violations."""
 
-    def __init__(self, checker: Checker, states: LevelStates, snapshot: Snapshot) -> None:
+    def __init__(self, checker: ViolationChecker, states: LevelStates, snapshot: Snapshot) -> None:
         self._checker = checker
         self._expander, self._levels, self._visited = states.expander, states.levels, states.visited
         self._snapshot = snapshot
@@ -133,12 +133,15 @@ class CheckpointRecheck:
         """Yield random slices of the expanded states from level `first` on, and always the last slice."""
         levels = [(level, self._expanded(level)) for level in range(first, self._levels.depth)]
         ends = np.cumsum([states for _, states in levels]) if levels else np.zeros(1, np.int64)
-        chosen = {max(int(ends[-1]) - PIECE, 0), *(self._random.randrange(int(ends[-1]) or 1) for _ in range(count))}
+        chosen = {
+            max(int(ends[-1]) - STATES_A_SAMPLED_PIECE, 0),
+            *(self._random.randrange(int(ends[-1]) or 1) for _ in range(count)),
+        }
         for place in sorted(chosen) if ends[-1] else ():
             number = int(np.searchsorted(ends, place, side="right"))
             level, states = levels[number]
             start = place - (int(ends[number]) - states)
-            yield self._levels.read(level, start, min(PIECE, states - start))
+            yield self._levels.read(level, start, min(STATES_A_SAMPLED_PIECE, states - start))
 
     def _count(self, rows: Rows) -> int:
         """Return the number of new states that satisfy the non-local constraints."""
@@ -150,10 +153,10 @@ class CheckpointRecheck:
 class TablesCheckpoint(SearchCheckpoint):
     """Saves a search between two batches, and restores it."""
 
-    def __init__(self, protocol: Protocol, options: SearchRequest, checker: Checker) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, checker: ViolationChecker) -> None:
         folder = folder_of(options)
         assert folder is not None
-        super().__init__(folder, protocol, options, checker.starts, names=(STATES_FILE, *FILES))
+        super().__init__(folder, protocol, options, checker.starts, names=(STATES_FILE, *FILES_OF_VALUES))
         self._checker, self._learner = checker, checker.expander.learner
         self._values = InternedValues(self._learner.interner, self)
         self._last = time.monotonic()
@@ -208,7 +211,7 @@ class TablesCheckpoint(SearchCheckpoint):
         """Load the checkpoint's ids into the learner, which is new; return the snapshot."""
         self._learner.interner.shape(type(self.starts[0].shared))
         with self.rejecting():
-            noted, violations = self.read_search(SHAPE)
+            noted, violations = self.read_search(MANIFEST_SHAPE)
             self._values.load(noted.pop("ids"))
             snapshot = Snapshot(**noted, violations=violations)
             self._require_levels(snapshot)

@@ -42,11 +42,11 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-SHARE_DIVISOR = 4  # a piece is this fraction of a worker's share of the remaining states
-SMALLEST_DIVISOR = 8  # the smallest piece is this fraction of a batch that pays for a second thread
+PIECES_A_SHARE = 4  # a piece is this fraction of a worker's share of the remaining states
+SMALLEST_PIECE_DIVISOR = 8  # the smallest piece is this fraction of a batch that pays for a second thread
 
 
-class Event(NamedTuple):
+class ExpansionEvent(NamedTuple):
     """A deadlock or violation that the kernel recorded while it expanded a state."""
 
     state: int  # index of the state among the expanded rows
@@ -59,9 +59,9 @@ def work_pieces(which: Indices, workers: int) -> Iterator[Indices]:
 
     Large pieces first cost little overhead; small ones at the end let all workers finish at about the same time.
     """
-    ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST_DIVISOR)
+    ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST_PIECE_DIVISOR)
     while workers > 1 and count - ends[-1] > least:
-        ends.append(ends[-1] + max(least, (count - ends[-1]) // (SHARE_DIVISOR * workers)))
+        ends.append(ends[-1] + max(least, (count - ends[-1]) // (PIECES_A_SHARE * workers)))
     return iter([which[first:end] for first, end in pairwise([*ends, count])])
 
 
@@ -80,7 +80,7 @@ class Expander:
         self._own: Layout = self.layout  # the search's layout, which `with_control_rows` does not change
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
-        self._noted: list[Event] = []  # violations of refinements
+        self._noted: list[ExpansionEvent] = []  # violations of refinements
         self.step_checks = StepChecks(learner.interner, learner.refinements) if learner.refinements else None
         for worker in self.pool if self.step_checks else ():
             worker.collect()
@@ -205,7 +205,7 @@ class Expander:
             sources, targets = worker.take_steps()
             seen = int(worker.stats[codes.S_STEP_SEEN])
             for source, mask in checks.violated_by(worker.states, targets, sources, seen) if checks else ():
-                self._noted.append(Event(source, codes.BAD_STEP, mask))
+                self._noted.append(ExpansionEvent(source, codes.BAD_STEP, mask))
                 worker.stats[codes.S_STEP_SEEN] |= mask
 
     def _make_room(self, workers: Iterable[Worker]) -> None:
@@ -276,7 +276,7 @@ class Expander:
         """Convert rows of the search's layout to control rows."""
         return self._own.decode(rows)
 
-    def check_invariants(self, rows: Rows) -> list[Event]:
+    def check_invariants(self, rows: Rows) -> list[ExpansionEvent]:
         """Evaluate the invariants of new flat states; return events for properties not violated before."""
         layout, which = self.layout, np.arange(len(rows), dtype=np.int64)
         assert isinstance(layout, FlatColumns)
@@ -346,11 +346,11 @@ class Expander:
         """Add `times` to the numbers of generated steps, one for each action."""
         self.pool[0].fired[: len(times)] += times
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[ExpansionEvent]:
         """Return the events since the last call, ordered by state."""
         noted, self._noted = self._noted, []
         for worker in self.pool:
-            noted += [Event(*event) for event in worker.events[: worker.stats[codes.S_EVENTS]].tolist()]
+            noted += [ExpansionEvent(*event) for event in worker.events[: worker.stats[codes.S_EVENTS]].tolist()]
             worker.stats[codes.S_EVENTS] = 0
         return sorted(noted)
 

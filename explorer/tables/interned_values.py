@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint
-from kraftcheck.explorer.native.arrays import grown
+from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import code_of
 from kraftcheck.explorer.tables.kernel.interning import LEARNED
@@ -37,10 +37,10 @@ from kraftcheck.spec.kinds import fits
 from kraftcheck.spec.language.state import permuted
 from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
 
-FILES = ("values", "controls", "inboxes", "inbox_items")
-SLOT, LOCAL, MESSAGE, SHARED, INBOX = b"SLMHI"
+FILES_OF_VALUES = ("values", "controls", "inboxes", "inbox_items")
+SLOT_TAG, LOCAL_TAG, MESSAGE_TAG, SHARED_TAG, INBOX_TAG = b"SLMHI"
 LENGTH_BYTES = 4  # bytes of a number in the file of values
-SHAPE = {
+MANIFEST_SHAPE = {
     "slots": int,
     "locals": int,
     "messages": int,
@@ -52,7 +52,7 @@ SHAPE = {
 """Schema of the manifest: see `require_shape`."""
 
 
-class Counts(NamedTuple):
+class SavedValueCounts(NamedTuple):
     """Number of values of each kind that are on disk."""
 
     slots: int = 0
@@ -71,7 +71,7 @@ class InternedValues:
         self.interner = interner
         interner.shared.sets.is_allowed = False
         self._checkpoint, self.files = checkpoint, checkpoint.files
-        self._written = Counts()
+        self._written = SavedValueCounts()
         self._controls = RowIndex(np.int32)
 
     # Writing
@@ -81,18 +81,18 @@ class InternedValues:
         interner, done = self.interner, self._written
         now = self._counts()
         for key in list(interner.slots)[done.slots :]:
-            self._value(SLOT, 0, key)
+            self._value(SLOT_TAG, 0, key)
         for record in interner.locals[max(done.locals, 1) :]:  # local 0 is "no replica here"
-            self._value(LOCAL, 0, record)
+            self._value(LOCAL_TAG, 0, record)
         for column, values in enumerate(interner.shared.values):
             for value in values[done.shared[column] if done.shared else 0 :]:
-                self._value(SHARED, column, value)
+                self._value(SHARED_TAG, column, value)
         for message in interner.inboxes.messages[done.messages :]:
-            self._value(MESSAGE, 0, message)
+            self._value(MESSAGE_TAG, 0, message)
         for content in range(done.inboxes, now.inboxes if interner.inboxes.content_values else done.inboxes):
             if content in interner.inboxes.content_values:
-                self._value(INBOX, content, interner.inboxes.content_values[content])
-        heads, items = contents_from(interner, done.inboxes, done.items)
+                self._value(INBOX_TAG, content, interner.inboxes.content_values[content])
+        heads, items = inbox_contents_from(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
         self.files["inbox_items"].append(items)
         self._controls.append(self.files["controls"], control_rows_from(interner, done.controls))
@@ -132,9 +132,9 @@ class InternedValues:
         if found != expected or self._written.controls != self._controls.count:
             raise CorruptFileError(f"expected {expected}, found {found}")
 
-    def _counts(self) -> Counts:
+    def _counts(self) -> SavedValueCounts:
         interner = self.interner
-        return Counts(
+        return SavedValueCounts(
             len(interner.slots),
             len(interner.locals),
             len(interner.inboxes.messages),
@@ -145,23 +145,23 @@ class InternedValues:
     def _values(self) -> list[tuple[int, Value]]:
         """Intern all values of the file; return (id, value) of each inbox content that is stored as a value."""
         data, interner, inboxes, start = self.files["values"].read(0, self.files["values"].length), self.interner, [], 0
-        needs = {LOCAL: "id", MESSAGE: "dest"}
-        intern = {SLOT: interner.slot, LOCAL: interner.local, MESSAGE: interner.inboxes.message}
-        seen: Counter[tuple[int, int]] = Counter({(LOCAL, 0): 1})
+        needs = {LOCAL_TAG: "id", MESSAGE_TAG: "dest"}
+        intern = {SLOT_TAG: interner.slot, LOCAL_TAG: interner.local, MESSAGE_TAG: interner.inboxes.message}
+        seen: Counter[tuple[int, int]] = Counter({(LOCAL_TAG, 0): 1})
         while start < len(data):
             kind = data[start]
             number = int.from_bytes(data[start + 1 : start + 1 + LENGTH_BYTES], "big")
             first = start + 1 + 2 * LENGTH_BYTES
             start = first + int.from_bytes(data[first - LENGTH_BYTES : first], "big")
             value = decode(data[first:start], self._checkpoint.lexicon)
-            if kind == INBOX:
+            if kind == INBOX_TAG:
                 inboxes.append((number, value))
                 continue
-            if kind == SHARED:
+            if kind == SHARED_TAG:
                 require_shared(interner, number, value)
-            elif kind != SLOT:
+            elif kind != SLOT_TAG:
                 require_record(value, needs[kind])
-            found = interner.shared.id_of(number, value) if kind == SHARED else intern[kind](value)
+            found = interner.shared.id_of(number, value) if kind == SHARED_TAG else intern[kind](value)
             if found != seen[kind, number]:
                 raise CorruptFileError(f"duplicate value: expected id {seen[kind, number]}, found {found}")
             seen[kind, number] += 1
@@ -177,7 +177,7 @@ class InternedValues:
 # The interner's tables
 
 
-def contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
+def inbox_contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
     """Return inbox contents from id `first` on as (slot, item count), and their items from index `first_item` on."""
     tables = interner.tables
     heads = tables.contents[first : tables.meta[codes.M_CONTENTS]][:, [codes.C_SLOT, codes.C_N]]
@@ -207,7 +207,7 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
         contents[1:n, codes.C_BAD] = np.bitwise_or.reduceat(bad, contents[1:n, codes.C_START])
         numbers[1:n] = code_of(numbers[1:n], contents[1:n, codes.C_BAD])
     tables.contents, tables.inbox_codes = contents, numbers
-    tables.content_items = grown(tables.content_items, 2 * len(items) + 16)
+    tables.content_items = grow_array(tables.content_items, 2 * len(items) + 16)
     tables.content_items[: len(items)] = items
     tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), NOT_EVALUATED, np.int32)
     tables.inbox_answers = np.full((len(tables.inbox_answers), capacity), NOT_EVALUATED, np.int32)
@@ -248,14 +248,14 @@ def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
         first += len(block)
     info = np.zeros((capacity, tables.row_info.shape[1]), np.int64)
     info[:n, codes.R_START] = -1
-    info[:n, codes.R_IDENTITY] = _identities(rows[:n], tables.hidden[: rows.shape[1]] != 0)
+    info[:n, codes.R_IDENTITY] = _representative_rows(rows[:n], tables.hidden[: rows.shape[1]] != 0)
     tables.rows, tables.row_info = rows, info
     tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), NOT_EVALUATED, np.int32)
     tables.meta[codes.M_ROWS] = n
     tables.rehash_rows(max(len(tables.row_table), 2 * capacity))
 
 
-def _identities(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
+def _representative_rows(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
     """Return for each control row the row that represents it in canonical keys: the same row without hidden columns.
 
     A row that was never evaluated may have no representative yet; it gets one when it is evaluated, before a state has

@@ -17,10 +17,10 @@ from kraftcheck.explorer.transition_system import Mask, Steps
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
-Keys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the visited set that own them
+RowKeys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the visited set that own them
 
 
-class Edges(EdgeArrays):
+class WorkerEdges(EdgeArrays):
     """The edges that one worker found."""
 
     def fit(self, room: int, words: int) -> None:
@@ -40,7 +40,7 @@ class LearnedSystem:
         self.expander, self.packing = expander, expander.packing
         self.labels = expander.learner.book
         self._starts = starts
-        self._edges = [Edges() for _ in expander.pool]
+        self._edges = [WorkerEdges() for _ in expander.pool]
         self._judged: Property | None = None  # the property whose verdicts by control row are cached
         self._verdicts: dict[int, bool] = {}
 
@@ -48,7 +48,7 @@ class LearnedSystem:
         """Return the initial states."""
         return self.expander.encode(self._starts)
 
-    def canonical(self, states: Rows) -> Keys:
+    def canonical(self, states: Rows) -> RowKeys:
         """Return the packed canonical keys of states, and the partitions that own them."""
         return self.expander.packed(states, self.packing)
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_back
 from kraftcheck.explorer.tables.kernel.hash_set import look_up
 from kraftcheck.explorer.tables.kernel.hash_set import number as number_states
-from kraftcheck.explorer.tables.learned_system import Keys, LearnedSystem
+from kraftcheck.explorer.tables.learned_system import LearnedSystem, RowKeys
 from kraftcheck.explorer.tables.level_states import LevelStates, text_of_size
 from kraftcheck.explorer.tables.rows import Indices, Rows, by_owner
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
@@ -59,7 +59,7 @@ class LevelStore:
                 yield first, rows
                 first += len(rows)
 
-    def numbers(self, keys: Keys, which: Indices) -> Numbers:
+    def numbers(self, keys: RowKeys, which: Indices) -> Numbers:
         """Return the numbers of the states with keys[which]."""
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)
@@ -91,7 +91,7 @@ class LevelStore:
         return self._path_to(*self._read(number))
 
 
-def mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
+def mark_predecessors(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
     """Mark every state with a path to a marked one."""
     begins, waiting = room.array(len(marked) + 1, np.int64), room.array(len(marked), np.int32)
     before = room.array(len(sources), np.int32)
@@ -102,7 +102,7 @@ def mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDAr
 
 def check_behaviours(
     states: LevelStates,
-    checker: Checker,
+    checker: ViolationChecker,
     options: SearchRequest,
     path_to: Callable[[Any, int], Behaviour],
     pause: Callable[[], None],
@@ -116,7 +116,7 @@ def check_behaviours(
         store = LevelStore(states, system, room, path_to, pause)
         bounds = HiddenBounds(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
-        check_reachable(graph, options, books, mark_back)
+        check_reachable(graph, options, books, mark_predecessors)
         check_temporal(graph, semantics, options, books)
     finally:
         if room.on_disk:

@@ -23,8 +23,8 @@ from kraftcheck.explorer.result import (
     canonical_first,
     step_of_transition,
 )
-from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.expander import Event, Expander
+from kraftcheck.explorer.tables.checker import ViolationChecker
+from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.rows import CHUNK_ROWS, SERIAL, Levels, Rows
@@ -122,12 +122,12 @@ class LeastStates:
             masks[kind] = masks.get(kind, 0) | mask
         return sorted(masks.items())
 
-    def events_out_of(self, rows: Rows, violated: set[str]) -> list[Event]:
+    def events_out_of(self, rows: Rows, violated: set[str]) -> list[ExpansionEvent]:
         """Return the events of states, for properties not in `violated`."""
         with self._expander.with_control_rows():
             return self._events(rows, violated)
 
-    def _events(self, rows: Rows, violated: set[str]) -> list[Event]:
+    def _events(self, rows: Rows, violated: set[str]) -> list[ExpansionEvent]:
         """Expand states and return the events; restore the counts and suppressed events."""
         expander = self._expander
         fired = [worker.fired.copy() for worker in expander.pool]
@@ -151,13 +151,13 @@ class WitnessSearch:
     """Finds shortest traces to states and to violations."""
 
     def __init__(
-        self, expander: Expander, levels: Levels, checker: Checker, options: SearchRequest, batch: int
+        self, expander: Expander, levels: Levels, checker: ViolationChecker, options: SearchRequest, batch: int
     ) -> None:
         self.least = LeastStates(expander, levels, batch)
         self._expander, self._levels, self._checker = expander, levels, checker
         self._books, self._options = checker.books, options
 
-    def note(self, events: list[Event], level: int, trace_to: Callable[[int], Behaviour]) -> None:
+    def note(self, events: list[ExpansionEvent], level: int, trace_to: Callable[[int], Behaviour]) -> None:
         """Report violations by states of a level, each with the trace through the least such state.
 
         `trace_to` returns a trace to the state of an event; it is used where time runs out.

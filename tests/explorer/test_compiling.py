@@ -39,7 +39,7 @@ def searched() -> list[str]:
 
 def test_the_series_whose_internals_are_known_is_installed() -> None:
     """What this module tests, Numba does not document: with another series, look at all of it."""
-    assert numba.__version__.startswith(compiling.SERIES)
+    assert numba.__version__.startswith(compiling.NUMBA_SERIES)
 
 
 @pytest.mark.slow

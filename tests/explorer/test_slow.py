@@ -11,7 +11,7 @@ import pytest
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables import checker, engine
-from kraftcheck.explorer.tables.checker import CallGrowth
+from kraftcheck.explorer.tables.checker import CallGrowthWatch
 from kraftcheck.explorer.tables.python_checks import non_local_read, split
 from kraftcheck.spec import (
     Bag,
@@ -207,7 +207,7 @@ def test_the_limit_on_states_is_met_exactly() -> None:
 
 
 def test_calls_that_grow_with_the_states_are_noted() -> None:
-    growth = CallGrowth()
+    growth = CallGrowthWatch()
     for states in (1_000, 1_500, 2_000, 64_000):
         growth.sample(states, {"Grows": states, "Settles": 5_000, "Few": states // 1_000})
     assert growth.notes(128_000, {"Grows": 128_000, "Settles": 5_001, "Few": 128}) == [
@@ -219,7 +219,7 @@ def test_calls_that_grow_with_the_states_are_noted() -> None:
 
 
 def test_a_note_names_the_calls_that_more_workers_do_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker, "LONG_SECONDS", 0.001)
+    monkeypatch.setattr(checker, "LONG_LEARNING_SECONDS", 0.001)
     searches = [replace(SearchRequest(), deadlock=False, workers=workers) for workers in (1, 2)]
     alone, together = [engine.explore(PROTOCOL, options).notes for options in searches]
     assert alone == []

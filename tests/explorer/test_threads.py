@@ -8,7 +8,7 @@ from threading import Barrier, get_ident
 import numpy as np
 import pytest
 
-from kraftcheck.explorer.tables.expander import SMALLEST_DIVISOR, work_pieces
+from kraftcheck.explorer.tables.expander import SMALLEST_PIECE_DIVISOR, work_pieces
 from kraftcheck.explorer.tables.rows import SERIAL, Threads
 
 
@@ -56,4 +56,4 @@ def test_pieces_are_ever_smaller_and_have_each_state_once(count: int, workers: i
     elif count >= SERIAL:
         assert len(pieces) > workers
         assert len(pieces[0]) < count / workers
-        assert len(pieces[-1]) <= SERIAL // SMALLEST_DIVISOR
+        assert len(pieces[-1]) <= SERIAL // SMALLEST_PIECE_DIVISOR

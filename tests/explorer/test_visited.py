@@ -99,7 +99,7 @@ def new_of(partition: Partition, words: Words) -> list[int]:
 
 @pytest.mark.parametrize("own_pages", [1, 1 << 30])
 def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "OWN_PAGES", own_pages)
+    monkeypatch.setattr(arrays, "OWN_PAGES_FROM_BYTES", own_pages)
     packed, spare = packing_of(90), (arrays.Spare(), arrays.Spare())
     partitions = [Partition(packed, None, 20, 100, spare) for _ in range(5)]
     made = [made_up(packed, 4_000, seed) for seed in range(len(partitions))]
@@ -112,7 +112,7 @@ def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: 
     assert [as_set(partition.words()) for partition in partitions] == [as_set(words) for words in made]
     assert own_pages > 1 or len(taken) < len(grown)  # small ones stand where the allocator puts them
     larger = max(partition.keys.nbytes for partition in partitions)
-    assert len(spare[0].take(1)) <= arrays.RESERVED * larger + 1  # of what was left one is kept
+    assert len(spare[0].take(1)) <= arrays.RESERVED_ADDRESSES_RATIO * larger + 1  # of what was left one is kept
 
 
 def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,14 +120,14 @@ def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.Monke
 
     def refusing(number: int, count: int, **rest: Any) -> Any:
         made.append(count)
-        if count > arrays.OWN_PAGES:
+        if count > arrays.OWN_PAGES_FROM_BYTES:
             raise OSError(12, "Cannot allocate memory")
         return mmap.mmap(number, count, **rest)
 
     monkeypatch.setattr(arrays, "map_memory", refusing)
-    found = arrays.reserved(arrays.OWN_PAGES)
-    assert made == [arrays.RESERVED * arrays.OWN_PAGES, arrays.OWN_PAGES]
-    assert len(found) == arrays.OWN_PAGES
+    found = arrays.reserved(arrays.OWN_PAGES_FROM_BYTES)
+    assert made == [arrays.RESERVED_ADDRESSES_RATIO * arrays.OWN_PAGES_FROM_BYTES, arrays.OWN_PAGES_FROM_BYTES]
+    assert len(found) == arrays.OWN_PAGES_FROM_BYTES
     assert not found.any()
 
 

@@ -40,7 +40,7 @@ class TreeOwner(NamedTuple):
     message: Value = None
 
 
-class Answers:
+class MissAnswers:
     """Fills the entries of the memo tables that need a call of user code."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Answers:
     def _unread(self) -> dict[str, Value]:
         """Arguments with a shared state that raises `MissingRead` when an action reads it."""
         assert self.interner.shared.type is not None
-        return {"shared": SharedProxy(self.interner.shared.type, _refuse)}
+        return {"shared": SharedProxy(self.interner.shared.type, _refuse_own_answer)}
 
     def _call_without_context(self, action: Action, me: Any, message: Any) -> FlaggedSteps | None:
         """Return an action's steps if they depend on the local state and the message alone, else None."""
@@ -212,5 +212,5 @@ class Answers:
         tables.put("operated", content << 24 | op, result)
 
 
-def _refuse(name: str) -> Value:
+def _refuse_own_answer(name: str) -> Value:
     raise MissingRead(name)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.native.arrays import grown
+from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel.codes import M_CONTENTS, M_ROWS
 from kraftcheck.explorer.tables.kernel.maps import (
     FingerprintArrays,
@@ -67,7 +67,7 @@ class Fingerprints(FingerprintArrays):
     def _fit(self, name: str, count: int) -> int:
         """Make room for `count` fingerprints of a kind; return how many of them are computed."""
         array: NDArray[Any] = getattr(self, name)
-        setattr(self, name, grown(array, count))
+        setattr(self, name, grow_array(array, count))
         made, self._known[name] = self._known[name], count
         return made
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.calls.proxies import Fields
-from kraftcheck.explorer.native.arrays import grown
+from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import TableFull
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, code_of
@@ -233,7 +233,7 @@ class Interner:
         tables = self.tables
         if columns > tables.rows.shape[1]:
             tables.rows = widened(tables.rows, columns)
-            tables.hidden = grown(tables.hidden, columns)
+            tables.hidden = grow_array(tables.hidden, columns)
             tables.rehash_rows(len(tables.row_table))
 
     def local(self, record: Record) -> int:

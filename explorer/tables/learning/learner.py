@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftcheck.explorer.calls.handlers import Calls
-from kraftcheck.explorer.native.arrays import grown
+from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import Make, TableFull, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES
 from kraftcheck.explorer.tables.kernel.resolve import resolve
-from kraftcheck.explorer.tables.learning.answers import Answers, TreeOwner
+from kraftcheck.explorer.tables.learning.answers import MissAnswers, TreeOwner
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.transition_system import MOST_LABELS, LabelTable
@@ -60,7 +60,7 @@ class Learner:
         self._failed: ProtocolError | None = None
         self.seconds = 0.0  # of one thread, in which no other expands states
         self._idle = 0
-        self.answers = Answers(self.calls, self.interner, flagged, self.action_names)
+        self.answers = MissAnswers(self.calls, self.interner, flagged, self.action_names)
         self.interner.slot_added = self.answers.forget_replicas
         self.interner.shared.sets.added = self.answers.trees.forget_awaiting
         self.interner.shared.sets.is_allowed &= self.answers.tracks_changes
@@ -150,7 +150,7 @@ class Learner:
         """Resolve one worker's cache misses until no request is left."""
         tables = self.interner.tables
         retry = worker.retry[: worker.stats[codes.S_RETRY]]
-        tables.waiting = grown(tables.waiting, len(retry))
+        tables.waiting = grow_array(tables.waiting, len(retry))
         tables.waiting[: len(retry)] = retry
         tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
         tables.meta[codes.M_LEFT] = len(retry) if evaluates or self._has_all_columns(worker) else 0

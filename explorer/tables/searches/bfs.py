@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY_LIMIT, Behaviour, Result, SearchRequest, SearchStopped
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LayoutPolicy, LevelStates
@@ -36,7 +36,7 @@ class BreadthFirst:
     ) -> None:
         self.options = options
         self.expander = Expander.of(protocol, options, workers)
-        self.checker = Checker(protocol, options, self.expander, lambda: self.states.visited.count)
+        self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.states.visited.count)
         self.books = self.checker.books
         self.checkpoint: TablesCheckpoint | None = None
         folder = file = None

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
-from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, FULL, MISSING, S_DEADLOCK, S_STEP_SEEN
 from kraftcheck.explorer.tables.kernel.depth_first import (
@@ -75,7 +75,7 @@ class DepthFirst:
         self.options = options
         self.expander = Expander.of(protocol, options, workers=1)
         self.visited = DepthSet(self.expander.packing)
-        self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+        self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.visited.count)
         if (options.workers or 1) > 1:
             note = f"--workers {options.workers}: --search {options.search} {ONE_THREAD}"
             self.checker.books.result.notes.append(note)
