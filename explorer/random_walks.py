@@ -206,7 +206,8 @@ class RandomWalks:
             if walks.tries[w] >= MOST_ATTEMPTS_A_WALK:
                 raise InputError(
                     f"walk {first + w} ends before it has {least:,} states, "
-                    f"{MOST_ATTEMPTS_A_WALK} times out of {MOST_ATTEMPTS_A_WALK}; expected larger bounds in the configuration, or shorter walks"
+                    f"{MOST_ATTEMPTS_A_WALK} times out of {MOST_ATTEMPTS_A_WALK}; "
+                    "expected larger bounds in the configuration, or shorter walks"
                 )
             starts, seeds = self._drawn(f"{self.plan.seed}, again {walks.tries[w]}", first + w, 1)
             walks.path = self.expander.with_columns(walks.path)

@@ -17,6 +17,7 @@ from typing import Any
 from kraftcheck.catalogue import Job, Model, find_config, find_model, shipped_models, with_settings
 from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options, search_order_names
 from kraftcheck.explorer.request import OPTIONS, SearchRequest, parse_bytes, parse_seconds, parse_spark_setting
+from kraftcheck.explorer.request import parse_count as parse_count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown

@@ -705,10 +705,8 @@ def run_function(m: Any, function: Any) -> Any:
             if kind_of(m, wanted) != codes.CLASS_KIND:
                 record_error(m, codes.UNSUPPORTED_ERROR)
             else:
-                test = node_item(m, wanted, 0)
-                registers[base + a] = bool_value(
-                    m.tests[test * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0
-                )
+                first_test = node_item(m, wanted, 0) * at[codes.AT_KINDS]
+                registers[base + a] = bool_value(m.tests[first_test + kind_of(m, registers[base + b])] != 0)
         elif operation == SEEN:
             m.seen[a] = 1
             registers[base + b] = codes.FALSE_VALUE
