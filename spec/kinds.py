@@ -163,7 +163,7 @@ def _checker(kind: Any) -> Check:
         return lambda value: any(type(value) is type(choice) and value == choice for choice in arguments)
     if origin in IMMUTABLE_TYPES:
         raise ProtocolError(f"a field of type {kind} can change; annotate it as a {IMMUTABLE_TYPES[origin]}")
-    return lambda value: type(value) is origin
+    raise ProtocolError(f"no value has the type {kind}; a map is a Map, a sequence a tuple, a set a frozenset")
 
 
 def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:

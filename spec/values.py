@@ -19,6 +19,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Final,
     Literal,
     Self,
     TypeVar,
@@ -253,7 +254,25 @@ def shown_names(record: Record) -> tuple[str, ...]:
 @cached
 def type_hints(cls: type) -> Mapping[str, Any]:
     """Return the resolved annotations of a class and its bases."""
-    return get_type_hints(cls)
+    return {name: _plain_type(kind) for name, kind in get_type_hints(cls).items()}
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return a type as values have it: without aliases, Final, type variables and the parameters of a record."""
+    alias = getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)  # a NewType, a `type` statement
+    if alias is not None:
+        return _plain_type(alias)
+    if isinstance(kind, TypeVar):
+        return Any
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Final:
+        return _plain_type(arguments[0])
+    if isinstance(origin, type) and issubclass(origin, Record):
+        return origin
+    plain = arguments if origin in (None, Literal, ClassVar) else tuple(map(_plain_type, arguments))
+    if plain == arguments:
+        return kind
+    return Union[plain] if origin is UnionType else origin[plain]  # noqa: UP007 - of a tuple
 
 
 @cached

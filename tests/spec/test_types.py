@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Optional
+from typing import Any, Final, Generic, Literal, NewType, Optional, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -227,6 +227,7 @@ def test_what_does_not_fit_is_said(kind: Any, value: Any, problem: str) -> None:
         (list[int], r"a field of type list\[int\] can change; annotate it as a tuple"),
         (dict[str, int], "annotate it as a Map"),
         (set, "annotate it as a frozenset"),
+        (Mapping[str, int], "no value has the type .*; a map is a Map, a sequence a tuple, a set a frozenset"),
     ],
 )
 def test_types_that_no_field_can_have(kind: Any, problem: str) -> None:
@@ -240,6 +241,45 @@ def test_the_command_line_reads_what_it_wrote(run: Any, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert run("simulate", name, "--runs", 2, "--depth", 12, "--seed", 1, "--out", "w").code == 0
     assert run("replay", name, *sorted(map(str, Path("w").glob("*.tla")))).code == 0
+
+
+Term = NewType("Term", int)
+T = TypeVar("T")
+
+
+class Box(Record, Generic[T]):
+    content: T
+
+
+class Clock(Record):
+    id: int
+    term: Term = Term(1)
+    last: Final[int] = 3
+    terms: tuple[Term, ...] = ()
+    boxed: Box[int] = Box(0)
+
+
+class Aliases(Protocol):
+    """Types that stand for others."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Clock(1)])
+
+    @internal
+    def tick(self, me: Clock) -> Steps:
+        term = Term(me.term + 1)
+        yield become(me.but(term=term, terms=(*me.terms, term), boxed=Box(me.boxed.content + 1)))
+
+    @invariant
+    def ends(self, me: Clock) -> bool:
+        return me.term < me.last
+
+
+def test_types_that_stand_for_others(run: Any, tmp_path: Path) -> None:
+    file, name = tmp_path / "trace.tla", f"{__file__}:Aliases"
+    assert run("check", name, "--engine", "reference", "--trace", file, "--quiet").code == 12
+    assert run("replay", name, file).code == 0
+    assert mismatch(Clock(1, terms=("2",)), Clock, "x") == "x.terms[1]: expected a number, found a string, '2'"  # type: ignore[arg-type]
 
 
 class Full(Types):
