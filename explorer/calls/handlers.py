@@ -6,10 +6,11 @@ another order finds the last.
 
 Handlers that read sets are rewritten, so that loops test an element first.
 `[m for m in shared.msgs if isinstance(m, Vote) and m.ballot == me.ballot]` depends on the votes of one ballot alone. A
-copy of the function iterates over `among(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`. For
-any set but a `SetProxy` that is the set itself; the loop keeps its tests. Only comparisons, attribute accesses and type
-tests are moved, since other tests may have effects. A loop over `ordered(shared.msgs)` sorts the elements that pass;
-so do loops over copies of a set. The methods that a handler calls are rewritten too.
+copy of the function iterates over
+`elements_passing(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`. For any set but a `SetProxy`
+that is the set itself; the loop keeps its tests. Only comparisons, attribute accesses and type tests are moved, since
+other tests may have effects. A loop over `ordered(shared.msgs)` sorts the elements that pass; so do loops over copies
+of a set. The methods that a handler calls are rewritten too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from pickle import dumps, loads
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
-from kraftcheck.explorer.calls.proxies import SetProxy, Unanswered, raising_unanswered
+from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, raising_unanswered
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
@@ -73,7 +74,7 @@ _SIMPLE_NODES = (
 _IMMUTABLE_TYPES = (*SCALARS, NoneType, Enum, frozenset, Map, Record, Protocol, type, FunctionType)
 
 
-def among(elements: Any, passes: Any, *, copies: bool = False) -> Any:
+def elements_passing(elements: Any, passes: Any, *, copies: bool = False) -> Any:
     """Return a set unchanged, or for a `SetProxy` its elements that pass a test.
 
     A copy is made before the loop begins, so its test must not see a value that the loop may change in place.
@@ -84,37 +85,37 @@ def among(elements: Any, passes: Any, *, copies: bool = False) -> Any:
 
 def _is_immutable_cell(cell: CellType) -> bool:
     try:
-        return _is_immutable(cell.cell_contents)
+        return _is_immutable_value(cell.cell_contents)
     except ValueError:
         return False
 
 
-def _is_immutable(value: Any) -> bool:
-    return all(map(_is_immutable, value)) if type(value) is tuple else isinstance(value, _IMMUTABLE_TYPES)
+def _is_immutable_value(value: Any) -> bool:
+    return all(map(_is_immutable_value, value)) if type(value) is tuple else isinstance(value, _IMMUTABLE_TYPES)
 
 
 @cache
 def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of `function` whose filtering loops use `among`, or `function` itself if it has none."""
+    """Return a copy of `function` whose filtering loops use `elements_passing`, or `function` itself if it has none."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None else None
     if definition is None:
         return function
     copied = deepcopy(definition)
-    loops = _Loops(function, copied)
+    loops = _FilteringLoops(function, copied)
     loops.visit(copied)
     copied.decorator_list = []
-    return recompiled(function, copied, {AMONG_NAME: among}) if loops.found else function
+    return recompiled(function, copied, {AMONG_NAME: elements_passing}) if loops.found else function
 
 
 @cache
 def filtered_property(prop: Property) -> Property:
-    """Return a copy of a property whose filtering loops use `among`, renamed so that no probe records it."""
+    """Return a copy of a property whose filtering loops use `elements_passing`, renamed so that no probe records it."""
     return replace(prop, name=f"{prop.name} ", function=filtered_function(prop.function))
 
 
-class _Loops(ast.NodeTransformer):
-    """AST transformer that makes loops iterate over `among(set, test)`, where they test each element first."""
+class _FilteringLoops(ast.NodeTransformer):
+    """AST transformer that makes loops iterate over `elements_passing(set, test)`, before other tests."""
 
     def __init__(self, function: Any, definition: ast.AST) -> None:
         self.found = 0
@@ -125,13 +126,13 @@ class _Loops(ast.NodeTransformer):
         self._changing = {*declared, *named}
         self._later = {name for name, times in Counter(_stored_names(definition)).items() if times > 1}
         self._at_once = {id(one) for node in nodes if isinstance(node, ast.Call) for one in node.args}
-        self._outliving = _outliving(definition)
+        self._outliving = _variables_read_after_loops(definition)
 
     def _among(
         self, target: ast.expr, elements: ast.expr, tests: list[ast.expr], changing: set[str], *, copies: bool = False
     ) -> ast.expr:
         """Return elements that pass the tests; a copy only if no variable of `changing` is tested."""
-        simple = list(takewhile(_is_simple, _conjuncts(tests)))
+        simple = list(takewhile(_is_simple_test, _conjuncts(tests)))
         if not simple or not isinstance(target, ast.Name):
             return elements
         if isinstance(elements, ast.Call) and self._is_copy(elements):
@@ -190,7 +191,7 @@ def _leading_tests(body: list[ast.stmt]) -> list[ast.expr]:
     tests: list[ast.expr] = []
     for statement in body:
         if isinstance(statement, ast.Match) and statement is body[-1]:
-            tests += _matching(statement)
+            tests += _match_class_test(statement)
         if not isinstance(statement, ast.If) or statement.orelse:
             break
         if len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue):
@@ -202,7 +203,7 @@ def _leading_tests(body: list[ast.stmt]) -> list[ast.expr]:
     return tests
 
 
-def _outliving(definition: ast.AST) -> set[str]:
+def _variables_read_after_loops(definition: ast.AST) -> set[str]:
     """Return the variables of loops that are read outside of the loops' bodies: the last element may fail a test."""
     binding: dict[str, list[ast.AST]] = defaultdict(list)
     for node in ast.walk(definition):
@@ -213,7 +214,7 @@ def _outliving(definition: ast.AST) -> set[str]:
                 binding[argument.arg].append(node)
         for one in getattr(node, "generators", ()):
             binding[getattr(one.target, "id", "")].append(node)
-    return {name for name, nodes in binding.items() if _reads(name, definition) - _reads(name, *nodes)}
+    return {name for name, nodes in binding.items() if _loads_of_name(name, definition) - _loads_of_name(name, *nodes)}
 
 
 def _stored_names(*nodes: ast.AST) -> list[str]:
@@ -221,12 +222,12 @@ def _stored_names(*nodes: ast.AST) -> list[str]:
     return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
 
 
-def _reads(name: str, *nodes: ast.AST) -> set[int]:
+def _loads_of_name(name: str, *nodes: ast.AST) -> set[int]:
     names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name) and node.id == name)
     return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
 
-def _matching(statement: ast.Match) -> list[ast.expr]:
+def _match_class_test(statement: ast.Match) -> list[ast.expr]:
     """Return a test of the subject's class that holds where a case may match, in a list; [] if any class may."""
     patterns = [case.pattern for case in statement.cases]
     kinds = [p.cls for p in patterns if isinstance(p, ast.MatchClass)]
@@ -251,7 +252,7 @@ def declared_in(protocol: Protocol) -> dict[str, Any]:
     return {name: value for base in reversed(bases) for name, value in vars(base).items()}
 
 
-def _is_simple(test: ast.expr) -> bool:
+def _is_simple_test(test: ast.expr) -> bool:
     return all(isinstance(node, _SIMPLE_NODES) or _is_type_test(node) for node in ast.walk(test))
 
 
@@ -263,11 +264,11 @@ def _is_type_test(node: ast.AST) -> bool:
 # Sets and maps in another order
 
 
-_SET = "__set__"
-_BUILTINS = {"frozenset", "set"}
-_OPCODES = {opmap["BUILD_SET"], opmap["SET_ADD"]}
-_MAKING_SETS = ("copy", "difference", "intersection", "symmetric_difference", "union")
-_OPERATORS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", "__rsub__", "__rxor__")
+_SET_CLASS_NAME = "__set__"
+_SET_BUILTINS = {"frozenset", "set"}
+_SET_OPCODES = {opmap["BUILD_SET"], opmap["SET_ADD"]}
+_METHODS_MAKING_SETS = ("copy", "difference", "intersection", "symmetric_difference", "union")
+_OPERATORS_MAKING_SETS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", "__rsub__", "__rxor__")
 
 
 class Ascending(frozenset[Any]):
@@ -323,25 +324,27 @@ class DescendingSet(AscendingSet):
     _order = -1
 
 
-for _name in (*_MAKING_SETS, *_OPERATORS):
+for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
     setattr(Ascending, _name, partialmethod(Ascending._made, _name))
     setattr(AscendingSet, _name, partialmethod(AscendingSet._made, _name))
 Ascending.mutable, Descending.mutable = AscendingSet, DescendingSet
 
 
-class InOrder:
+class OrderedCalls:
     """Calls handlers with all sets converted to class `kind`: arguments, constants, and sets made in handlers."""
 
     def __init__(self, protocol: Protocol, kind: type[Ascending]) -> None:
         self._kind = kind
-        self._protocol = with_methods(protocol, lambda method: _making(method, kind))
+        self._protocol = with_methods(protocol, lambda method: _with_own_set_class(method, kind))
         known = declared_in(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
         vars(self._protocol).update({name: with_set_class(value, kind) for name, value in collections.items()})
 
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
         """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""
-        made = _making(function, self._kind)(self._protocol, *[with_set_class(one, self._kind) for one in arguments])
+        made = _with_own_set_class(function, self._kind)(
+            self._protocol, *[with_set_class(one, self._kind) for one in arguments]
+        )
         return [with_set_class(step, frozenset) for step in made]
 
 
@@ -379,7 +382,7 @@ def with_set_class(value: Value, kind: type[frozenset[Any]]) -> Any:
 
 def _record_with_set_class(value: Any, kind: type[frozenset[Any]]) -> Any:
     known, own = vars(value), type(value)
-    new = {name: with_set_class(known[name], kind) for name in _collections(own)}
+    new = {name: with_set_class(known[name], kind) for name in _collection_fields(own)}
     if all(new[name] is known[name] for name in new):
         return value
     made = object.__new__(own)
@@ -388,7 +391,7 @@ def _record_with_set_class(value: Any, kind: type[frozenset[Any]]) -> Any:
 
 
 @cached
-def _collections(record_type: type[Record]) -> list[str]:
+def _collection_fields(record_type: type[Record]) -> list[str]:
     """Return the fields of a record class that may contain a set or a map."""
     try:
         return [name for name, kind in field_types(record_type).items() if not _is_scalar(kind)]
@@ -403,40 +406,40 @@ def _is_scalar(kind: Any) -> bool:
 
 
 @cache
-def _making(function: FunctionType, kind: type[Ascending]) -> Any:
+def _with_own_set_class(function: FunctionType, kind: type[Ascending]) -> Any:
     """Return `function` rewritten to create sets of class `kind`; unchanged if it creates none or has no source."""
-    made = _rewritten(function)
+    made = _rewrite_to_ascending_sets(function)
     if made is function:
         return function
     code = made.__code__
-    cells = dict(zip(code.co_freevars, made.__closure__, strict=True)) | {_SET: CellType(kind)}
+    cells = dict(zip(code.co_freevars, made.__closure__, strict=True)) | {_SET_CLASS_NAME: CellType(kind)}
     other = FunctionType(code, made.__globals__, made.__name__, made.__defaults__, tuple(cells.values()))
     other.__kwdefaults__ = made.__kwdefaults__
     return other
 
 
 @cache
-def _rewritten(function: FunctionType) -> Any:
+def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
     """Return `function` rewritten to create `Ascending` sets, compiled once for all classes of sets."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None and _may_make_sets(code) else None
     if definition is None:
         return function
-    making = _Making()
+    making = _SetMaking()
     copied = making.visit(loads(dumps(definition)))
     copied.decorator_list = []
-    return recompiled(function, copied, {_SET: Ascending}) if making.found else function
+    return recompiled(function, copied, {_SET_CLASS_NAME: Ascending}) if making.found else function
 
 
 def _may_make_sets(code: CodeType) -> bool:
     """Return whether a function's bytecode may create a set; a quick check before its source is parsed."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return not (_BUILTINS.isdisjoint(code.co_names) and _OPCODES.isdisjoint(code.co_code[::2])) or any(
+    return not (_SET_BUILTINS.isdisjoint(code.co_names) and _SET_OPCODES.isdisjoint(code.co_code[::2])) or any(
         map(_may_make_sets, inner)
     )
 
 
-class _Making(ast.NodeTransformer):
+class _SetMaking(ast.NodeTransformer):
     """AST transformer that makes a function create sets of a given class, except sets used only for `in` tests."""
 
     def __init__(self) -> None:
@@ -447,7 +450,7 @@ class _Making(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS:
+        if isinstance(node.func, ast.Name) and node.func.id in _SET_BUILTINS:
             node.func = self._kind(node.func, is_mutable=node.func.id == "set")
         return node
 
@@ -457,22 +460,22 @@ class _Making(ast.NodeTransformer):
 
     def _kind(self, node: ast.expr, *, is_mutable: bool) -> ast.expr:
         self.found += 1
-        kind = ast.Name(_SET, ast.Load())
+        kind = ast.Name(_SET_CLASS_NAME, ast.Load())
         made = ast.Attribute(kind, "mutable", ast.Load()) if is_mutable else kind
         return ast.fix_missing_locations(ast.copy_location(made, node))
 
     visit_Set = visit_SetComp = _set  # noqa: N815 - named after the nodes
 
 
-Arguments = Mapping[str, Value]
+CallArguments = Mapping[str, Value]
 """Arguments of an action or a property, by name."""
-Outcome = frozenset[tuple[Any, ...]]
+CallOutcome = frozenset[tuple[Any, ...]]
 # Calls, and tests of their purity
 
 
-FAILED_ASSERT: Outcome = frozenset({("an assert failed",)})
-DEPENDS_ON_ORDER = "is not pure: its steps depend on the order of a set or a map; use ordered(...)"
-YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
+FAILED_ASSERT_OUTCOME: CallOutcome = frozenset({("an assert failed",)})
+DEPENDS_ON_ORDER_TEXT = "is not pure: its steps depend on the order of a set or a map; use ordered(...)"
+YIELDED_OTHERS_TEXT = "is not pure: called twice on the same input, it yielded other steps"
 _TIME_FUNCTIONS = [function for function in vars(time).values() if isinstance(function, BuiltinFunctionType)]
 IMPURE_FUNCTIONS = {*_TIME_FUNCTIONS, os.getpid, os.urandom, os.listdir, os.stat, os.times, builtins.input, open}
 """Built-in functions that return different values from call to call."""
@@ -525,8 +528,8 @@ class PurityTest:
         self._thorough = thorough
         self._calls: Counter[str] = Counter()
         self._due: dict[str, int] = {}
-        self._in_order: dict[type[Ascending], InOrder] = {}
-        self._made: list[tuple[Action, Any, Any, Arguments, Outcome]] = []
+        self._in_order: dict[type[Ascending], OrderedCalls] = {}
+        self._made: list[tuple[Action, Any, Any, CallArguments, CallOutcome]] = []
 
     def is_due(self, action: Action) -> bool:
         """Count a call of an action; return whether to test it."""
@@ -536,9 +539,9 @@ class PurityTest:
         self._due[action.name] = 2 * count
         return True
 
-    def call(self, action: Action, me: Any, message: Any, given: Arguments) -> tuple[Step, ...]:
+    def call(self, action: Action, me: Any, message: Any, given: CallArguments) -> tuple[Step, ...]:
         """Return the steps that an action would take."""
-        read = _encoded if self._thorough else _fields
+        read = _encode_all if self._thorough else _field_values
         before = read(me, message)
         with ImpureCalls() as impure:
             steps = call_action(self._protocol, action, me, message, given)
@@ -551,7 +554,7 @@ class PurityTest:
         if one != call[-1] or other != call[-1]:
             self._compare(*call)
             if one != other and None not in (one, other):  # else the class of the sets matters, not their order
-                raise ActionError(action, self._protocol, me, message, DEPENDS_ON_ORDER)
+                raise ActionError(action, self._protocol, me, message, DEPENDS_ON_ORDER_TEXT)
         self._made.append(call)
         return steps
 
@@ -560,30 +563,30 @@ class PurityTest:
         while self._made:
             self._compare(*self._made.pop())
 
-    def _compare(self, action: Action, me: Any, message: Any, given: Arguments, found: Outcome) -> None:
+    def _compare(self, action: Action, me: Any, message: Any, given: CallArguments, found: CallOutcome) -> None:
         if self._outcome(call_action(self._protocol, action, me, message, given)) != found:
-            raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS)
+            raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS_TEXT)
 
     def _reordered(
-        self, kind: type[Ascending], action: Action, me: Any, message: Any, given: Arguments, found: Outcome
-    ) -> Outcome | None:
+        self, kind: type[Ascending], action: Action, me: Any, message: Any, given: CallArguments, found: CallOutcome
+    ) -> CallOutcome | None:
         """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
-            self._in_order[kind] = InOrder(self._protocol, kind)
+            self._in_order[kind] = OrderedCalls(self._protocol, kind)
         try:
             arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
         except AssertionError:
-            return FAILED_ASSERT
+            return FAILED_ASSERT_OUTCOME
         except Exception:  # the action inspects the class
             return None
 
-    def _outcome(self, steps: Iterable[Step]) -> Outcome:
+    def _outcome(self, steps: Iterable[Step]) -> CallOutcome:
         return frozenset(without_order(step, self._protocol.network) for step in steps)
 
 
-class MissingRead(Unanswered):
+class MissingRead(UnansweredRead):
     """Raised for a read whose value is unknown."""
 
     def __init__(self, read: Any = None) -> None:
@@ -591,7 +594,7 @@ class MissingRead(Unanswered):
         self.read = read
 
 
-class Calls:
+class HandlerCalls:
     """Calls the actions and properties of one protocol for an engine, and counts the calls."""
 
     def __init__(self, protocol: Protocol, *, thorough: bool = False) -> None:
@@ -639,8 +642,8 @@ class Calls:
         action: Action,
         me: Any,
         message: Any,
-        given: Arguments,
-        whole: Callable[[], Arguments] | None = None,
+        given: CallArguments,
+        whole: Callable[[], CallArguments] | None = None,
         settle: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
         *,
         filters: bool = False,
@@ -656,12 +659,16 @@ class Calls:
             if is_tested:
                 steps = self.purity.call(action, me, message, given if whole is None else whole())
             if not is_tested or whole is not None:
-                called = action if settle is None else _settled(action, settle, self._filtering if filters else None)
+                called = (
+                    action
+                    if settle is None
+                    else _with_settled_steps(action, settle, self._filtering if filters else None)
+                )
                 steps = call_action(self.protocol, called, me, message, given)
         note_spent(steps, self.most_spent)
         return [step for step in steps if is_within(step, self.protocol.bounds)]
 
-    def holds(self, prop: Property, given: Arguments, whole: Callable[[], Arguments] | None = None) -> bool:
+    def holds(self, prop: Property, given: CallArguments, whole: Callable[[], CallArguments] | None = None) -> bool:
         """Return whether a property holds for the arguments `given`.
 
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
@@ -675,7 +682,9 @@ class Calls:
         return found
 
 
-def _settled(action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], filtering: Protocol | None) -> Action:
+def _with_settled_steps(
+    action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], filtering: Protocol | None
+) -> Action:
     function = action.function if filtering is None else filtered_function(action.function)
 
     def call(protocol: Protocol, *arguments: Any) -> Any:
@@ -707,10 +716,10 @@ class TestedSemantics(Semantics):
         return call_action(self.protocol, action, me, message, given)
 
 
-def _fields(*records: Any) -> tuple[Any, ...]:
-    """Return the records' field values, to compare them later; faster than `_encoded`, but blind to mutated values."""
+def _field_values(*records: Any) -> tuple[Any, ...]:
+    """Return the records' field values, to compare later; faster than `_encode_all`, but blind to mutated values."""
     return tuple(field_values(record) for record in records if record is not None)
 
 
-def _encoded(*values: Any) -> bytes:
+def _encode_all(*values: Any) -> bytes:
     return b"".join(encode(value) for value in values if value is not None)

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.calls.proxies import Unanswered
+from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.discovery import modules_of
@@ -31,11 +31,11 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cached
 
-ROLES = ("me", "peer")
-MOST_ROLES = len(ROLES)
+REPLICA_PARAMETERS = ("me", "peer")
+MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
 
 
-class NeedsWholeError(Unanswered):
+class WholeStateNeededError(UnansweredRead):
     """A property cannot be evaluated in parts."""
 
     def __init__(self, name: str) -> None:
@@ -43,22 +43,24 @@ class NeedsWholeError(Unanswered):
         self.name = name
 
 
-class Part(NamedTuple):
+class ConjunctPart(NamedTuple):
     """A conjunct of a constraint: its test, and the parameters that it takes."""
 
     test: ast.expr
     asks: tuple[str, ...]
 
 
-def in_parts(options: SearchRequest, whole: set[str]) -> SearchRequest:
+def split_constraints(options: SearchRequest, whole: set[str]) -> SearchRequest:
     """Return a search whose constraints over whole states are in parts, except those named in `whole`.
 
     The reads of other parts, and those of invariants over whole states, are tracked.
     """
     if options.view is not None or options.checkpoint is not None or options.resume is not None:
         return options
-    constraints = [part for one in options.constraints for part in ([one] if one.name in whole else _split(one))]
-    properties = [one if one.name in whole else _by_reads(one) for one in options.properties]
+    constraints = [
+        part for one in options.constraints for part in ([one] if one.name in whole else _split_property(one))
+    ]
+    properties = [one if one.name in whole else _with_tracked_reads(one) for one in options.properties]
     return replace(options, constraints=tuple(constraints), properties=tuple(properties))
 
 
@@ -67,7 +69,7 @@ def reads_parts(prop: Property) -> bool:
     return bool(vars(prop).get("reads_parts"))
 
 
-def _by_reads(prop: Property) -> Property:
+def _with_tracked_reads(prop: Property) -> Property:
     """Return a property with tracked reads of the state; unchanged if it has other parameters."""
     if prop.over_steps or prop.asks != ("state",):
         return prop
@@ -76,17 +78,17 @@ def _by_reads(prop: Property) -> Property:
     return made
 
 
-def _split(prop: Property) -> list[Property]:
+def _split_property(prop: Property) -> list[Property]:
     definition = _definition(prop) if prop.asks == ("state",) else None
     returned = definition.body[-1] if definition is not None else None
     if definition is None or not isinstance(returned, ast.Return) or returned.value is None:
-        return [_by_reads(prop)]
-    parts = _Parts(definition.args.args[-1].arg)
+        return [_with_tracked_reads(prop)]
+    parts = _PartFinder(definition.args.args[-1].arg)
     groups: dict[tuple[str, ...], list[ast.expr]] = {}
     for conjunct in _conjuncts(returned.value):
         for part in parts.of(conjunct):
             groups.setdefault(part.asks, []).append(part.test)
-    return [_conjoined(prop, definition, asks, tests) for asks, tests in groups.items()]
+    return [_conjoin_tests(prop, definition, asks, tests) for asks, tests in groups.items()]
 
 
 def _definition(prop: Property) -> ast.FunctionDef | None:
@@ -99,18 +101,20 @@ def _definition(prop: Property) -> ast.FunctionDef | None:
     return definition if len(_without_docstring(definition.body)) == 1 and not names else None
 
 
-def _conjoined(prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:
+def _conjoin_tests(
+    prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]
+) -> Property:
     """Return the property of the conjuncts that take the parameters `asks`."""
     copied = deepcopy(definition)
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
     copied.decorator_list, copied.returns = [], None
     copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
-    made = replace(prop, function=_checked(prop, recompiled(prop.function, copied, {})))
+    made = replace(prop, function=_require_bool(prop, recompiled(prop.function, copied, {})))
     vars(made).update(asks=asks, reads_parts="state" in asks)
     return made
 
 
-def _checked(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
+def _require_bool(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
     @wraps(prop.function)
     def checked(*arguments: Any) -> bool:
         try:
@@ -118,7 +122,7 @@ def _checked(prop: Property, function: Callable[..., Any]) -> Callable[..., bool
         except Exception:
             found = None
         if type(found) is not bool:
-            raise NeedsWholeError(prop.name)
+            raise WholeStateNeededError(prop.name)
         return found
 
     return checked
@@ -137,35 +141,44 @@ def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
         yield test
 
 
-class _Parts:
+class _PartFinder:
     """Finds the parts of conjuncts over one state."""
 
     def __init__(self, state: str) -> None:
         self._state = state
 
-    def of(self, conjunct: ast.expr) -> Iterator[Part]:
+    def of(self, conjunct: ast.expr) -> Iterator[ConjunctPart]:
         """Yield the parts of a conjunct: a quantifier's, that of the shared fields, or else that of the state."""
         bound = self._quantified(conjunct)
         if bound is None:
             shared = self._local(conjunct, {})
-            yield Part(conjunct, ("state",)) if shared is None else Part(shared, ("shared",))
+            yield ConjunctPart(conjunct, ("state",)) if shared is None else ConjunctPart(shared, ("shared",))
             return
         test, names = bound
-        for roles in [ROLES[:1], (*ROLES,)] if len(names) == MOST_ROLES else [ROLES[:1]]:
-            renamed = dict(zip(names, roles * MOST_ROLES, strict=False))  # one role for both: a replica with itself
+        for roles in (
+            [REPLICA_PARAMETERS[:1], (*REPLICA_PARAMETERS,)]
+            if len(names) == MOST_REPLICA_PARAMETERS
+            else [REPLICA_PARAMETERS[:1]]
+        ):
+            renamed = dict(
+                zip(names, roles * MOST_REPLICA_PARAMETERS, strict=False)
+            )  # one role for both: a replica with itself
             local = self._local(test, renamed)
             if local is None:
-                yield Part(conjunct, ("state",))
+                yield ConjunctPart(conjunct, ("state",))
                 return
             reads_shared = any(isinstance(node, ast.Name) and node.id == "shared" for node in ast.walk(local))
-            yield Part(local, (*roles, "shared") if reads_shared else roles)
+            yield ConjunctPart(local, (*roles, "shared") if reads_shared else roles)
 
     def _quantified(self, test: ast.expr) -> tuple[ast.expr, list[str]] | None:
         """Return the test of a quantifier over replicas, and the names that it binds; None for another expression."""
         element, generators, negated = _quantifier(test)
         bound = [one.target.id for one in generators if isinstance(one.target, ast.Name)]
         sources = {ast.unparse(one.iter) for one in generators}
-        if sources != {f"{self._state}.replicas.values()"} or not len({*bound}) == len(generators) <= MOST_ROLES:
+        if (
+            sources != {f"{self._state}.replicas.values()"}
+            or not len({*bound}) == len(generators) <= MOST_REPLICA_PARAMETERS
+        ):
             return None
         ifs = [ast.UnaryOp(ast.Not(), one) for source in generators for one in source.ifs]
         element = ast.UnaryOp(ast.Not(), element) if negated else element
@@ -208,7 +221,7 @@ class _Renaming(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         is_role = node.id in self._roles
         stores = isinstance(node.ctx, ast.Store) and (is_role or node.id == self._state)
-        self.clashes |= stores or node.id == self._state or (not is_role and node.id in (*ROLES, "shared"))
+        self.clashes |= stores or node.id == self._state or (not is_role and node.id in (*REPLICA_PARAMETERS, "shared"))
         return ast.copy_location(ast.Name(self._roles[node.id], node.ctx), node) if is_role else node
 
 
@@ -216,14 +229,14 @@ REVEALING_NAMES = {"type", "vars", "__dict__", "suppress"}
 """Names by which code can tell a proxy from its record."""
 CAUGHT_ERRORS = {"AttributeError", "BaseException", "Exception", "TypeError"}
 """Errors that a proxy may raise in place of a record or a set, and their bases."""
-_CATCHES, _CATCHES_ALL = opmap["CHECK_EXC_MATCH"], (opmap["PUSH_EXC_INFO"], opmap["POP_TOP"])
-AFTER = "after"
+_CATCH_OPCODES, _CATCH_ALL_OPCODES = opmap["CHECK_EXC_MATCH"], (opmap["PUSH_EXC_INFO"], opmap["POP_TOP"])
+AFTER_STATE = "after"
 """Name of a variable that holds a replica; `after is me` asks whether it changed, and compares no two replicas."""
 _LOAD_OPCODES = {code for name, code in opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))}
 _RESULT_OPCODES = ("BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX")
 LIBRARY_PREFIX = f"{Path(os.__file__).parent}{os.sep}"
-OWN_PREFIX, MODEL_PREFIXES = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
-MOST_WRAPPED = 4
+KRAFTCHECK_PREFIX, MODEL_PREFIXES = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
+MOST_WRAPPER_LEVELS = 4
 """Most wrappers around a function, for example a property of a memoized function."""
 
 FunctionsByName = dict[str, list[FunctionType]]
@@ -246,7 +259,7 @@ def type_inspectors(protocol: Protocol) -> set[str]:
 def _methods_by_name(protocol: type[Protocol]) -> FunctionsByName:
     """Return the methods of a protocol and of the classes in its modules, by name."""
     found: FunctionsByName = defaultdict(list)
-    classes: list[type] = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in _classes(module))]
+    classes: list[type] = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in _classes_in(module))]
     for cls in dict.fromkeys(classes):
         if not _is_of_kraftcheck(cls):
             for name, value in vars(cls).items():
@@ -254,18 +267,18 @@ def _methods_by_name(protocol: type[Protocol]) -> FunctionsByName:
     return found
 
 
-def _classes(module: ModuleType) -> list[type]:
+def _classes_in(module: ModuleType) -> list[type]:
     return [one for one in vars(module).values() if isinstance(one, type)]
 
 
 def _is_of_kraftcheck(value: Any) -> bool:
     module = str(value.__module__)  # generated code has none
-    return module.startswith(OWN_PREFIX) and not module.startswith(MODEL_PREFIXES)
+    return module.startswith(KRAFTCHECK_PREFIX) and not module.startswith(MODEL_PREFIXES)
 
 
 def _unwrapped(value: Any) -> list[FunctionType]:
     """Return the function inside of a method, a property or a memoized function."""
-    for _ in range(MOST_WRAPPED):
+    for _ in range(MOST_WRAPPER_LEVELS):
         if isinstance(value, FunctionType):
             return [] if _is_of_kraftcheck(value) else [value]
         if value is None or isinstance(value, type):
@@ -290,8 +303,8 @@ def _may_reveal_proxy(
         if one in seen or known.get(one) is False:
             continue
         seen.add(one)
-        names = set(_names(one.__code__))
-        if known.get(one) or names & REVEALING_NAMES or _tells_apart(one.__code__, compares=compares):
+        names = set(_names_used(one.__code__))
+        if known.get(one) or names & REVEALING_NAMES or _tells_proxy_from_record(one.__code__, compares=compares):
             known[one] = True
             return True
         waiting += _called_functions(one, names, methods)
@@ -299,24 +312,26 @@ def _may_reveal_proxy(
     return False
 
 
-def _tells_apart(code: CodeType, *, compares: bool) -> bool:
+def _tells_proxy_from_record(code: CodeType, *, compares: bool) -> bool:
     """Whether code may catch a proxy's error or use `is`; Python's library does so for values of its own."""
     if code.co_filename.startswith(("<frozen ", LIBRARY_PREFIX)) and "site-packages" not in code.co_filename:
         return False
     return _catches_proxy_error(code) or (compares and _compares_identity(code))
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def _names_used(code: CodeType) -> Iterator[str]:
     """Yield the names that a function uses, including those of inner functions."""
     yield from (*code.co_names, *code.co_freevars)
     for inner in _inner_codes(code):
-        yield from _names(inner)
+        yield from _names_used(inner)
 
 
 def _catches_proxy_error(code: CodeType) -> bool:
     """Whether code may catch an error that a proxy raises, such as that of `frozenset.union(proxy)`."""
     steps = code.co_code[::2]
-    found = (_CATCHES in steps and not CAUGHT_ERRORS.isdisjoint(code.co_names)) or _CATCHES_ALL in pairwise(steps)
+    found = (_CATCH_OPCODES in steps and not CAUGHT_ERRORS.isdisjoint(code.co_names)) or _CATCH_ALL_OPCODES in pairwise(
+        steps
+    )
     return found or any(map(_catches_proxy_error, _inner_codes(code)))
 
 
@@ -330,7 +345,8 @@ def _compares_identity(code: CodeType) -> bool:
     loaded = [_loaded_variables(step) for step in steps]
     compared = (loaded[at - 2 : at] for at, step in enumerate(steps) if step.opname == "IS_OP")
     return any(map(_compares_identity, _inner_codes(code))) or any(
-        ((first and last) or len(last) > 1 or "" in last) and AFTER not in (*first, *last) for first, last in compared
+        ((first and last) or len(last) > 1 or "" in last) and AFTER_STATE not in (*first, *last)
+        for first, last in compared
     )
 
 
@@ -344,7 +360,7 @@ def _loaded_variables(step: Instruction) -> tuple[str, ...]:
 def _called_functions(function: FunctionType, names: set[str], methods: FunctionsByName) -> Iterator[FunctionType]:
     """Yield the functions that the names used by a function may refer to."""
     closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    cells = {name: cell.cell_contents for name, cell in closure if _is_filled(cell)}
+    cells = {name: cell.cell_contents for name, cell in closure if _is_filled_cell(cell)}
     for name in names:
         if name.startswith("@"):  # added by pytest's rewriting of asserts
             continue
@@ -355,7 +371,7 @@ def _called_functions(function: FunctionType, names: set[str], methods: Function
             yield from (found for inner in names for found in _unwrapped(vars(value).get(inner)))
 
 
-def _is_filled(cell: Any) -> bool:
+def _is_filled_cell(cell: Any) -> bool:
     try:
         return cell.cell_contents is not cell
     except ValueError:

@@ -17,36 +17,36 @@ from typing import Any, ClassVar, Protocol
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, with_specials
 
-ABSENT = object()
+ABSENT_REPLICA = object()
 """Result of reading an absent replica through a `ProjectionProxy`."""
-UNREAD = object()
+UNREAD_VALUE = object()
 NO_CHANGES: Mapping[str, Value] = {}
 SET_TYPES = (frozenset, set)
-IN_PLACE = 13
+IN_PLACE_OPERATORS = 13
 """Least argument of BINARY_OP that stands for an operator like `|=`."""
 
 Fields = tuple[tuple[str, Value], ...]
 """Names of fields, each with its value."""
 
 
-class Unanswered(BaseException):
+class UnansweredRead(BaseException):
     """A read that its proxy does not answer. It is no Exception, so that `except Exception` lets it pass."""
 
-    last: ClassVar[Unanswered | None] = None
+    last: ClassVar[UnansweredRead | None] = None
 
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
-        Unanswered.last = self
+        UnansweredRead.last = self
 
 
 @contextmanager
 def raising_unanswered() -> Iterator[None]:
     """Raise the unanswered read of a call even if the called code caught it, as a bare `except` does."""
-    Unanswered.last = None
+    UnansweredRead.last = None
     try:
         yield
     finally:
-        found, Unanswered.last = Unanswered.last, None
+        found, UnansweredRead.last = UnansweredRead.last, None
         if found is not None:
             raise found
 
@@ -131,7 +131,7 @@ class StateProxy(SharedProxy):
         super().__init__(State, read)
 
 
-Names = tuple[str, ...]
+FieldPath = tuple[str, ...]
 """The path to a field of a record, through records in it; () for the record itself."""
 
 
@@ -145,7 +145,9 @@ class LocalProxy(ReadProxy):
         """Return a proxy with the special methods of the record's class."""
         return object.__new__(with_specials((cls, type(record))))
 
-    def __init__(self, record: Record, note: Callable[[Names], Any], changes: Mapping[str, Value] = NO_CHANGES) -> None:
+    def __init__(
+        self, record: Record, note: Callable[[FieldPath], Any], changes: Mapping[str, Value] = NO_CHANGES
+    ) -> None:
         self.__record__ = record
         self.__note__ = note
         self.__names__ = field_names(type(record))
@@ -194,7 +196,7 @@ class PeerProxy(LocalProxy):
         self,
         key: Value,
         record: Record,
-        note: Callable[[Names], Any],
+        note: Callable[[FieldPath], Any],
         changes: Mapping[str, Value] = NO_CHANGES,
     ) -> None:
         super().__init__(record, note, changes)
@@ -219,25 +221,25 @@ class ProjectionProxy(Map[Any, Any]):
         self._known: dict[Any, Any] = {}
 
     def _look(self, key: Any) -> Any:
-        found = self._known.get(key, UNREAD)
-        if found is UNREAD:
+        found = self._known.get(key, UNREAD_VALUE)
+        if found is UNREAD_VALUE:
             found = self._known[key] = self._read(key)
         return found
 
     @property
     def _items(self) -> dict[Any, Any]:  # type: ignore[override]  # any other use reads the whole
         if self._all is None:
-            self._all = {key: value for key in self._keys if (value := self._look(key)) is not ABSENT}
+            self._all = {key: value for key in self._keys if (value := self._look(key)) is not ABSENT_REPLICA}
             self._read = _refuse_element_read
         return self._all
 
     def __getitem__(self, key: Any) -> Any:
-        found = ABSENT
+        found = ABSENT_REPLICA
         if self._all is not None:
-            found = self._all.get(key, ABSENT)
+            found = self._all.get(key, ABSENT_REPLICA)
         elif key in self._keys:
             found = self._look(key)
-        if found is ABSENT:
+        if found is ABSENT_REPLICA:
             raise KeyError(key)
         return found
 
@@ -245,7 +247,7 @@ class ProjectionProxy(Map[Any, Any]):
         return iter(self._all) if self._all is not None else self._present()
 
     def _present(self) -> Iterator[Any]:
-        return (key for key in self._keys if self._look(key) is not ABSENT)
+        return (key for key in self._keys if self._look(key) is not ABSENT_REPLICA)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -253,7 +255,7 @@ class ProjectionProxy(Map[Any, Any]):
     def __contains__(self, key: object) -> bool:
         if self._all is not None:
             return key in self._all
-        return key in self._keys and self._look(key) is not ABSENT
+        return key in self._keys and self._look(key) is not ABSENT_REPLICA
 
     @property
     def was_read_whole(self) -> bool:
@@ -261,7 +263,7 @@ class ProjectionProxy(Map[Any, Any]):
         return self._all is not None
 
 
-class Elements(Protocol):
+class ElementUniverse(Protocol):
     """Protocol for the collection of all elements that a set could contain."""
 
     def __iter__(self) -> Iterator[Value]: ...
@@ -269,7 +271,7 @@ class Elements(Protocol):
     def __contains__(self, element: Any) -> bool: ...
 
 
-HasElement = Callable[[Value], bool]
+IsElement = Callable[[Value], bool]
 
 
 def _set_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -282,14 +284,14 @@ def _set_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     return operator
 
 
-def _reflected(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _reflected_set_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return an operator with a set on the left, without `|=` and the like: that set, of any name, would not change."""
 
     @wraps(method)
     def operator(self: Any, other: Any) -> Any:
         frame = sys._getframe(1)
         opcode, argument = frame.f_code.co_code[frame.f_lasti :][:2]
-        if type(other) is set and (opcode != opmap["BINARY_OP"] or argument >= IN_PLACE):
+        if type(other) is set and (opcode != opmap["BINARY_OP"] or argument >= IN_PLACE_OPERATORS):
             raise TypeError("expected a set, found its proxy")
         return method(self, other)
 
@@ -303,8 +305,8 @@ class SetProxy:
 
     def __init__(
         self,
-        elements: Elements,
-        has: HasElement,
+        elements: ElementUniverse,
+        has: IsElement,
         added: frozenset[Value] = frozenset(),
         removed: frozenset[Value] = frozenset(),
     ) -> None:
@@ -391,7 +393,7 @@ class SetProxy:
     def __and__(self, other: Any) -> Any:
         return frozenset(element for element in other if element in self)
 
-    @_reflected
+    @_reflected_set_operator
     @_set_operator
     def __rsub__(self, other: Any) -> Any:
         return frozenset(element for element in other if element not in self)
@@ -400,7 +402,7 @@ class SetProxy:
     def __xor__(self, other: Any) -> Any:
         return frozenset(self) ^ frozenset(other)
 
-    __ror__, __rand__, __rxor__ = map(_reflected, (__or__, __and__, __xor__))
+    __ror__, __rand__, __rxor__ = map(_reflected_set_operator, (__or__, __and__, __xor__))
 
     def union(self, *others: Iterable[Value]) -> Any:
         """Return the union with other iterables."""
@@ -443,7 +445,7 @@ class SetProxy:
         yield from passing(passes, self.__contains__ if self._added or self._removed else self._has)
         yield from self._added.difference(self._elements.known)  # type: ignore[attr-defined]
 
-    def changes(self, has: HasElement) -> SetChange | None:
+    def changes(self, has: IsElement) -> SetChange | None:
         """Return the set's additions and removals if `has` is its membership function, else None."""
         return SetChange(unwrap(self._added), self._removed) if self._has is has else None
 
@@ -457,12 +459,12 @@ class SetProxy:
 def unwrap(value: Any) -> Any:
     """Return a value without proxies, after reading them whole; a value without proxies stays the same object."""
     kind: Any = type(value)
-    unwrapping = _unwrapping(kind)
+    unwrapping = _unwrapper_of(kind)
     return value if unwrapping is None else unwrapping(value)
 
 
 @cache
-def _unwrapping(kind: type) -> Callable[[Any], Any] | None:
+def _unwrapper_of(kind: type) -> Callable[[Any], Any] | None:
     """Return the function that unwraps values of a class; None for a class whose values hold no others."""
     if kind is SetProxy:
         return lambda value: unwrap(frozenset(value))

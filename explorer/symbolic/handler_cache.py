@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.calls.handlers import HandlerCalls
 from kraftcheck.explorer.calls.inspection import type_inspectors
 from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, OpaqueSetRequired, VariableLayout
@@ -45,7 +45,7 @@ class _DecisionNode(NamedTuple):
     branches: dict[Any, _DecisionNode | CallResult]
 
 
-class HandlerCache(Calls):
+class HandlerCache(HandlerCalls):
     """Memoized calls of one protocol, as decision trees over their reads."""
 
     def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:

@@ -23,7 +23,7 @@ from copy import deepcopy
 from random import Random
 from typing import Any, NamedTuple, NoReturn
 
-from kraftcheck.explorer.calls.proxies import DeltaStep, HasElement, SetChange, SetProxy, Unanswered, unwrap
+from kraftcheck.explorer.calls.proxies import DeltaStep, IsElement, SetChange, SetProxy, UnansweredRead, unwrap
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -31,7 +31,7 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_mixture, keyed, ordered, text_of
 
 
-class OpaqueSetRequired(Unanswered):
+class OpaqueSetRequired(UnansweredRead):
     """Raised for a use that needs a whole exploded set."""
 
     def __init__(self, field: str) -> None:
@@ -80,7 +80,7 @@ class ExplodedLocalState:
     """One replica's local state with proxies for its exploded sets, for one call of a handler or property."""
 
     def __init__(self, core: Record, sets: Mapping[str, Sequence[Value]], has: Callable[[str, Value], bool]) -> None:
-        self._has: dict[str, HasElement] = {name: lambda element, name=name: has(name, element) for name in sets}  # type: ignore[misc]
+        self._has: dict[str, IsElement] = {name: lambda element, name=name: has(name, element) for name in sets}  # type: ignore[misc]
         self._sets = sets
         self.me = with_fields(core, {name: SetProxy(sets[name], self._has[name]) for name in sets})
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.calls.handlers import HandlerCalls
 from kraftcheck.explorer.calls.inspection import reads_parts
 from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, canonical_first, step_of_transition
@@ -85,7 +85,7 @@ ENOUGH_CALLS = 1 << 14
 class Verdicts:
     """Memoized verdicts of one property on states."""
 
-    def __init__(self, interner: Interner, calls: Calls, prop: Property, holds: Callable[[Any], bool]) -> None:
+    def __init__(self, interner: Interner, calls: HandlerCalls, prop: Property, holds: Callable[[Any], bool]) -> None:
         self._interner, self._calls = interner, calls
         self._prop = prop
         self._holds = holds
@@ -201,7 +201,7 @@ class PythonChecks:
         action_constraints: tuple[Property, ...],
         semantics: Semantics,
         interner: Interner,
-        calls: Calls,
+        calls: HandlerCalls,
         books: Bookkeeping,
     ) -> None:
         self._parts = parts

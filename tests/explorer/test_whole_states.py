@@ -122,7 +122,7 @@ def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, mon
         file = tmp_path / f"workers_{number}.py"
         constraint, invariant = drawn(random), drawn(random)
         file.write_text(MODEL.replace("{constraint}", constraint).replace("{invariant}", invariant))
-        split += len(inspection._split(load(f"{file}:Workers").protocol.properties["Bounded"])) > 1
+        split += len(inspection._split_property(load(f"{file}:Workers").protocol.properties["Bounded"])) > 1
         assert told(file, "tables") == told(file, "reference"), (constraint, invariant)
     assert split > examples // 3
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.calls.handlers import Calls, MissingRead
+from kraftcheck.explorer.calls.handlers import HandlerCalls, MissingRead
 from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import WorkerArrays
@@ -44,7 +44,7 @@ class MissAnswers:
     """Fills the entries of the memo tables that need a call of user code."""
 
     def __init__(
-        self, calls: Calls, interner: Interner, of_actor: list[tuple[int, Property]], action_names: list[str]
+        self, calls: HandlerCalls, interner: Interner, of_actor: list[tuple[int, Property]], action_names: list[str]
     ) -> None:
         self.calls, self.interner = calls, interner
         self.trees = DecisionTrees(interner)

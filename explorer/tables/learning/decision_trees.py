@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kraftcheck.explorer.calls.handlers import Calls
-from kraftcheck.explorer.calls.inspection import NeedsWholeError, reads_parts, type_inspectors
+from kraftcheck.explorer.calls.handlers import HandlerCalls
+from kraftcheck.explorer.calls.inspection import WholeStateNeededError, reads_parts, type_inspectors
 from kraftcheck.explorer.calls.proxies import (
-    ABSENT,
+    ABSENT_REPLICA,
     DeltaStep,
+    FieldPath,
     Fields,
-    HasElement,
+    IsElement,
     LocalProxy,
-    Names,
     PeerProxy,
     ProjectionProxy,
     SetChange,
@@ -96,7 +96,7 @@ class ReadLog:
     ) -> None:
         self.by_field, self._me_by_field = by_field, me_by_field
         self.used_proxies = False
-        self._sets: dict[str, tuple[SetProxy, HasElement]] = {}
+        self._sets: dict[str, tuple[SetProxy, IsElement]] = {}
         self._replicas: dict[Value, Any] = {}  # each replica is one object, since a handler may compare it by `is`
         self.awaited: dict[tuple[int, Value], Passes | None] = {}
         self.path: dict[Query, int] = {}
@@ -120,7 +120,7 @@ class ReadLog:
         """Return a part of the state as a proxy."""
         interner = self._interner
         if name == "inboxes" or not self.by_field:
-            raise NeedsWholeError(owner)
+            raise WholeStateNeededError(owner)
         if name == "shared":
             return shared
         if name == "spent":
@@ -207,24 +207,24 @@ class ReadLog:
         return found
 
     def _read_replica(self, query: int, key: Value) -> Any:
-        """Return a query's answer for a replica, or `ABSENT`."""
+        """Return a query's answer for a replica, or `ABSENT_REPLICA`."""
         queries, slot = self._interner.queries, self._interner.slots[key]
         local = self._control[self._interner.base + slot]
         answer = queries.answer(query, local)
         self._note((LOCAL_QUERY, query, slot), answer)
-        value = queries.value(query, answer) if local else ABSENT
-        return ABSENT if value is NOT_PROJECTED else value
+        value = queries.value(query, answer) if local else ABSENT_REPLICA
+        return ABSENT_REPLICA if value is NOT_PROJECTED else value
 
     def _read_inbox(self, query: int, key: Value) -> Any:
-        """Return a query's answer for a replica's inbox, or `ABSENT`."""
+        """Return a query's answer for a replica's inbox, or `ABSENT_REPLICA`."""
         queries, slot = self._interner.inboxes.queries, self._interner.slots[key]
-        if self._read_replica(self._interner.queries.number(PRESENT_QUERY, lambda _: True), key) is ABSENT:
-            return ABSENT
+        if self._read_replica(self._interner.queries.number(PRESENT_QUERY, lambda _: True), key) is ABSENT_REPLICA:
+            return ABSENT_REPLICA
         answer = queries.answer(query, self._inboxes[slot] if slot < len(self._inboxes) else 0)
         self._note((INBOX_QUERY, query, slot), answer)
         return queries.value(query, answer)
 
-    def steps(self, calls: Calls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
+    def steps(self, calls: HandlerCalls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
         """Call an action, and record its reads; return its steps, as deltas if `tracks` is set."""
         given = self.arguments(action)
         if me is not None:
@@ -241,7 +241,7 @@ class ReadLog:
         is_part_of_steps = any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values())
         return [unwrap(step) for step in steps] if is_part_of_steps else steps
 
-    def holds(self, calls: Calls, prop: Property, me: int, peer: int) -> bool:
+    def holds(self, calls: HandlerCalls, prop: Property, me: int, peer: int) -> bool:
         """Evaluate a property of local states `me` and `peer`, and record its reads; return whether it holds."""
         given = self.arguments(prop)
         names = {ME: "before", PEER: "after"} if prop.over_steps else {ME: "me", PEER: "peer"}
@@ -287,7 +287,7 @@ class ReadLog:
         whole = (LOCAL_QUERY, WHOLE_QUERY, role), queries.answer(WHOLE_QUERY, local)
         return Source(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
 
-    def _read_field(self, source: Source, outer: Names, inner: Names) -> LocalProxy | None:
+    def _read_field(self, source: Source, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
         """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
         path = (*outer, *inner)
         if source.whole[0] in self.path or any(
@@ -311,7 +311,7 @@ class ReadLog:
         self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 
 
-def _at(path: Names, record: Record) -> Any:
+def _at(path: FieldPath, record: Record) -> Any:
     """Return the value of a field, given its path; () if there is none."""
     value: Any = record
     for name in path:
@@ -326,7 +326,7 @@ def _may_hold_record(kind: type[Record], field: str) -> bool:
     return False
 
 
-def _class_at(path: Names, record: Record) -> type:
+def _class_at(path: FieldPath, record: Record) -> type:
     return type(_at(path, record))
 
 
@@ -499,7 +499,7 @@ class ProxyPolicy:
         if isinstance(owner, Property) and reads_parts(owner):
             self._of_states[name] += 1
             if self._of_states[name] > max(MOST_STATE_INPUTS, self._interner.totals()[-1] // 2):
-                raise NeedsWholeError(name)
+                raise WholeStateNeededError(name)
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.calls.handlers import HandlerCalls
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import Make, TableFull, WorkerArrays
@@ -54,7 +54,7 @@ class Learner:
         require_below(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
         require_below(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
         flagged = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
-        self.calls = Calls(protocol, thorough=check_actions)
+        self.calls = HandlerCalls(protocol, thorough=check_actions)
         self.interner = Interner(protocol, self._message_violations, view, symmetry)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self._failed: ProtocolError | None = None
