@@ -119,9 +119,9 @@ def _parse_node_paths(texts: list[str]) -> list[tuple[int, Path]]:
 
 
 def _parse_log_time(option: str, text: str | None) -> int | None:
-    from kraftcheck.validation.log4j import milliseconds
+    from kraftcheck.validation.log4j import parse_milliseconds
 
-    found = None if text is None else milliseconds(text)
+    found = None if text is None else parse_milliseconds(text)
     if found == 0:
         raise InputError(f"{option} {text}: expected a time of the logs such as 2026-11-25T13:19:44.696")
     return found

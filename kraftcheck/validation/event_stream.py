@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.events import Body, Event, Kind
-from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELDS, read_lines, sender_of
+from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELDS, message_sender, read_lines
 
 
 class Unfit(Exception):  # noqa: N818 - becomes an InputError with file and line
@@ -435,7 +435,7 @@ def event_of(kind: Kind, found: dict[str, Any], file: str = "", line: int = 0) -
         event.body = {name: found[name] for name in REPLICA_FIELDS if name in found}
     elif body:
         event.body = body[0] if len(body) == 1 else body
-    event.peer = sender_of(event.body) if kind is Kind.REQUEST else found.get("peer")
+    event.peer = message_sender(event.body) if kind is Kind.REQUEST else found.get("peer")
     return event
 
 

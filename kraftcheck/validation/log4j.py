@@ -41,131 +41,131 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
 
 # Lines come from strangers: no expression takes more than linear time. A name begins at a word's boundary, and a part
 # that may begin anywhere has a bound.
-SCALAR = re.compile(r"\b(\w+)=('[^']*'(?=[,)\]}])|[^\s,()\[\]{}']++)([,)\]}]?)")  # without an end: not a field
-RECORDS = re.compile(
+SCALAR_FIELD = re.compile(r"\b(\w+)=('[^']*'(?=[,)\]}])|[^\s,()\[\]{}']++)([,)\]}]?)")  # without an end: not a field
+RECORDS_FIELD = re.compile(
     r", (?:unalignedRecords=null|(?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]{0,500}\)))"
 )
-API = re.compile(r"data=(\w+?)(Request|Response)Data\(")
-VOTER = re.compile(
+MESSAGE_API = re.compile(r"data=(\w+?)(Request|Response)Data\(")
+VOTER_TEXT = re.compile(
     r"voterKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\), listeners=Endpoints\(endpoints=\{([^}]{0,4000})\}\)"
     r"(?:, supportedKRaftVersion=SupportedVersionRange\[min_version:(\d+), max_version:(\d+)\])?"
 )
-ENDPOINT = re.compile(r"ListenerName\([^)]{0,300}\)=([^,/]{0,300})(?:/([^:,]{0,100}))?:(\d+)")
-OFFSET = re.compile(r"offset=(\d+)")
-NODE = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
-CREATED = re.compile(r"createdTimeMs=(\d+)\)?$")
-DESTINATION = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
-SERVER = re.compile(r"(:\d+) \(id: (-?\d+)")
-REPLICA_KEY = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
-ELECTION = re.compile(r"\b(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
-VOTER_KEY = re.compile(r"\b\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
-LOCAL_KEY = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
-LEADER_VOTER = re.compile(r"\b(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
+ENDPOINT_TEXT = re.compile(r"ListenerName\([^)]{0,300}\)=([^,/]{0,300})(?:/([^:,]{0,100}))?:(\d+)")
+OFFSET_FIELD = re.compile(r"offset=(\d+)")
+NODE_PREFIX = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
+CREATED_TIME = re.compile(r"createdTimeMs=(\d+)\)?$")
+DESTINATION_NODE = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
+SERVER_TEXT = re.compile(r"(:\d+) \(id: (-?\d+)")
+REPLICA_KEY_TEXT = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+ELECTION_VOTER = re.compile(r"\b(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
+VOTER_KEY_TEXT = re.compile(r"\b\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+LOCAL_KEY_TEXT = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
+LEADER_VOTER_TEXT = re.compile(r"\b(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
 
 DROPPED_FIELDS = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end", "createdTimeMs", "correlationId"})
 """Fields that the sender and the receiver of a message show differently."""
 
 
 @cache
-def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+def _as_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def body_of(api: str, text: str) -> Body:
+def parse_body(api: str, text: str) -> Body:
     """Return the body of a request or a response from its text, without the contents of records."""
-    text = RECORDS.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
-    pairs = [(name, value) for name, value, end in SCALAR.findall(text) if end and name not in DROPPED_FIELDS]
-    return Body(api, _names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs))
+    text = RECORDS_FIELD.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
+    pairs = [(name, value) for name, value, end in SCALAR_FIELD.findall(text) if end and name not in DROPPED_FIELDS]
+    return Body(api, _as_names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs))
 
 
-def offset_in(text: str) -> int:
+def parse_offset(text: str) -> int:
     """Return the first offset in a text, -1 without one."""
-    found = OFFSET.search(text)
+    found = OFFSET_FIELD.search(text)
     return int(found[1]) if found else -1
 
 
-def _address(endpoint: tuple[str, str, str]) -> str:
+def _parse_address(endpoint: tuple[str, str, str]) -> str:
     """Return host and port of an endpoint; its host may be resolved, unresolved, or an address without a name."""
     name, address, port = endpoint
     return f"{name or address}:{port}"
 
 
-def voters_in(text: str) -> tuple[tuple[int, str, str, int], ...]:
+def parse_voters(text: str) -> tuple[tuple[int, str, str, int], ...]:
     """Return the voters of a VoterSet's text: id, directory id, host and port, highest kraft.version."""
     return tuple(
         (
             int(node),
             directory,
-            ",".join(map(_address, ENDPOINT.findall(endpoints))),
+            ",".join(map(_parse_address, ENDPOINT_TEXT.findall(endpoints))),
             int(high or 0),
         )
-        for node, directory, endpoints, _, high in VOTER.findall(text)
+        for node, directory, endpoints, _, high in VOTER_TEXT.findall(text)
     )
 
 
-STATE = re.compile(r"(\w+?)(?:State)?\(")
-EPOCH = re.compile(r"[( ]epoch=(\d+)")
+STATE_NAME = re.compile(r"(\w+?)(?:State)?\(")
+EPOCH_FIELD = re.compile(r"[( ]epoch=(\d+)")
 
 
-def state_in(text: str) -> dict[str, Any] | None:
+def parse_state(text: str) -> dict[str, Any] | None:
     """Return the fields of an epoch state, by the names of `STATE_FIELDS`; None for another text."""
-    named, epoch = STATE.match(text), EPOCH.search(text)
+    named, epoch = STATE_NAME.match(text), EPOCH_FIELD.search(text)
     if named is None or epoch is None:
         return None
     fields = {name: read(text) for name, (modes, read) in STATE_FIELDS.items() if named[1] in modes}
     return {"mode": named[1], "epoch": int(epoch[1]), **fields}
 
 
-def _leader(text: str) -> int | None:
+def _parse_leader(text: str) -> int | None:
     found = re.search(r"leader(?:Id)?=(?:OptionalInt\[)?(\d+)", text)
     return int(found[1]) if found else None
 
 
-def _voted(text: str) -> tuple[int, str] | None:
+def _parse_voted(text: str) -> tuple[int, str] | None:
     voted = re.search(r"votedKey=Optional\[(.{0,300}?)\]", text)
-    key = REPLICA_KEY.search(voted[1]) if voted else None
+    key = REPLICA_KEY_TEXT.search(voted[1]) if voted else None
     return (int(key[1]), key[2]) if key else None
 
 
-def _with_state(wanted: str) -> Callable[[str], frozenset[int]]:
-    return lambda text: frozenset(int(node) for node, state in ELECTION.findall(text) if wanted in ("", state))
+def _parse_voters_with_state(wanted: str) -> Callable[[str], frozenset[int]]:
+    return lambda text: frozenset(int(node) for node, state in ELECTION_VOTER.findall(text) if wanted in ("", state))
 
 
-def _start(text: str) -> int:
+def _parse_start_offset(text: str) -> int:
     found = re.search(r"epochStartOffset=(\d+)", text)
     return int(found[1]) if found else -1
 
 
-def _voter_ids(text: str) -> frozenset[int] | None:
+def _parse_voter_ids(text: str) -> frozenset[int] | None:
     ids = re.search(r"[( ]voters=[\[{]([\d, ]*)[\]}]", text)
     return frozenset(map(int, filter(None, ids[1].split(", ")))) if ids else None
 
 
-def _leader_address(text: str) -> str | None:
-    told = ENDPOINT.findall(text.partition("votedKey=")[0])
-    return _address(told[0]) if told else None
+def _parse_leader_address(text: str) -> str | None:
+    told = ENDPOINT_TEXT.findall(text.partition("votedKey=")[0])
+    return _parse_address(told[0]) if told else None
 
 
-def _high(text: str) -> int:
+def _parse_high_watermark(text: str) -> int:
     high = text.partition("ighWatermark=")[2]
-    return offset_in(high.partition(", ")[0]) if high.startswith("Optional[") else 0
+    return parse_offset(high.partition(", ")[0]) if high.startswith("Optional[") else 0
 
 
-IN_ELECTION = ("Prospective", "Candidate")
+ELECTION_STATES = ("Prospective", "Candidate")
 STATE_FIELDS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
-    "leader": (("Unattached", "Prospective", "Follower"), _leader),
-    "voted": (("Unattached", "Prospective", "Follower"), _voted),
-    "granted": (IN_ELECTION, _with_state("GRANTED")),
-    "rejected": (IN_ELECTION, _with_state("REJECTED")),
-    "candidates": (IN_ELECTION, _with_state("")),
-    "voters": (("Unattached", "Resigned"), _voter_ids),
-    "update voters": (("Follower",), _voter_ids),
-    "keys": (("Leader", *IN_ELECTION), lambda text: frozenset(VOTER_KEY.findall(text))),
-    "local key": (("Leader", "Candidate", "Resigned"), lambda text: LOCAL_KEY.findall(text)),
-    "leader voters": (("Leader",), lambda text: frozenset(int(node) for node, _ in LEADER_VOTER.findall(text))),
-    "start": (("Leader",), _start),
-    "address": (("Follower",), _leader_address),
-    "high": (("Unattached", *IN_ELECTION, "Follower"), _high),
+    "leader": (("Unattached", "Prospective", "Follower"), _parse_leader),
+    "voted": (("Unattached", "Prospective", "Follower"), _parse_voted),
+    "granted": (ELECTION_STATES, _parse_voters_with_state("GRANTED")),
+    "rejected": (ELECTION_STATES, _parse_voters_with_state("REJECTED")),
+    "candidates": (ELECTION_STATES, _parse_voters_with_state("")),
+    "voters": (("Unattached", "Resigned"), _parse_voter_ids),
+    "update voters": (("Follower",), _parse_voter_ids),
+    "keys": (("Leader", *ELECTION_STATES), lambda text: frozenset(VOTER_KEY_TEXT.findall(text))),
+    "local key": (("Leader", "Candidate", "Resigned"), lambda text: LOCAL_KEY_TEXT.findall(text)),
+    "leader voters": (("Leader",), lambda text: frozenset(int(node) for node, _ in LEADER_VOTER_TEXT.findall(text))),
+    "start": (("Leader",), _parse_start_offset),
+    "address": (("Follower",), _parse_leader_address),
+    "high": (("Unattached", *ELECTION_STATES, "Follower"), _parse_high_watermark),
 }
 """The fields of an epoch state: the modes that show them, and their readers."""
 
@@ -173,68 +173,68 @@ STATE_FIELDS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 # Parsers by the first characters of a message
 
 
-def _message(kind: Kind, event: Event, text: str) -> bool:
-    api = API.search(text)
+def _parse_message(kind: Kind, event: Event, text: str) -> bool:
+    api = MESSAGE_API.search(text)
     if api is None:
         return False
     event.kind, head = kind, text[: api.start()]
     correlation = re.search(r"correlationId=(\d+)", head)
     event.correlation = int(correlation[1]) if correlation else -1
-    event.body = body_of(api[1], text[api.end() :])
+    event.body = parse_body(api[1], text[api.end() :])
     return True
 
 
-def _received(event: Event, text: str) -> None:
+def _parse_received(event: Event, text: str) -> None:
     kind = Kind.REQUEST if "InboundRequest(" in text[:45] else Kind.RESPONSE
-    if _message(kind, event, text):
+    if _parse_message(kind, event, text):
         created = re.search(r"createdTimeMs=(\d+)", text[-40:])
         event.created = int(created[1]) if created else -1
-        event.peer = sender_of(event.body) if kind is Kind.REQUEST else None
+        event.peer = message_sender(event.body) if kind is Kind.REQUEST else None
 
 
-def _sent(event: Event, text: str) -> None:
-    if _message(Kind.SEND, event, text):
-        found = DESTINATION.search(text)
+def _parse_sent(event: Event, text: str) -> None:
+    if _parse_message(Kind.SEND, event, text):
+        found = DESTINATION_NODE.search(text)
         if found:
             event.created, event.address = int(found[1]), found[2]
 
 
-def _answered(event: Event, text: str) -> None:
+def _parse_answered(event: Event, text: str) -> None:
     answer, _, request = text.partition(" to inbound request ")
-    if _message(Kind.ANSWER, event, answer):
-        found = CREATED.search(request)
+    if _parse_message(Kind.ANSWER, event, answer):
+        found = CREATED_TIME.search(request)
         event.created = int(found[1]) if found else -1
-        api = API.search(request)
-        event.peer = sender_of(body_of(api[1], request[api.end() :])) if api else None
+        api = MESSAGE_API.search(request)
+        event.peer = message_sender(parse_body(api[1], request[api.end() :])) if api else None
 
 
-def _ignored(event: Event, text: str) -> None:
-    _message(Kind.IGNORED, event, text.partition(" since it is no longer")[0])
+def _parse_ignored(event: Event, text: str) -> None:
+    _parse_message(Kind.IGNORED, event, text.partition(" since it is no longer")[0])
 
 
-def _transition(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_transition(kind: Kind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         after, _, before = text.partition(" to ")[2].partition(" from ")
-        state = state_in(after)
+        state = parse_state(after)
         if state is not None:
-            event.kind, event.body = kind, (state, None if before == "null" else state_in(before))
+            event.kind, event.body = kind, (state, None if before == "null" else parse_state(before))
 
     return parse
 
 
-def _append(event: Event, text: str) -> None:
+def _parse_append(event: Event, text: str) -> None:
     found = re.search(r"base offset (\d+), new end offset is OffsetAndEpoch[\[(]offset=(\d+), epoch=(\d+)", text)
     if found:
         event.kind, event.body = Kind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
 
 
-def _stored(event: Event, text: str) -> None:
+def _parse_stored(event: Event, text: str) -> None:
     found = re.search(r"offset=(\d+), epoch=(\d+)", text)
     if found:
         event.kind, event.body = Kind.STORED, (int(found[1]), int(found[2]))
 
 
-def _offset(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_offset_event(kind: Kind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"(?:offset=|to offset |to )(\d+)", text)
         if found:
@@ -243,44 +243,44 @@ def _offset(kind: Kind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _first_high_watermark(event: Event, text: str) -> None:
+def _parse_first_high_watermark(event: Event, text: str) -> None:
     """The first high watermark of an epoch; INFO shows no others."""
     if " for the first time " in text:
-        _offset(Kind.FIRST_HIGH_WATERMARK)(event, text)
+        _parse_offset_event(Kind.FIRST_HIGH_WATERMARK)(event, text)
 
 
-def _voters(event: Event, text: str) -> None:
+def _parse_voter_set(event: Event, text: str) -> None:
     found = re.search(r" at offset (-?\d+)$", text)
     if found:
-        event.kind, event.body = Kind.VOTERS, (voters_in(text), int(found[1]))
+        event.kind, event.body = Kind.VOTERS, (parse_voters(text), int(found[1]))
 
 
-def _version(event: Event, text: str) -> None:
+def _parse_version(event: Event, text: str) -> None:
     found = re.search(r"KRAFT_VERSION_(\d+) at offset (-?\d+)$", text)
     if found:
         event.kind, event.body = Kind.VERSION, (int(found[1]), int(found[2]))
 
 
-def _starting(event: Event, text: str) -> None:
-    event.kind, event.body = Kind.STARTING_VOTERS, voters_in(text)
+def _parse_starting_voters(event: Event, text: str) -> None:
+    event.kind, event.body = Kind.STARTING_VOTERS, parse_voters(text)
 
 
-def _boot(event: Event, text: str) -> None:
+def _parse_boot(event: Event, text: str) -> None:
     event.kind = Kind.BOOT
 
 
-def _disk(event: Event, text: str) -> None:
+def _parse_disk(event: Event, text: str) -> None:
     event.kind = Kind.DISK
     event.body = tuple((int(a), int(b)) for a, b in re.findall(r"offset=(\d+), epoch=(\d+)", text))
 
 
-def _bootstrap(event: Event, text: str) -> None:
+def _parse_bootstrap(event: Event, text: str) -> None:
     event.kind = Kind.BOOTSTRAP
-    ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER.finditer(text)]
+    ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER_TEXT.finditer(text)]
     event.body = tuple((text[start : found.end(1)].rpartition("[")[2], int(found[2])) for start, found in ends)
 
 
-def _parked(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_parked(kind: Kind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\) (?:starting at offset|at) (\d+)", text)
         if found:
@@ -289,7 +289,7 @@ def _parked(kind: Kind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _snapshot(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_snapshot(kind: Kind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"offset=(\d+), epoch=(\d+)", text)
         if found:
@@ -298,30 +298,30 @@ def _snapshot(kind: Kind) -> Callable[[Event, str], None]:
     return parse
 
 
-PARSERS: dict[str, Callable[[Event, str], None]] = {
-    "Received inbound mes": _received,
-    "Sent outbound reques": _sent,
-    "Sent response Outbou": _answered,
-    "Ignoring response In": _ignored,
-    "Attempting durable t": _transition(Kind.ATTEMPT),
-    "Completed transition": _transition(Kind.TRANSITION),
-    "Leader appended reco": _append,
-    "Follower end offset ": _stored,
-    "High watermark set t": _first_high_watermark,
-    "Leader high watermar": _offset(Kind.LEADER_HIGH_WATERMARK),
-    "Follower high waterm": _offset(Kind.FOLLOWER_HIGH_WATERMARK),
-    "Latest set of voters": _voters,
-    "Latest kraft.version": _version,
-    "Starting voters are ": _starting,
-    "Reading KRaft snapsh": _boot,
-    "Initialized snapshot": _disk,
-    "Starting request man": _bootstrap,
-    "Loading snapshot (Of": _snapshot(Kind.LOADED),
-    "Truncated to offset ": _offset(Kind.TRUNCATED),
-    "Fully truncated the ": _offset(Kind.REPLACED),
-    "Fetching snapshot Of": _snapshot(Kind.FETCHING),
-    "Completing delayed f": _parked(Kind.PARKED),
-    "Failed to handle fet": _parked(Kind.REJECTED),
+PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
+    "Received inbound mes": _parse_received,
+    "Sent outbound reques": _parse_sent,
+    "Sent response Outbou": _parse_answered,
+    "Ignoring response In": _parse_ignored,
+    "Attempting durable t": _parse_transition(Kind.ATTEMPT),
+    "Completed transition": _parse_transition(Kind.TRANSITION),
+    "Leader appended reco": _parse_append,
+    "Follower end offset ": _parse_stored,
+    "High watermark set t": _parse_first_high_watermark,
+    "Leader high watermar": _parse_offset_event(Kind.LEADER_HIGH_WATERMARK),
+    "Follower high waterm": _parse_offset_event(Kind.FOLLOWER_HIGH_WATERMARK),
+    "Latest set of voters": _parse_voter_set,
+    "Latest kraft.version": _parse_version,
+    "Starting voters are ": _parse_starting_voters,
+    "Reading KRaft snapsh": _parse_boot,
+    "Initialized snapshot": _parse_disk,
+    "Starting request man": _parse_bootstrap,
+    "Loading snapshot (Of": _parse_snapshot(Kind.LOADED),
+    "Truncated to offset ": _parse_offset_event(Kind.TRUNCATED),
+    "Fully truncated the ": _parse_offset_event(Kind.REPLACED),
+    "Fetching snapshot Of": _parse_snapshot(Kind.FETCHING),
+    "Completing delayed f": _parse_parked(Kind.PARKED),
+    "Failed to handle fet": _parse_parked(Kind.REJECTED),
 }
 """Parser of a message by its first 20 characters; other lines are no events."""
 
@@ -337,7 +337,7 @@ SENDER_FIELDS = {
 """The field of a request that names its sender."""
 
 
-def sender_of(body: Body) -> int | None:
+def message_sender(body: Body) -> int | None:
     """Return the node that sent a request; None for an administrator."""
     if body.api in ("AddRaftVoter", "RemoveRaftVoter"):  # a joining controller does not wait for the commit
         return body.number("voterId") if body.get("ackWhenCommitted") == "false" else None
@@ -346,7 +346,7 @@ def sender_of(body: Body) -> int | None:
     return node if node >= 0 else None
 
 
-def milliseconds(text: str) -> int:
+def parse_milliseconds(text: str) -> int:
     """Return a time of a log line in milliseconds, 0 if it is in an unknown form."""
     try:
         return int(datetime.fromisoformat(text.replace(",", ".")).replace(tzinfo=UTC).timestamp() * 1000)
@@ -363,13 +363,13 @@ def read_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) 
         if found is None:
             continue
         text = found["m"]
-        node = NODE.match(text)
+        node = NODE_PREFIX.match(text)
         start = node.end() if node else text.find("] ") + 2 if text.startswith("[") else 0
-        parse = PARSERS.get(text[start : start + 20])
+        parse = PARSER_OF_LINE.get(text[start : start + 20])
         if parse is None:
             continue
         if found["d"] != last_text:
-            last_text, last_time = found["d"], milliseconds(found["d"])
+            last_text, last_time = found["d"], parse_milliseconds(found["d"])
         try:
             event = Event(int(node[1]) if node else -1, last_time, Kind.THREW, file, number, level=found["p"])
             parse(event, text[start:])
