@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.validation.events import Event, Kind, request_key
 from kraftcheck.validation.state import BOOT_KINDS, NodeState, Refusal
-from kraftcheck.validation.terms import Difference, count_of, end_offset, offset_of
+from kraftcheck.validation.terms import Difference, batch_count_at, end_offset, offset_after_batches
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
@@ -227,7 +227,10 @@ def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
     ends = [event for event in unit if event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED)]
     if len(ends) > 1:
         raise Refusal(ends[1], "is a second change of the log by one response")
-    if (len(new.log), offset_of(new.log, len(new.log))) != (len(old.log), offset_of(old.log, len(old.log))):
+    if (len(new.log), offset_after_batches(new.log, len(new.log))) != (
+        len(old.log),
+        offset_after_batches(old.log, len(old.log)),
+    ):
         if not ends and Mode.LEADER not in (old.mode, new.mode) and not _has_led(unit):
             raise Refusal(unit[-1], "is not followed by the line of the log's new end")
         _check_control(old.log, new.log, unit)
@@ -237,9 +240,13 @@ def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
 def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
     """A new high watermark has its line; a leader that resigns shows none afterwards."""
     new = after.me
-    high = offset_of(new.log, new.high_watermark)
+    high = offset_after_batches(new.log, new.high_watermark)
     lines = [event.body for event in unit if event.kind in (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK)]
-    if new.mode is not Mode.RESIGNED and high not in (after.high, offset_of(old.log, old.high_watermark), *lines):
+    if new.mode is not Mode.RESIGNED and high not in (
+        after.high,
+        offset_after_batches(old.log, old.high_watermark),
+        *lines,
+    ):
         found = Difference("high watermark", "not shown", high)
         raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
 
@@ -256,10 +263,10 @@ def check_read(me: Replica, unit: Sequence[Event]) -> None:
     """
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     snapshot = max(me.snapshots, default=0) if isinstance(me, DiskReplica) else 0
-    first = [event.kind for event in lines if event.body[1] < offset_of(me.log, snapshot)]
+    first = [event.kind for event in lines if event.body[1] < offset_after_batches(me.log, snapshot)]
     kept = dict(_control(me.log[:snapshot], 0))
     allowed = [[kind for kind in CONTROL_KINDS if kind in kept]] if kept else [[], [Kind.VERSION], list(CONTROL_KINDS)]
-    shown: list[Any] = [(event.kind, count_of(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
+    shown: list[Any] = [(event.kind, batch_count_at(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
     wanted: list[Any] = list(_control(me.log, snapshot))
     if first not in allowed or shown != wanted:
         found = Difference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
@@ -280,7 +287,7 @@ def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
 def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
-    shown: list[Any] = [(event.kind, count_of(new, event.body[1] + 1)) for event in lines]
+    shown: list[Any] = [(event.kind, batch_count_at(new, event.body[1] + 1)) for event in lines]
     wanted: list[Any] = list(_control(new, len(old)))
     replaced = [event.body for event in unit if event.kind is Kind.REPLACED]
     if replaced:

@@ -35,10 +35,10 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, Pairs
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_append
 from kraftcheck.validation.terms import (
+    ClusterTerms,
     OffsetBatch,
-    Terms,
     data_batch,
-    offset_of,
+    offset_after_batches,
 )
 
 PROPERTY_FIELDS = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
@@ -156,7 +156,7 @@ class Effects:
     def __init__(
         self,
         protocol: QuorumBase,
-        terms: Terms,
+        terms: ClusterTerms,
         nodes: dict[int, Node],
         pairs: Pairs,
         formats: Formats,
@@ -249,7 +249,11 @@ class Effects:
         log = list(me.log[: len(me.log) - fresh])
         for batch in me.log[len(me.log) - fresh :]:
             appended = next_append(node, max(appended + 1, node.position))
-            end = node.events[appended].body[1] if appended < len(node.events) else offset_of(tuple(log), len(log)) + 1
+            end = (
+                node.events[appended].body[1]
+                if appended < len(node.events)
+                else offset_after_batches(tuple(log), len(log)) + 1
+            )
             plain = all(isinstance(record, Data) for record in batch.records)
             log.append(data_batch(batch.epoch, end) if plain else OffsetBatch(batch.epoch, batch.records, end))
         return me.but(log=tuple(log)), appended

@@ -21,127 +21,127 @@ from kraftcheck.validation.events import Body, Event, Kind
 from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELDS, message_sender, read_lines
 
 
-class Unfit(Exception):  # noqa: N818 - becomes an InputError with file and line
+class InvalidJsonValueError(Exception):
     """A JSON value has another form than the expected one."""
 
     def __init__(self, expected: str, found: Any, name: str = "") -> None:
         self.expected, self.found, self.name = expected, found, name
-        shown = "nothing" if found is MISSING else visible(cut(repr(found), 60))
+        shown = "nothing" if found is MISSING_VALUE else visible(cut(repr(found), 60))
         super().__init__(f"expected {expected}{f' in {name}' if name else ''}, found {shown}")
 
 
-MISSING = object()
+MISSING_VALUE = object()
 """The value of a field that an object lacks."""
 
 
-class Form(NamedTuple):
-    """A form; `default` is the value of a field that is left out, MISSING if it is required."""
+class JsonForm(NamedTuple):
+    """A form; `default` is the value of a field that is left out, MISSING_VALUE if it is required."""
 
     schema: dict[str, Any]
     read: Callable[[Any], Any]
     write: Callable[[Any], Any] = lambda value: value
-    default: Any = MISSING
+    default: Any = MISSING_VALUE
 
-    def or_else(self, default: Any) -> Form:
+    def or_else(self, default: Any) -> JsonForm:
         """Return the form of a field that may be left out; None as the default stands for null as well."""
         if default is not None:
             return self._replace(default=default)
-        return Form(
+        return JsonForm(
             {"anyOf": [self.schema, {"type": "null"}]},
             lambda value: None if value is None else self.read(value),
             lambda value: None if value is None else self.write(value),
             None,
         )
 
-    def of(self, name: str, definitions: dict[str, Any]) -> Form:
+    def of(self, name: str, definitions: dict[str, Any]) -> JsonForm:
         """Return the form with its schema as a definition."""
         definitions[name] = self.schema
         return self._replace(schema={"$ref": f"#/$defs/{name}"})
 
 
-def number(most: int = (1 << 63) - 1, least: int = 0) -> Form:
+def integer_form(most: int = (1 << 63) - 1, least: int = 0) -> JsonForm:
     """Return the form of an integer."""
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value <= most:
-            raise Unfit(f"an integer from {least} to {most}", value)
+            raise InvalidJsonValueError(f"an integer from {least} to {most}", value)
         return value
 
-    return Form({"type": "integer", "minimum": least, "maximum": most}, read)
+    return JsonForm({"type": "integer", "minimum": least, "maximum": most}, read)
 
 
-def text() -> Form:
+def string_form() -> JsonForm:
     """Return the form of a string."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
-            raise Unfit("a string", value)
+            raise InvalidJsonValueError("a string", value)
         return value
 
-    return Form({"type": "string"}, read)
+    return JsonForm({"type": "string"}, read)
 
 
-def choice(values: Iterable[str]) -> Form:
+def choice_form(values: Iterable[str]) -> JsonForm:
     """Return the form of one of some strings."""
     known = tuple(values)
 
     def read(value: Any) -> str:
         if value not in known:
-            raise Unfit(f"one of {', '.join(known)}", value)
+            raise InvalidJsonValueError(f"one of {', '.join(known)}", value)
         return str(value)
 
-    return Form({"type": "string", "enum": list(known)}, read)
+    return JsonForm({"type": "string", "enum": list(known)}, read)
 
 
-def listed(form: Form, kind: Callable[[Iterable[Any]], Any] = tuple) -> Form:
+def array_form(form: JsonForm, kind: Callable[[Iterable[Any]], Any] = tuple) -> JsonForm:
     """Return the form of an array; `kind` makes its value. A set is written in order."""
 
     def read(value: Any) -> Any:
         if not isinstance(value, list):
-            raise Unfit("an array", value)
+            raise InvalidJsonValueError("an array", value)
         return kind(map(form.read, value))
 
     def write(value: Iterable[Any]) -> list[Any]:
         return [form.write(one) for one in (sorted(value) if kind is frozenset else value)]
 
-    return Form({"type": "array", "items": form.schema}, read, write)
+    return JsonForm({"type": "array", "items": form.schema}, read, write)
 
 
-def mapped(form: Form) -> Form:
+def mapping_form(form: JsonForm) -> JsonForm:
     """Return the form of an object whose names are numbers."""
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(n.isascii() and n.isdigit() and len(n) < 10 for n in value):
-            raise Unfit("an object with numbers of nodes as names", value)
+            raise InvalidJsonValueError("an object with numbers of nodes as names", value)
         return {name: form.read(one) for name, one in value.items()}
 
     schema = {"type": "object", "propertyNames": {"pattern": "^[0-9]{1,9}$"}, "additionalProperties": form.schema}
-    return Form(schema, read)
+    return JsonForm(schema, read)
 
 
-def fields(forms: Mapping[str, Form]) -> Form:
+def object_form(forms: Mapping[str, JsonForm]) -> JsonForm:
     """Return the form of an object; its value is a dictionary without the optional fields that are left out."""
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Unfit("an object", value)
+            raise InvalidJsonValueError("an object", value)
         unknown = next((name for name in value if name not in forms), None)
         if unknown is not None:
-            raise Unfit(f"one of the fields {', '.join(forms)}", unknown)
+            raise InvalidJsonValueError(f"one of the fields {', '.join(forms)}", unknown)
         return {
-            name: _within(name, form, value.get(name, MISSING))
+            name: _read_field(name, form, value.get(name, MISSING_VALUE))
             for name, form in forms.items()
-            if name in value or form.default is MISSING
+            if name in value or form.default is MISSING_VALUE
         }
 
     def write(value: Mapping[str, Any]) -> dict[str, Any]:
         return {name: form.write(value[name]) for name, form in forms.items() if name in value}
 
-    return Form(
+    return JsonForm(
         {
             "type": "object",
             "properties": {name: form.schema for name, form in forms.items()},
-            "required": [name for name, form in forms.items() if form.default is MISSING],
+            "required": [name for name, form in forms.items() if form.default is MISSING_VALUE],
             "additionalProperties": False,
         },
         read,
@@ -149,60 +149,60 @@ def fields(forms: Mapping[str, Form]) -> Form:
     )
 
 
-def row(forms: Mapping[str, Form]) -> Form:
+def tuple_form(forms: Mapping[str, JsonForm]) -> JsonForm:
     """Return the form of an object whose value is a tuple of its fields; all are required."""
-    form = fields(forms)
-    return Form(
+    form = object_form(forms)
+    return JsonForm(
         form.schema,
         lambda value: tuple(form.read(value).values()),
         lambda value: form.write(dict(zip(forms, value, strict=True))),
     )
 
 
-def _within(name: str, form: Form, value: Any) -> Any:
-    if value is MISSING:
-        raise Unfit("a value", MISSING, name)
+def _read_field(name: str, form: JsonForm, value: Any) -> Any:
+    if value is MISSING_VALUE:
+        raise InvalidJsonValueError("a value", MISSING_VALUE, name)
     try:
         return form.read(value)
-    except Unfit as problem:
+    except InvalidJsonValueError as problem:
         path = f"{name}.{problem.name}" if problem.name else name
-        raise Unfit(problem.expected, problem.found, path) from None
+        raise InvalidJsonValueError(problem.expected, problem.found, path) from None
 
 
-LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
-DEEPEST = 12
+LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+DEEPEST_NESTING = 12
 """Arrays and objects of a message in one another."""
 
-_UNQUOTED = ("DirectoryId", "directoryId", "topicId")
-_RESTARTED = '{"seq":0,'
+_UNQUOTED_FIELDS = ("DirectoryId", "directoryId", "topicId")
+_RESTART_LINE_PREFIX = '{"seq":0,'
 """The first line of an agent: a killed process may have left an unfinished line before it."""
 
 
 # Forms of events
 
 
-def _flat(value: Any, depth: int = DEEPEST) -> Iterator[tuple[str, str]]:
+def _flat_fields(value: Any, depth: int = DEEPEST_NESTING) -> Iterator[tuple[str, str]]:
     """Yield the names and values of the scalar fields of a message, in order."""
     if depth == 0:
-        raise Unfit(f"at most {DEEPEST} arrays and objects in one another", value)
+        raise InvalidJsonValueError(f"at most {DEEPEST_NESTING} arrays and objects in one another", value)
     for one in value if isinstance(value, list) else [value]:
         if not isinstance(one, dict):
-            raise Unfit("an object", one)
+            raise InvalidJsonValueError("an object", one)
         for name, inner in one.items():
             if isinstance(inner, list | dict):
-                yield from _flat(inner, depth - 1)
+                yield from _flat_fields(inner, depth - 1)
             elif name not in DROPPED_FIELDS:
-                yield intern(name), intern(_shown(name, inner))
+                yield intern(name), intern(_value_as_logged(name, inner))
 
 
-def _shown(name: str, value: Any) -> str:
+def _value_as_logged(name: str, value: Any) -> str:
     """Return a value as Kafka's log shows it."""
     if isinstance(value, str):
-        return value if name.endswith(_UNQUOTED) else f"'{value}'"
+        return value if name.endswith(_UNQUOTED_FIELDS) else f"'{value}'"
     return str(json.dumps(value))
 
 
-def _value(shown: str) -> Any:
+def _value_from_log(shown: str) -> Any:
     """Return the JSON value of a field that a log shows."""
     if shown.startswith("'"):
         return shown[1:-1]
@@ -211,96 +211,96 @@ def _value(shown: str) -> Any:
     return shown
 
 
-def _pairs(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _names_and_values(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not isinstance(value, list | dict):
-        raise Unfit("an object or an array of objects", value)
-    pairs = list(_flat(value))
+        raise InvalidJsonValueError("an object or an array of objects", value)
+    pairs = list(_flat_fields(value))
     return tuple(name for name, _ in pairs), tuple(shown for _, shown in pairs)
 
 
-def _objects(value: tuple[tuple[str, ...], tuple[str, ...]]) -> list[dict[str, Any]]:
+def _as_objects(value: tuple[tuple[str, ...], tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return the fields of a message as objects: a name that comes again begins the next one."""
     found: list[dict[str, Any]] = [{}]
     for name, shown in zip(*value, strict=True):
         if name in found[-1]:
             found.append({})
-        found[-1][name] = _value(shown)
+        found[-1][name] = _value_from_log(shown)
     return found
 
 
-DEFINITIONS: dict[str, Any] = {}
-MODES = ("Unattached", "Prospective", "Candidate", "Leader", "Follower", "Resigned")
-NODE, OFFSET, TIME = number((1 << 31) - 1), number(least=-1), number((1 << 45) - 1)
-TEXT_NUMBER = NODE._replace(read=lambda value: str(NODE.read(value)), write=int)
-VOTER = {"id": NODE, "directory": text(), "address": text(), "version": number(99)}
-VOTERS = listed(row(VOTER)).of("voters", DEFINITIONS)
-SNAPSHOTS = listed(row({"offset": OFFSET, "epoch": NODE}))
-SERVERS = listed(row({"address": text(), "id": number((1 << 31) - 1, -(1 << 31))}))
-KEY = {"id": NODE, "directory": text()}
-NODES = listed(NODE, frozenset)
-MESSAGE = Form(
+SCHEMA_DEFINITIONS: dict[str, Any] = {}
+MODE_NAMES = ("Unattached", "Prospective", "Candidate", "Leader", "Follower", "Resigned")
+NODE_FORM, OFFSET_FORM, TIME_FORM = integer_form((1 << 31) - 1), integer_form(least=-1), integer_form((1 << 45) - 1)
+NUMBER_AS_TEXT_FORM = NODE_FORM._replace(read=lambda value: str(NODE_FORM.read(value)), write=int)
+VOTER_FORM_FIELDS = {"id": NODE_FORM, "directory": string_form(), "address": string_form(), "version": integer_form(99)}
+VOTERS_FORM = array_form(tuple_form(VOTER_FORM_FIELDS)).of("voters", SCHEMA_DEFINITIONS)
+SNAPSHOTS_FORM = array_form(tuple_form({"offset": OFFSET_FORM, "epoch": NODE_FORM}))
+SERVERS_FORM = array_form(tuple_form({"address": string_form(), "id": integer_form((1 << 31) - 1, -(1 << 31))}))
+REPLICA_KEY_FORM_FIELDS = {"id": NODE_FORM, "directory": string_form()}
+NODES_FORM = array_form(NODE_FORM, frozenset)
+MESSAGE_FORM = JsonForm(
     {
         "description": "the fields of Kafka's message, all of them and in its order; inner objects may be nested",
         "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
     },
-    _pairs,
-    _objects,
-).of("message", DEFINITIONS)
-STATE_FORMS = {
-    "leader": NODE.or_else(None),
-    "voted": row(KEY).or_else(None),
-    "granted": NODES,
-    "rejected": NODES,
-    "candidates": NODES,
-    "voters": NODES.or_else(None),
-    "update voters": NODES.or_else(None),
-    "keys": listed(row({**KEY, "id": TEXT_NUMBER}), frozenset),
-    "local key": listed(row({**KEY, "id": TEXT_NUMBER}), list),
-    "leader voters": NODES,
-    "start": OFFSET,
-    "address": text().or_else(None),
-    "high": OFFSET,
+    _names_and_values,
+    _as_objects,
+).of("message", SCHEMA_DEFINITIONS)
+STATE_FIELD_FORMS = {
+    "leader": NODE_FORM.or_else(None),
+    "voted": tuple_form(REPLICA_KEY_FORM_FIELDS).or_else(None),
+    "granted": NODES_FORM,
+    "rejected": NODES_FORM,
+    "candidates": NODES_FORM,
+    "voters": NODES_FORM.or_else(None),
+    "update voters": NODES_FORM.or_else(None),
+    "keys": array_form(tuple_form({**REPLICA_KEY_FORM_FIELDS, "id": NUMBER_AS_TEXT_FORM}), frozenset),
+    "local key": array_form(tuple_form({**REPLICA_KEY_FORM_FIELDS, "id": NUMBER_AS_TEXT_FORM}), list),
+    "leader voters": NODES_FORM,
+    "start": OFFSET_FORM,
+    "address": string_form().or_else(None),
+    "high": OFFSET_FORM,
 }
-_REQUIRED = ("candidates", "leader voters", "start")
+_REQUIRED_STATE_FIELDS = ("candidates", "leader voters", "start")
 
 
-def _state_form() -> Form:
+def _make_state_form() -> JsonForm:
     """Return the form of an epoch state; a field may be given in the modes whose log lines show it."""
-    by_mode: dict[str, Form] = {}
-    for mode in MODES:
-        forms = {"mode": choice([mode]), "epoch": NODE}
+    by_mode: dict[str, JsonForm] = {}
+    for mode in MODE_NAMES:
+        forms = {"mode": choice_form([mode]), "epoch": NODE_FORM}
         for name, (modes, _) in STATE_FIELDS.items():
             if mode in modes:
-                form = STATE_FORMS[name]
-                forms[name.replace(" ", "_")] = form if name in _REQUIRED else form._replace(default=None)
-        by_mode[mode] = fields(forms)
+                form = STATE_FIELD_FORMS[name]
+                forms[name.replace(" ", "_")] = form if name in _REQUIRED_STATE_FIELDS else form._replace(default=None)
+        by_mode[mode] = object_form(forms)
 
-    def of(value: Any) -> Form:
+    def of(value: Any) -> JsonForm:
         mode = value.get("mode") if isinstance(value, dict) else value
         if mode not in by_mode:
-            raise Unfit(f"an object with one of the modes {', '.join(by_mode)}", value)
+            raise InvalidJsonValueError(f"an object with one of the modes {', '.join(by_mode)}", value)
         return by_mode[mode]
 
-    return Form(
+    return JsonForm(
         {"type": "object", "oneOf": [form.schema for form in by_mode.values()]},
         lambda value: {name.replace("_", " "): one for name, one in of(value).read(value).items()},
         lambda value: of(value).write({name.replace(" ", "_"): one for name, one in value.items()}),
     )
 
 
-STATE = _state_form().of("state", DEFINITIONS)
+STATE_FORM = _make_state_form().of("state", SCHEMA_DEFINITIONS)
 REPLICA_FIELDS = {
-    "mode": choice(MODES),
-    "epoch": NODE,
-    "leader": NODE.or_else(None),
-    "voted": row(KEY).or_else(None),
-    "start": OFFSET.or_else(0),
-    "end": OFFSET,
-    "last": OFFSET,
-    "high_watermark": OFFSET.or_else(None),
-    "version": number(99).or_else(None),
-    "voters_offset": OFFSET.or_else(None),
-    "voters": mapped(text().or_else(None)),
+    "mode": choice_form(MODE_NAMES),
+    "epoch": NODE_FORM,
+    "leader": NODE_FORM.or_else(None),
+    "voted": tuple_form(REPLICA_KEY_FORM_FIELDS).or_else(None),
+    "start": OFFSET_FORM.or_else(0),
+    "end": OFFSET_FORM,
+    "last": OFFSET_FORM,
+    "high_watermark": OFFSET_FORM.or_else(None),
+    "version": integer_form(99).or_else(None),
+    "voters_offset": OFFSET_FORM.or_else(None),
+    "voters": mapping_form(string_form().or_else(None)),
 }
 KINDS_WITH_MESSAGE = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER)
 KINDS_WITH_OFFSET = (
@@ -310,65 +310,67 @@ KINDS_WITH_OFFSET = (
     Kind.TRUNCATED,
     Kind.REPLACED,
 )
-BODIES: dict[Kind, dict[str, Form]] = {
-    Kind.DISK: {"snapshots": SNAPSHOTS},
-    Kind.BOOTSTRAP: {"servers": SERVERS},
+BODY_FORMS: dict[Kind, dict[str, JsonForm]] = {
+    Kind.DISK: {"snapshots": SNAPSHOTS_FORM},
+    Kind.BOOTSTRAP: {"servers": SERVERS_FORM},
     Kind.BOOT: {},
-    Kind.STARTING_VOTERS: {"voters": VOTERS},
-    **{kind: {"api": text(), "fields": MESSAGE} for kind in KINDS_WITH_MESSAGE},
-    **{kind: {"state": STATE, "from": STATE.or_else(None)} for kind in (Kind.ATTEMPT, Kind.TRANSITION)},
-    Kind.APPEND: {"base": OFFSET, "end": OFFSET, "epoch": NODE},
-    Kind.STORED: {"end": OFFSET, "epoch": NODE},
-    **{kind: {"offset": OFFSET} for kind in KINDS_WITH_OFFSET},
-    Kind.VOTERS: {"voters": VOTERS, "offset": OFFSET},
-    Kind.VERSION: {"version": number(99), "offset": OFFSET},
-    **{kind: {"offset": OFFSET, "epoch": NODE} for kind in (Kind.LOADED, Kind.FETCHING)},
-    **{kind: {"offset": OFFSET, "directory": text()} for kind in (Kind.PARKED, Kind.REJECTED)},
+    Kind.STARTING_VOTERS: {"voters": VOTERS_FORM},
+    **{kind: {"api": string_form(), "fields": MESSAGE_FORM} for kind in KINDS_WITH_MESSAGE},
+    **{kind: {"state": STATE_FORM, "from": STATE_FORM.or_else(None)} for kind in (Kind.ATTEMPT, Kind.TRANSITION)},
+    Kind.APPEND: {"base": OFFSET_FORM, "end": OFFSET_FORM, "epoch": NODE_FORM},
+    Kind.STORED: {"end": OFFSET_FORM, "epoch": NODE_FORM},
+    **{kind: {"offset": OFFSET_FORM} for kind in KINDS_WITH_OFFSET},
+    Kind.VOTERS: {"voters": VOTERS_FORM, "offset": OFFSET_FORM},
+    Kind.VERSION: {"version": integer_form(99), "offset": OFFSET_FORM},
+    **{kind: {"offset": OFFSET_FORM, "epoch": NODE_FORM} for kind in (Kind.LOADED, Kind.FETCHING)},
+    **{kind: {"offset": OFFSET_FORM, "directory": string_form()} for kind in (Kind.PARKED, Kind.REJECTED)},
     Kind.STATE: REPLICA_FIELDS,
 }
 """The fields of each kind of event that are its body: one value, or a tuple of them in order."""
 
 KINDS_WITH_PEER = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
 COMMON_FIELDS = {
-    "time": TIME,
-    "node": NODE.or_else(-1),
-    "level": choice(LEVELS).or_else(""),
-    "file": text().or_else(""),  # of the log in which the event stands
-    "line": OFFSET.or_else(0),
-    "seq": OFFSET.or_else(0),
+    "time": TIME_FORM,
+    "node": NODE_FORM.or_else(-1),
+    "level": choice_form(LOG_LEVELS).or_else(""),
+    "file": string_form().or_else(""),  # of the log in which the event stands
+    "line": OFFSET_FORM.or_else(0),
+    "seq": OFFSET_FORM.or_else(0),
 }
 
 
-def _form(kind: Kind) -> Form:
-    known = {"event": choice([_name(kind)]), **COMMON_FIELDS, **BODIES[kind]}
+def _event_form(kind: Kind) -> JsonForm:
+    known = {"event": choice_form([_event_name(kind)]), **COMMON_FIELDS, **BODY_FORMS[kind]}
     if kind in KINDS_WITH_MESSAGE:
-        known |= {"correlation": OFFSET, "created": OFFSET.or_else(-1)}
+        known |= {"correlation": OFFSET_FORM, "created": OFFSET_FORM.or_else(-1)}
     if kind is Kind.SEND:
-        known["address"] = text().or_else("")
+        known["address"] = string_form().or_else("")
     if kind in KINDS_WITH_PEER:
-        known["peer"] = NODE.or_else(None)
-    return fields(known)
+        known["peer"] = NODE_FORM.or_else(None)
+    return object_form(known)
 
 
-def _name(kind: Kind) -> str:
+def _event_name(kind: Kind) -> str:
     return kind.value.replace(" ", "_")
 
 
-LOG = "log"
-FORMS = {_name(kind): _form(kind) for kind in BODIES}
-FORMS[LOG] = fields({"event": choice([LOG]), **COMMON_FIELDS, "level": choice(LEVELS), "text": text()})
-KINDS = {_name(kind): kind for kind in BODIES}
+LOG_EVENT = "log"
+FORM_OF_EVENT = {_event_name(kind): _event_form(kind) for kind in BODY_FORMS}
+FORM_OF_EVENT[LOG_EVENT] = object_form(
+    {"event": choice_form([LOG_EVENT]), **COMMON_FIELDS, "level": choice_form(LOG_LEVELS), "text": string_form()}
+)
+KIND_OF_EVENT = {_event_name(kind): kind for kind in BODY_FORMS}
 
 
-def schema() -> dict[str, Any]:
+def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a line."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of the stream of events of kraftcheck validate",
         "description": "docs/validate.md describes the kinds of events",
         "type": "object",
-        "oneOf": [form.schema for form in FORMS.values()],
-        "$defs": DEFINITIONS,
+        "oneOf": [form.schema for form in FORM_OF_EVENT.values()],
+        "$defs": SCHEMA_DEFINITIONS,
     }
 
 
@@ -379,7 +381,7 @@ def is_stream(head: bytes) -> bool:
     """Whether a file that begins so is a stream of events."""
     first = head.lstrip().partition(b"\n")[0]
     named = re.search(rb'"event"\s*:\s*"(\w+)"', first) if first.startswith(b"{") else None
-    return named is not None and named[1].decode("ascii", "replace") in FORMS
+    return named is not None and named[1].decode("ascii", "replace") in FORM_OF_EVENT
 
 
 def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
@@ -393,16 +395,16 @@ def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
             raise InputError(f"{file}:{cut_off}: expected a JSON object on one line, found none; remove the line")
         if not line.strip():
             continue
-        entry = _object(line)
+        entry = _line_as_json(line)
         if entry is None:
             cut_off = number_
             continue
-        yield from events_in(entry, file, number_)
+        yield from events_of_object(entry, file, number_)
 
 
-def _object(line: str) -> Any:
+def _line_as_json(line: str) -> Any:
     """Return the JSON value of a line, or of its last part that another process has begun; None for another line."""
-    for begin in (0, line.rfind(_RESTARTED)):
+    for begin in (0, line.rfind(_RESTART_LINE_PREFIX)):
         try:
             if begin >= 0:
                 return json.loads(line[begin:])
@@ -411,22 +413,28 @@ def _object(line: str) -> Any:
     return None
 
 
-def events_in(entry: Any, file: str, line: int) -> Iterator[Event]:
+def events_of_object(entry: Any, file: str, line: int) -> Iterator[Event]:
     """Yield the events of a JSON object: one, or none for a line of a log that shows none."""
     name = entry.get("event") if isinstance(entry, dict) else None
     try:
-        if not isinstance(name, str) or name not in FORMS:
-            raise Unfit("an object with the name of an event", name if isinstance(entry, dict) else entry, "event")
-        found = FORMS[name].read(entry)
-    except Unfit as problem:
+        if not isinstance(name, str) or name not in FORM_OF_EVENT:
+            raise InvalidJsonValueError(
+                "an object with the name of an event", name if isinstance(entry, dict) else entry, "event"
+            )
+        found = FORM_OF_EVENT[name].read(entry)
+    except InvalidJsonValueError as problem:
         raise InputError(f"{file}:{line}: {problem}; see docs/validate-events.schema.json") from None
-    yield from _logged(found, file, line) if name == LOG else [event_of(KINDS[name], found, file, line)]
+    yield from (
+        _events_of_log_line(found, file, line)
+        if name == LOG_EVENT
+        else [event_from_fields(KIND_OF_EVENT[name], found, file, line)]
+    )
 
 
-def event_of(kind: Kind, found: dict[str, Any], file: str = "", line: int = 0) -> Event:
+def event_from_fields(kind: Kind, found: dict[str, Any], file: str = "", line: int = 0) -> Event:
     """Return an event from the fields that its form has read."""
     event = Event(found.get("node", -1), found["time"], kind, file, line, level=found.get("level", ""))
-    body = tuple(found.get(name) for name in BODIES[kind])
+    body = tuple(found.get(name) for name in BODY_FORMS[kind])
     if kind in KINDS_WITH_MESSAGE:
         event.body = Body(intern(found["api"]), *found["fields"])
         event.correlation, event.created = found["correlation"], found.get("created", -1)
@@ -439,7 +447,7 @@ def event_of(kind: Kind, found: dict[str, Any], file: str = "", line: int = 0) -
     return event
 
 
-def _logged(found: dict[str, Any], file: str, line: int) -> Iterator[Event]:
+def _events_of_log_line(found: dict[str, Any], file: str, line: int) -> Iterator[Event]:
     shown = datetime.fromtimestamp(found["time"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     words = found["text"].replace("\n", " ")
     for event in read_lines([f"[{shown}] {found['level']} {words} (log)"], file):
@@ -456,16 +464,18 @@ def write_stream(logs: Iterable[Iterable[Event]], versions: Iterable[str], path:
     with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
         for event in chain.from_iterable(logs):
             for version in versions:
-                _write(file, {"event": LOG, "time": event.time, "level": "INFO", "text": f"Kafka version: {version}"})
+                _write_entry(
+                    file, {"event": LOG_EVENT, "time": event.time, "level": "INFO", "text": f"Kafka version: {version}"}
+                )
             versions = ()
-            _write(file, entry_of(event))
+            _write_entry(file, event_as_json(event))
 
 
-def _write(file: Any, entry: dict[str, Any]) -> None:
+def _write_entry(file: Any, entry: dict[str, Any]) -> None:
     file.write(json.dumps(entry, separators=(",", ":"), ensure_ascii=False) + "\n")
 
 
-def _message_of(event: Event, body: Body) -> dict[str, Any]:
+def _message_as_fields(event: Event, body: Body) -> dict[str, Any]:
     found: dict[str, Any] = {"correlation": event.correlation, "api": body.api, "fields": (body.names, body.values)}
     if event.created >= 0:
         found["created"] = event.created
@@ -474,19 +484,19 @@ def _message_of(event: Event, body: Body) -> dict[str, Any]:
     return found
 
 
-def entry_of(event: Event) -> dict[str, Any]:
+def event_as_json(event: Event) -> dict[str, Any]:
     """Return the JSON object of an event."""
-    name, body = _name(event.kind), event.body
+    name, body = _event_name(event.kind), event.body
     found: dict[str, Any] = {"event": name, "node": event.node, "time": event.time}
-    found |= {"level": event.level} if event.level in LEVELS else {}
+    found |= {"level": event.level} if event.level in LOG_LEVELS else {}
     found |= {"file": event.file, "line": event.line}
     if isinstance(body, Body):
-        found |= _message_of(event, body)
+        found |= _message_as_fields(event, body)
     elif event.kind is Kind.STATE:
         found |= {key: value for key, value in body.items() if key in REPLICA_FIELDS}
     else:
-        names = list(BODIES[event.kind])
+        names = list(BODY_FORMS[event.kind])
         found |= dict(zip(names, (body,) if len(names) == 1 else body or (), strict=True))
     if event.kind in KINDS_WITH_PEER and event.peer is not None:
         found["peer"] = event.peer
-    return FORMS[name].write(found)  # type: ignore[no-any-return]
+    return FORM_OF_EVENT[name].write(found)  # type: ignore[no-any-return]

@@ -18,7 +18,14 @@ from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import OPERATION_OF_API, Effects
 from kraftcheck.validation.events import Event, Kind, request_key
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, Waiting
-from kraftcheck.validation.terms import ERROR_CODES, Difference, compare, count_of, end_offset, offset_of
+from kraftcheck.validation.terms import (
+    ERROR_CODES,
+    Difference,
+    batch_count_at,
+    body_differences,
+    end_offset,
+    offset_after_batches,
+)
 
 PARKED, ITSELF, RETRIES = "parked-fetches", "fetches-from-itself", "retries-at-bootstrap-servers"
 ONE_REQUEST = "one-request-at-a-time"
@@ -128,7 +135,7 @@ class LineChecks(Effects):
 
     def _differs(self, request: Record, me: Replica, event: Event) -> list[Difference]:
         expected = self.terms.expected(request, me.log, me.start)
-        return compare(event.body, expected or {})
+        return body_differences(event.body, expected or {})
 
     def _send_fetch(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         """A fetch is the pending request of the model, or replaces one that has timed out."""
@@ -262,7 +269,7 @@ class LineChecks(Effects):
         due = next((d for d in state.due if d.api == event.body.api and d.key in (key, None)), None)
         if due is not None:
             state = state._replace(due=tuple(d for d in state.due if d is not due))
-            if self._parks(due) and compare(event.body, due.expected):
+            if self._parks(due) and body_differences(event.body, due.expected):
                 state = state._replace(needs=(*state.needs, PARKED))
                 return self._unparked(node, state, event, Waiting(waiting.event, due), is_ended=is_ended)
             return self._matched(state, event, due)
@@ -284,13 +291,13 @@ class LineChecks(Effects):
         """Return the state in which a timer has ended the office, and with it a voter change; its line comes next."""
         for after, name in self._moves(node, state, event):
             due = next((due for due in after.due if name and due.api == event.body.api), None)
-            if due is not None and not compare(event.body, due.expected):
+            if due is not None and not body_differences(event.body, due.expected):
                 rest = tuple(one for one in after.due if one is not due)
                 return after._replace(due=rest, actions=(*after.actions, name))
         return None
 
     def _matched(self, state: NodeState, event: Event, due: Due) -> NodeState:
-        found = compare(event.body, due.expected)
+        found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
             found.append(Difference("records", "none", f"up to offset {end_offset(due.records[-1])}"))
         if found:
@@ -316,7 +323,7 @@ class LineChecks(Effects):
             if me is not state.me:
                 after = after._replace(me=state.me, sent=state.sent)
             due = next(d for d in reversed(after.due) if d.key == request_key(event))
-            found = compare(event.body, due.expected)
+            found = body_differences(event.body, due.expected)
             if not found:
                 rest = after._replace(due=tuple(d for d in after.due if d is not due))
                 return self._matched(rest, event, due)
@@ -350,11 +357,12 @@ class LineChecks(Effects):
                 raise Refusal(event, "is an append of a replica that does not lead", action="ClientAppend")
             state = self._taken(state, step, node, event, None)
         log = state.me.log
-        count = count_of(log, end)
+        count = batch_count_at(log, end)
         shown = (base, end, epoch)
         if (
             count > len(log)
-            or (ours := (offset_of(log, count - 1), end_offset(log[count - 1]), log[count - 1].epoch)) != shown
+            or (ours := (offset_after_batches(log, count - 1), end_offset(log[count - 1]), log[count - 1].epoch))
+            != shown
         ):
             found = [Difference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)]
             raise Refusal(event, "is another append than the model's", found)
@@ -367,7 +375,7 @@ class LineChecks(Effects):
             event,
             ("end offset, epoch",),
             (event.body,),
-            ((offset_of(log, len(log)), log[-1].epoch if log else 0),),
+            ((offset_after_batches(log, len(log)), log[-1].epoch if log else 0),),
         )
 
     def _equal(
@@ -379,16 +387,18 @@ class LineChecks(Effects):
         return state
 
     def _high_watermark(self, node: Node, state: NodeState, event: Event) -> NodeState:
-        ours = offset_of(state.me.log, state.me.high_watermark)
+        ours = offset_after_batches(state.me.log, state.me.high_watermark)
         return self._equal(state, event, ("high watermark",), (event.body,), (ours,))._replace(high=ours)
 
     def _first_high_watermark(self, node: Node, state: NodeState, event: Event) -> NodeState:
-        ours = offset_of(state.me.log, state.me.high_watermark)
+        ours = offset_after_batches(state.me.log, state.me.high_watermark)
         names = "high watermark", "high watermark before"
         return self._equal(state, event, names, (event.body, 0), (ours, state.high))
 
     def _ends_at(self, node: Node, state: NodeState, event: Event) -> NodeState:
-        return self._equal(state, event, ("log end",), (event.body,), (offset_of(state.me.log, len(state.me.log)),))
+        return self._equal(
+            state, event, ("log end",), (event.body,), (offset_after_batches(state.me.log, len(state.me.log)),)
+        )
 
     def _reads_voters(self, node: Node, state: NodeState, event: Event) -> NodeState:
         voters, offset = event.body
@@ -402,13 +412,13 @@ class LineChecks(Effects):
 
     def _voters_at(self, me: Replica, offset: int) -> frozenset[Any]:
         formatted = self.protocol.formatted_voters(me.id, me.directory)
-        return self.protocol.voters_in(me.log[: count_of(me.log, offset + 1)], formatted)
+        return self.protocol.voters_in(me.log[: batch_count_at(me.log, offset + 1)], formatted)
 
     def _reads_version(self, node: Node, state: NodeState, event: Event) -> NodeState:
         version, offset = event.body
         me = state.me
         formatted = self.protocol.formatted_version(me.id, me.directory)
-        ours = version_in(me.log[: count_of(me.log, offset + 1)], formatted)
+        ours = version_in(me.log[: batch_count_at(me.log, offset + 1)], formatted)
         if ours != version and offset >= 0 and me.mode is Mode.LEADER:
             return state  # an upgrade: the voters' line comes next
         return self._equal(state, event, ("kraft.version",), (version,), (ours,))
@@ -430,7 +440,7 @@ class LineChecks(Effects):
         formatted = self.protocol.formatted_voters(me.id, me.directory)
         kafka["end"], kafka["last"] = shown.get("end"), shown.get("last")
         kafka["voters"] = {self.terms.key(int(one), directory) for one, directory in shown["voters"].items()}
-        model["end"], model["last"] = offset_of(me.log, len(me.log)), me.log[-1].epoch if me.log else 0
+        model["end"], model["last"] = offset_after_batches(me.log, len(me.log)), me.log[-1].epoch if me.log else 0
         model["voters"] = {voter.key for voter in me.voters}
         if formatted or me.log:  # from 4.4 on an observer's disk is formatted with a version as well
             kafka["version"] = shown.get("version")

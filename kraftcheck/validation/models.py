@@ -15,13 +15,13 @@ from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind, is_lost
 from kraftcheck.validation.lines import KnownUses
-from kraftcheck.validation.terms import Terms
+from kraftcheck.validation.terms import ClusterTerms
 
 MANY = 1_000_000
 """A bound that no log exhausts."""
 
 
-def terms_of(logs: dict[int, Sequence[Event]]) -> Terms:
+def terms_of(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
     """Return the terms of a cluster: its nodes, and those that are voters at any time."""
     voters: set[int] = set()
     peers: set[int] = set()
@@ -31,12 +31,12 @@ def terms_of(logs: dict[int, Sequence[Event]]) -> Terms:
         if event.kind in (Kind.VOTERS, Kind.STARTING_VOTERS):
             told = event.body[0] if event.kind is Kind.VOTERS else event.body
             voters.update(voter[0] for voter in told)
-    return Terms({*logs, *peers, *voters}, voters)
+    return ClusterTerms({*logs, *peers, *voters}, voters)
 
 
 def recorded_model(
     logs: dict[int, Sequence[Event]],
-    terms: Terms,
+    terms: ClusterTerms,
     formats: Formats,
     homes: dict[str, int],
     without: Collection[str],
@@ -79,7 +79,9 @@ def recorded_model(
     return protocol, KnownUses(protocol, Quorum, parts, make)
 
 
-def _old_software(logs: dict[int, Sequence[Event]], terms: Terms, homes: dict[str, int]) -> frozenset[ModelValue]:
+def _old_software(
+    logs: dict[int, Sequence[Event]], terms: ClusterTerms, homes: dict[str, int]
+) -> frozenset[ModelValue]:
     """Return the nodes whose software supports no kraft.version but 0, by their UpdateVoter or ApiVersions."""
     shown: dict[int | None, int] = defaultdict(int)
     for node, version in chain.from_iterable(_software(events, terms, homes) for events in logs.values()):
@@ -87,7 +89,7 @@ def _old_software(logs: dict[int, Sequence[Event]], terms: Terms, homes: dict[st
     return frozenset(terms.hosts[node] for node in terms.hosts if shown.get(node) == 0)
 
 
-def _software(events: Sequence[Event], terms: Terms, homes: dict[str, int]) -> Iterator[tuple[int | None, int]]:
+def _software(events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int]) -> Iterator[tuple[int | None, int]]:
     """Yield nodes with the highest kraft.version of their software, as a log shows it."""
     asked: dict[tuple[int, int], str] = {}
     for event in events:
@@ -102,7 +104,7 @@ def _software(events: Sequence[Event], terms: Terms, homes: dict[str, int]) -> I
 
 
 def _constants(
-    events: Sequence[Event], terms: Terms, homes: dict[str, int], *, is_late: bool
+    events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int], *, is_late: bool
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
     named = [address for event in events if event.kind is Kind.BOOTSTRAP for address, _ in event.body]

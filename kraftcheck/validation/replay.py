@@ -31,7 +31,14 @@ from kraftcheck.validation.events import Event, Kind, is_lost, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED, KnownUses, LineChecks
 from kraftcheck.validation.starts import MidLife, control_records
 from kraftcheck.validation.state import BOOT_KINDS, Node, NodeState, Refusal, Waiting, transition_differences, unit_of
-from kraftcheck.validation.terms import Difference, count_of, data_batch, end_offset, make_log, offset_of
+from kraftcheck.validation.terms import (
+    Difference,
+    batch_count_at,
+    data_batch,
+    end_offset,
+    make_log,
+    offset_after_batches,
+)
 
 SEARCHED_EVENTS = 4_000
 """Events of a sender in which an equal message is sought that may take the place of a later one."""
@@ -321,7 +328,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
         me = node.state.me
         if not isinstance(me, DiskReplica):
             return
-        shown = {count_of(me.log, offset) for offset in fields}
+        shown = {batch_count_at(me.log, offset) for offset in fields}
         found = [state._replace(me=me)]
         for _ in range(MOST_SNAPSHOT_STEPS):
             found = [after for one in found for after in self._snapshot_steps(one, shown)]
@@ -412,7 +419,9 @@ class ClusterReplay(Order, MidLife, LineChecks):
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
         found, in_snapshot = control_records(self.terms, unit)
         records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
-        return make_log(offset_of(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")])
+        return make_log(
+            offset_after_batches(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")]
+        )
 
     def _snapshot_content(
         self, end: int, epoch: int, unit: Sequence[Event], known: tuple[Batch, ...] | None
@@ -424,8 +433,8 @@ class ClusterReplay(Order, MidLife, LineChecks):
         self.split(end)
         logs = (node.state.me.log for node in self.nodes.values() if node.state is not None)
         for log in (self.shared.committed, *logs):
-            count = count_of(log, end)
-            if 0 < count <= len(log) and offset_of(log, count) == end and log[count - 1].epoch == epoch:
+            count = batch_count_at(log, end)
+            if 0 < count <= len(log) and offset_after_batches(log, count) == end and log[count - 1].epoch == epoch:
                 return log[:count]
         return self._unknown(self.protocol.replica_type(ADMIN), end, epoch, unit)
 

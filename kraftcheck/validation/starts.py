@@ -37,14 +37,14 @@ from kraftcheck.validation.events import Body, Event, Kind, request_key
 from kraftcheck.validation.state import GROWING_KINDS, Node, NodeState, Waiting
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
-    End,
+    ClusterTerms,
     Log,
-    Terms,
-    count_of,
+    LogEnd,
+    batch_count_at,
     data_batch,
     end_offset,
     make_log,
-    offset_of,
+    offset_after_batches,
 )
 
 Controls = tuple[Record, ...]
@@ -65,7 +65,7 @@ def _put(records: ByOffset, offset: int, record: Record) -> None:
     records[offset] = (*rest, record)
 
 
-def control_records(terms: Terms, events: Iterable[Event]) -> tuple[ByOffset, ByOffset]:
+def control_records(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ByOffset, ByOffset]:
     """Return the voters and versions that lines show by their offsets in a log, and those at ends of snapshots."""
     found: ByOffset = {}
     snapshots: ByOffset = {}
@@ -86,7 +86,7 @@ END_FIELDS = {"Fetch": ("fetchOffset", "lastFetchedEpoch"), "Vote": ("lastOffset
 """The fields of a request that name the end of its sender's log."""
 
 
-def requested_ends(events: Sequence[Event]) -> Iterator[End]:
+def requested_ends(events: Sequence[Event]) -> Iterator[LogEnd]:
     """Yield the log ends that the next requests of a node name, until its log grows."""
     for event in events:
         if event.kind in GROWING_KINDS:
@@ -96,15 +96,15 @@ def requested_ends(events: Sequence[Event]) -> Iterator[End]:
         yield from _ends_in_request(event)
 
 
-def _ends_in_request(event: Event) -> Iterator[End]:
+def _ends_in_request(event: Event) -> Iterator[LogEnd]:
     names = END_FIELDS.get(event.body.api) if event.kind is Kind.SEND else None
     if names is not None and event.body.number(names[0]) > 0:
         yield event.body.number(names[0]), event.body.number(names[1])
 
 
-def shown_ends(events: Iterable[Event]) -> list[End]:
+def shown_ends(events: Iterable[Event]) -> list[LogEnd]:
     """Return the log ends that a node's lines show, as far as they still stand."""
-    ends: list[End] = []
+    ends: list[LogEnd] = []
     for event in events:
         if event.kind is Kind.TRUNCATED:
             ends = [(min(end, event.body), epoch) for end, epoch in ends]
@@ -117,13 +117,13 @@ def shown_ends(events: Iterable[Event]) -> list[End]:
     return ends
 
 
-def ends_of_parts(shown: Sequence[End], asked: Sequence[End]) -> list[End]:
+def ends_of_parts(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> list[LogEnd]:
     """Return the ends of a log's parts in order: of each epoch, and those that its next requests name."""
     most = asked[0][0] if asked else shown[-1][0] if shown else 0
     last = dict(shown)
     for end, epoch in asked:
         last[end] = epoch or last.get(end, 0)
-    found: list[End] = []
+    found: list[LogEnd] = []
     for end, shown_epoch in sorted(last.items()):
         epoch = max(shown_epoch, found[-1][1] if found else 0)
         if 0 < end <= most:
@@ -131,7 +131,7 @@ def ends_of_parts(shown: Sequence[End], asked: Sequence[End]) -> list[End]:
     return _ends_of_epochs(found, {end for end, _ in asked})
 
 
-def _ends_of_epochs(ends: Sequence[End], kept: set[int]) -> list[End]:
+def _ends_of_epochs(ends: Sequence[LogEnd], kept: set[int]) -> list[LogEnd]:
     """Return the last end of each epoch, and those that are kept."""
     return [one for one, after in pairwise([*ends, (0, -1)]) if after[1] != one[1] or one[0] in kept]
 
@@ -150,7 +150,7 @@ class Rebasing(Effects):
     def rebase(self) -> None:
         """Merge committed data batches in every log."""
         kept = set(self._kept())
-        committed = offset_of(self.shared.committed, len(self.shared.committed))
+        committed = offset_after_batches(self.shared.committed, len(self.shared.committed))
         self._rewrite(lambda log: merge_batches(log, kept, committed))
         longest = max((len(replica.log) for replica in self._replicas()), default=0)
         self.longest = max(FIRST_LENGTH, 2 * longest)
@@ -175,9 +175,9 @@ class Rebasing(Effects):
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
-            yield from (offset_of(me.log, min(count, len(me.log))) for count in batch_counts(me))
+            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts(me))
         for log in logs:
-            yield offset_of(log, len(log))
+            yield offset_after_batches(log, len(log))
             for batch, after in pairwise(log):
                 if after.epoch != batch.epoch:
                     yield end_offset(batch)
@@ -242,7 +242,7 @@ def divide_log(me: Replica, change: Rewrite) -> Replica:
     def number(count: int) -> int:
         if count > len(old):
             return count - len(old) + len(log)
-        return bisect_left(log, offset_of(old, count), key=end_offset) + 1 if count > 0 else 0
+        return bisect_left(log, offset_after_batches(old, count), key=end_offset) + 1 if count > 0 else 0
 
     after = me.but(
         log=log,
@@ -295,7 +295,7 @@ class Starts(Rebasing):
         shown, found = node.shown_end(), list[NodeState]()
         for state in (last, *node.alternatives):
             log = state.me.log
-            is_short = shown is not None and log and shown[0] == offset_of(log, len(log) - 1)
+            is_short = shown is not None and log and shown[0] == offset_after_batches(log, len(log) - 1)
             if is_short and state.appended >= node.position:
                 state = state._replace(me=self.protocol.with_log(state.me, log[:-1], flushes=True))
             found.append(state)
@@ -314,13 +314,13 @@ class Starts(Rebasing):
         """Return a replica with the batches that its killed process has stored without a line, if there are any."""
         end, epoch = node.known_end(event.incarnation)
         node.is_released = False
-        held = offset_of(me.log, len(me.log))
+        held = offset_after_batches(me.log, len(me.log))
         if end <= held:
             return me
         for other in self.nodes.values():
             log = other.state.me.log if other.state is not None else ()
-            count = count_of(log, end)
-            if count <= len(log) and offset_of(log, count) == end and log[: len(me.log)] == me.log:
+            count = batch_count_at(log, end)
+            if count <= len(log) and offset_after_batches(log, count) == end and log[: len(me.log)] == me.log:
                 return self.protocol.with_log(me, log[:count], flushes=True)
         if self.is_late:
             more = self.old_log(self.lines_of_all(node), [(end, epoch)], start=held)
@@ -340,7 +340,7 @@ class Starts(Rebasing):
         for end, _ in named:
             me = divide_log(me, partial(split_batch, offset=end))
             self.split(end)
-        ends = {count_of(me.log, end) for end, _ in named}
+        ends = {batch_count_at(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
 
     def _first(self, node: Node, unit: Sequence[Event], fresh: Replica) -> Replica:
@@ -378,7 +378,7 @@ class Starts(Rebasing):
         return [*(other.events for other in self.nodes.values() if other is not node), node.events]
 
     def old_log(
-        self, lines: Iterable[Iterable[Event]], ends: Sequence[End], otherwise: Controls = (), start: int = 0
+        self, lines: Iterable[Iterable[Event]], ends: Sequence[LogEnd], otherwise: Controls = (), start: int = 0
     ) -> Log:
         """Return a log from an offset on, with the voters and versions that lines show; later ones count more.
 

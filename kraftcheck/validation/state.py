@@ -18,10 +18,10 @@ from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
+    ClusterTerms,
     Difference,
-    Fields,
-    Terms,
-    compare,
+    FieldTexts,
+    body_differences,
 )
 
 VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
@@ -32,7 +32,7 @@ class Due(NamedTuple):
 
     api: str
     key: tuple[int, int, str, int | None] | None  # the request's; None for the client of an earlier change
-    expected: Fields
+    expected: FieldTexts
     records: tuple[Batch, ...]
 
 
@@ -49,7 +49,7 @@ class Waiting(NamedTuple):
 
     def differences(self, answer: Event) -> list[Difference]:
         """Return the fields in which a response differs from the first one."""
-        return compare(answer.body, self.first.expected) if self.first is not None else []
+        return body_differences(answer.body, self.first.expected) if self.first is not None else []
 
 
 class NodeState(NamedTuple):
@@ -161,7 +161,7 @@ def next_append(node: Node, start: int) -> int:
     return len(node.events)
 
 
-def transition_differences(me: Replica, shown: dict[str, Any], terms: Terms, high: int) -> list[Difference]:
+def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterTerms, high: int) -> list[Difference]:
     """Return the fields of a shown state that differ from a replica of the model and the known high watermark."""
     found = [Difference("mode", shown["mode"], str(me.mode)), Difference("epoch", shown["epoch"], me.epoch)]
     leader = None if isinstance(me.leader, Nil) else terms.nodes[me.leader]

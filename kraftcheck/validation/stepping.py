@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.event_stream import events_in
+from kraftcheck.validation.event_stream import events_of_object
 from kraftcheck.validation.events import Body, Event, Kind, Pairs, is_lost, number_events
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
@@ -229,7 +229,7 @@ def validate_step(
         An event is not of the schema, or the events are not those of one node.
     """
     given = [step] if isinstance(step, Mapping) else list(step)
-    events = [event for place, one in enumerate(given, start=1) for event in events_in(dict(one), "step", place)]
+    events = [event for place, one in enumerate(given, start=1) for event in events_of_object(dict(one), "step", place)]
     nodes = {event.node for event in events}
     if len(nodes) != 1 or -1 in nodes:
         named = ", ".join(map(str, sorted(nodes))) or "none"

@@ -58,11 +58,11 @@ def data_batch(epoch: int, end: int) -> OffsetBatch:
     return OffsetBatch(epoch, (Data(end),), end)
 
 
-End = tuple[int, int]
+LogEnd = tuple[int, int]
 """End offset of a part of a log, and its epoch."""
 
 
-def make_log(start: int, ends: Sequence[End], records: Mapping[int, Sequence[Record]], marks: Iterable[int]) -> Log:
+def make_log(start: int, ends: Sequence[LogEnd], records: Mapping[int, Sequence[Record]], marks: Iterable[int]) -> Log:
     """Return batches of unknown contents from an offset on: with these ends and epochs, records, and further ends.
 
     Control records are given by their offsets; each is at the end of a batch.
@@ -80,12 +80,12 @@ def end_offset(batch: Batch) -> int:
     return batch.end  # type: ignore[attr-defined, no-any-return]
 
 
-def offset_of(log: Log, count: int) -> int:
+def offset_after_batches(log: Log, count: int) -> int:
     """Return the record offset up to which the first `count` batches of a log reach."""
     return end_offset(log[count - 1]) if count > 0 else 0
 
 
-def count_of(log: Log, offset: int) -> int:
+def batch_count_at(log: Log, offset: int) -> int:
     """Return the number of batches up to a record offset, rounded up; one more than the log has if it lies behind."""
     return 0 if offset <= 0 else bisect_left(log, offset, key=end_offset) + 1
 
@@ -98,7 +98,7 @@ class Difference(NamedTuple):
     model: Any
 
 
-class Terms:
+class ClusterTerms:
     """The names of a cluster. Directory ids and endpoints are numbered by node, in the order of their appearance."""
 
     def __init__(self, nodes: Iterable[int], voters: Iterable[int] = ()) -> None:
@@ -157,25 +157,27 @@ class Terms:
 
     def request(self, body: Body, source: int | None, dest: int, log: Log) -> Record | None:
         """Return the model's request; None if the model lacks it."""
-        read = REQUESTS.get(body.api)
+        read = REQUEST_MAKERS.get(body.api)
         sender = ADMIN if source is None else self.hosts[source]
         return None if read is None else read(self, body, sender, self.hosts[dest], log)
 
     def position(self, body: Body, offset: tuple[str, int], epoch: tuple[str, int], log: Log) -> Position | Nil:
         """Return the position in two fields of a body, Nil where they are -1."""
         found = body.number(*offset)
-        return Nil.NIL if found < 0 else Position(count_of(log, found), body.number(*epoch))
+        return Nil.NIL if found < 0 else Position(batch_count_at(log, found), body.number(*epoch))
 
     def response(
         self, body: Body, request: Record, me: Replica, source: ModelValue, records: Sequence[Batch]
     ) -> Record | None:
         """Return the model's response to a request of a replica, with the records that it carries."""
         error = ERRORS.get(body.number("errorCode", 1 if body.get("errorCode", 1) is not None else 0))
-        make = RESPONSES.get(type(request))
+        make = RESPONSE_MAKERS.get(type(request))
         if error is None or make is None:
             return None
         leader = self.host(body.number("leaderId"))
-        common = Common(max(body.number("leaderEpoch"), 0), leader, error, source, me.id, self._told(body, leader))
+        common = CommonFields(
+            max(body.number("leaderEpoch"), 0), leader, error, source, me.id, self._told(body, leader)
+        )
         return make(self, body, request, common, me.log, tuple(records))
 
     def _told(self, body: Body, leader: ModelValue | Nil) -> int:
@@ -212,7 +214,7 @@ class Terms:
 
     def expected(self, message: Record, log: Log, start: int) -> dict[tuple[str, int], str] | None:
         """Return the expected fields of a message that a replica with this log sends; None if none is known."""
-        show = FIELDS_OF_BODIES.get(type(message))
+        show = FIELDS_OF_MESSAGES.get(type(message))
         return None if show is None else show(self, message, log, start)
 
     def key_fields(self, key: Key, node: str, directory: str, occurrence: int = 0) -> dict[tuple[str, int], str]:
@@ -223,7 +225,7 @@ class Terms:
         }
 
 
-def _covered(log: Log, offset: int) -> int:
+def _whole_batches_up_to(log: Log, offset: int) -> int:
     """Return the number of whole batches of a log up to a record offset; one more if the offset lies behind it."""
     if log and offset > end_offset(log[-1]):
         return len(log) + 1
@@ -234,7 +236,7 @@ def _covered(log: Log, offset: int) -> int:
 # Responses, from a log
 
 
-class Common(NamedTuple):
+class CommonFields(NamedTuple):
     """The fields of every response between replicas."""
 
     epoch: int
@@ -245,20 +247,22 @@ class Common(NamedTuple):
     endpoint: int
 
 
-def _fetched(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _fetch_response(terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log) -> Record:
     high = body.number("highWatermark")
     return FetchResponse(
-        c.epoch, c.leader, c.error, 0 if high < 0 else _covered((*log, *records), high), records,
+        c.epoch, c.leader, c.error, 0 if high < 0 else _whole_batches_up_to((*log, *records), high), records,
         terms.position(body, ("endOffset", 0), ("epoch", 0), log), terms.snapshot(body), request,
         c.source, c.dest, c.endpoint,
     )  # fmt: skip
 
 
-def _snapshot_fetched(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _fetch_snapshot_response(
+    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+) -> Record:
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
-def _vote_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _vote_response(terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log) -> Record:
     granted = body.get("voteGranted") == "true"
     return VoteResponse(
         c.epoch, c.leader, granted, c.error, request.pre_vote, request.voter, request.epoch, c.source, c.dest,
@@ -266,32 +270,38 @@ def _vote_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, 
     )  # fmt: skip
 
 
-def _begin_epoch_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _begin_epoch_response(
+    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _end_epoch_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _end_epoch_response(
+    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _update_voter_response(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _update_voter_response(
+    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+) -> Record:
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
-def _changed(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+def _admin_response(terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log) -> Record:
     operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
     return AdminResponse(operation, c.error, c.source, c.dest)
 
 
-RESPONSES: dict[type[Record], Callable[..., Record]] = {
-    FetchRequest: _fetched,
-    FetchSnapshotRequest: _snapshot_fetched,
+RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
+    FetchRequest: _fetch_response,
+    FetchSnapshotRequest: _fetch_snapshot_response,
     VoteRequest: _vote_response,
     BeginQuorumEpochRequest: _begin_epoch_response,
     EndQuorumEpochRequest: _end_epoch_response,
     UpdateVoterRequest: _update_voter_response,
-    AddVoterRequest: _changed,
-    RemoveVoterRequest: _changed,
+    AddVoterRequest: _admin_response,
+    RemoveVoterRequest: _admin_response,
 }
 """The model's response by the type of its request."""
 
@@ -299,194 +309,196 @@ RESPONSES: dict[type[Record], Callable[..., Record]] = {
 # Requests, from a log
 
 
-def _fetch(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _fetch_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     offset, directory = body.number("fetchOffset"), body.get("replicaDirectoryId")
     return FetchRequest(
-        body.number("currentLeaderEpoch"), count_of(log, offset), body.number("lastFetchedEpoch"),
+        body.number("currentLeaderEpoch"), batch_count_at(log, offset), body.number("lastFetchedEpoch"),
         terms.directory(terms.nodes[source], directory), source, dest,
     )  # fmt: skip
 
 
-def _fetch_snapshot(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
-    wanted = Position(count_of(log, body.number("endOffset")), body.number("epoch"))
+def _fetch_snapshot_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    wanted = Position(batch_count_at(log, body.number("endOffset")), body.number("epoch"))
     directory = terms.directory(terms.nodes[source], body.get("replicaDirectoryId"))
     return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
 
 
-def _vote(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _vote_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     return VoteRequest(
         body.number("replicaEpoch"), body.get("preVote") == "true",
         terms.key(terms.nodes[source], body.get("replicaDirectoryId")),
         terms.key(body.number("voterId"), body.get("voterDirectoryId")), body.number("lastOffsetEpoch"),
-        count_of(log, body.number("lastOffset")), source, dest,
+        batch_count_at(log, body.number("lastOffset")), source, dest,
     )  # fmt: skip
 
 
-def _begin(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _begin_epoch_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
     host, port = body.get("host"), body.get("port")
     endpoint = 0 if host is None else terms.endpoint(terms.nodes[source], f"{host[1:-1]}:{port}")
     return BeginQuorumEpochRequest(body.number("leaderEpoch"), voter, source, dest, endpoint=endpoint)
 
 
-def _end(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _end_epoch_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     named = zip(body.all("candidateId"), body.all("candidateDirectoryId"), strict=False)
     preferred = tuple(terms.key(int(node), directory) for node, directory in named)
     return EndQuorumEpochRequest(body.number("leaderEpoch"), preferred, source, dest)
 
 
-def _voter(terms: Terms, body: Body) -> Voter:
+def _voter_of_body(terms: ClusterTerms, body: Body) -> Voter:
     node = body.number("voterId")
     addresses = zip(body.all("host"), body.all("port"), strict=False)
     address = ",".join(f"{host[1:-1]}:{port}" for host, port in addresses)
     return Voter(terms.key(node, body.get("voterDirectoryId")), terms.endpoint(node, address))
 
 
-def _add(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
-    return AddVoterRequest(_voter(terms, body), source, dest)
+def _add_voter_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    return AddVoterRequest(_voter_of_body(terms, body), source, dest)
 
 
-def _remove(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _remove_voter_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     return RemoveVoterRequest(terms.key(body.number("voterId"), body.get("voterDirectoryId")), source, dest)
 
 
-def _update(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _update_voter_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     epoch, version = body.number("currentLeaderEpoch"), body.number("maxSupportedVersion")
-    return UpdateVoterRequest(epoch, _voter(terms, body), version, source, dest)
+    return UpdateVoterRequest(epoch, _voter_of_body(terms, body), version, source, dest)
 
 
-REQUESTS: dict[str, Callable[[Terms, Body, ModelValue, ModelValue, Log], Record]] = {
-    "Fetch": _fetch,
-    "FetchSnapshot": _fetch_snapshot,
-    "Vote": _vote,
-    "BeginQuorumEpoch": _begin,
-    "EndQuorumEpoch": _end,
-    "AddRaftVoter": _add,
-    "RemoveRaftVoter": _remove,
-    "UpdateRaftVoter": _update,
+REQUEST_MAKERS: dict[str, Callable[[ClusterTerms, Body, ModelValue, ModelValue, Log], Record]] = {
+    "Fetch": _fetch_request,
+    "FetchSnapshot": _fetch_snapshot_request,
+    "Vote": _vote_request,
+    "BeginQuorumEpoch": _begin_epoch_request,
+    "EndQuorumEpoch": _end_epoch_request,
+    "AddRaftVoter": _add_voter_request,
+    "RemoveRaftVoter": _remove_voter_request,
+    "UpdateRaftVoter": _update_voter_request,
 }
 
 
 # Messages, to a log
 
-Fields = dict[tuple[str, int], str]
+FieldTexts = dict[tuple[str, int], str]
 
 
-def _show_fetch(terms: Terms, r: FetchRequest, log: Log, start: int) -> Fields:
+def _fetch_fields(terms: ClusterTerms, r: FetchRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 1): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
-        ("fetchOffset", 0): str(offset_of(log, r.offset)),
+        ("fetchOffset", 0): str(offset_after_batches(log, r.offset)),
         ("lastFetchedEpoch", 0): str(r.last_epoch),
         ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
     }
 
 
-def _show_fetch_snapshot(terms: Terms, r: FetchSnapshotRequest, log: Log, start: int) -> Fields:
+def _fetch_snapshot_fields(terms: ClusterTerms, r: FetchSnapshotRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 0): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
-        ("endOffset", 0): str(r.snapshot.offset),  # in records: see Terms.snapshot
+        ("endOffset", 0): str(r.snapshot.offset),  # in records: see ClusterTerms.snapshot
         ("epoch", 0): str(r.snapshot.epoch),
         ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
     }
 
 
-def _show_vote(terms: Terms, r: VoteRequest, log: Log, start: int) -> Fields:
+def _vote_fields(terms: ClusterTerms, r: VoteRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaEpoch", 0): str(r.epoch),
         ("lastOffsetEpoch", 0): str(r.last_epoch),
-        ("lastOffset", 0): str(offset_of(log, r.last_offset)),
+        ("lastOffset", 0): str(offset_after_batches(log, r.last_offset)),
         ("preVote", 0): str(r.pre_vote).lower(),
         **terms.key_fields(r.candidate, "replicaId", "replicaDirectoryId"),
         **terms.key_fields(r.voter, "voterId", "voterDirectoryId"),
     }
 
 
-def _show_begin(terms: Terms, r: BeginQuorumEpochRequest, log: Log, start: int) -> Fields:
+def _begin_epoch_fields(terms: ClusterTerms, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _show_end(terms: Terms, r: EndQuorumEpochRequest, log: Log, start: int) -> Fields:
+def _end_epoch_fields(terms: ClusterTerms, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     for place, key in enumerate(r.preferred):
         shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
     return shown
 
 
-def _show_voter(terms: Terms, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int) -> Fields:
+def _voter_request_fields(
+    terms: ClusterTerms, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
+) -> FieldTexts:
     shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
     return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
 
 
-def _show_removed(terms: Terms, r: RemoveVoterRequest, log: Log, start: int) -> Fields:
+def _remove_voter_fields(terms: ClusterTerms, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
     return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _refused(error: Error) -> Fields | None:
+def _refused_response_fields(error: Error) -> FieldTexts | None:
     """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
         return {("errorCode", 0): str(ERROR_CODES[error])}
     return None
 
 
-def _show_fetch_response(terms: Terms, r: FetchResponse, log: Log, start: int) -> Fields:
-    refused = _refused(r.error)
+def _fetch_response_fields(terms: ClusterTerms, r: FetchResponse, log: Log, start: int) -> FieldTexts:
+    refused = _refused_response_fields(r.error)
     if refused is not None:
         return refused
     parting, snapshot = r.diverging, r.snapshot
     return {
         ("errorCode", 0): "0",
         ("errorCode", 1): str(ERROR_CODES[r.error]),
-        ("highWatermark", 0): str(offset_of(log, r.high_watermark) or -1),
-        ("logStartOffset", 0): str(offset_of(log, start)),
+        ("highWatermark", 0): str(offset_after_batches(log, r.high_watermark) or -1),
+        ("logStartOffset", 0): str(offset_after_batches(log, start)),
         ("epoch", 0): "-1" if isinstance(parting, Nil) else str(parting.epoch),
-        ("endOffset", 0): "-1" if isinstance(parting, Nil) else str(offset_of(log, parting.offset)),
-        ("endOffset", 1): "-1" if isinstance(snapshot, Nil) else str(offset_of(log, snapshot.offset)),
+        ("endOffset", 0): "-1" if isinstance(parting, Nil) else str(offset_after_batches(log, parting.offset)),
+        ("endOffset", 1): "-1" if isinstance(snapshot, Nil) else str(offset_after_batches(log, snapshot.offset)),
         ("epoch", 1): "-1" if isinstance(snapshot, Nil) else str(snapshot.epoch),
         **({("size", 0): "0"} if not r.records else {}),
         **terms.leader_fields(r),
     }
 
 
-def _show_fetch_snapshot_response(terms: Terms, r: FetchSnapshotResponse, log: Log, start: int) -> Fields:
-    refused = _refused(r.error)
+def _fetch_snapshot_response_fields(terms: ClusterTerms, r: FetchSnapshotResponse, log: Log, start: int) -> FieldTexts:
+    refused = _refused_response_fields(r.error)
     if refused is not None:
         return refused
     shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
     if r.error is Error.NONE:
         wanted = r.request.snapshot
-        shown |= {("endOffset", 0): str(offset_of(log, wanted.offset)), ("epoch", 0): str(wanted.epoch)}
+        shown |= {("endOffset", 0): str(offset_after_batches(log, wanted.offset)), ("epoch", 0): str(wanted.epoch)}
     return shown
 
 
-def _show_vote_response(terms: Terms, r: VoteResponse, log: Log, start: int) -> Fields:
-    refused = _refused(r.error)
+def _vote_response_fields(terms: ClusterTerms, r: VoteResponse, log: Log, start: int) -> FieldTexts:
+    refused = _refused_response_fields(r.error)
     if refused is not None:
         return refused
     granted = {("voteGranted", 0): str(r.granted).lower()}
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error])} | granted | terms.leader_fields(r)
 
 
-def _show_acknowledgement(
-    terms: Terms, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
-) -> Fields:
-    refused = _refused(r.error)
+def _acknowledgement_fields(
+    terms: ClusterTerms, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
+) -> FieldTexts:
+    refused = _refused_response_fields(r.error)
     if refused is not None:
         return refused
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _show_update_response(terms: Terms, r: UpdateVoterResponse, log: Log, start: int) -> Fields:
+def _update_voter_response_fields(terms: ClusterTerms, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _show_admin_response(terms: Terms, r: AdminResponse, log: Log, start: int) -> Fields:
+def _admin_response_fields(terms: ClusterTerms, r: AdminResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
-def _show_description(terms: Terms, r: DescribeQuorumResponse, log: Log, start: int) -> Fields:
+def _describe_quorum_fields(terms: ClusterTerms, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
     if r.error is not Error.NONE:
         return {("errorCode", 1): str(ERROR_CODES[r.error])}
     return {
@@ -494,31 +506,31 @@ def _show_description(terms: Terms, r: DescribeQuorumResponse, log: Log, start: 
         ("errorCode", 1): "0",
         ("leaderId", 0): str(terms.nodes[r.source]),
         ("leaderEpoch", 0): str(r.epoch),
-        ("highWatermark", 0): str(offset_of(log, r.high_watermark) or -1),
+        ("highWatermark", 0): str(offset_after_batches(log, r.high_watermark) or -1),
     }
 
 
-FIELDS_OF_BODIES: dict[type[Record], Callable[..., Fields]] = {
-    FetchRequest: _show_fetch,
-    FetchSnapshotRequest: _show_fetch_snapshot,
-    VoteRequest: _show_vote,
-    BeginQuorumEpochRequest: _show_begin,
-    EndQuorumEpochRequest: _show_end,
-    AddVoterRequest: _show_voter,
-    UpdateVoterRequest: _show_voter,
-    RemoveVoterRequest: _show_removed,
-    FetchResponse: _show_fetch_response,
-    FetchSnapshotResponse: _show_fetch_snapshot_response,
-    VoteResponse: _show_vote_response,
-    BeginQuorumEpochResponse: _show_acknowledgement,
-    EndQuorumEpochResponse: _show_acknowledgement,
-    UpdateVoterResponse: _show_update_response,
-    AdminResponse: _show_admin_response,
-    DescribeQuorumResponse: _show_description,
+FIELDS_OF_MESSAGES: dict[type[Record], Callable[..., FieldTexts]] = {
+    FetchRequest: _fetch_fields,
+    FetchSnapshotRequest: _fetch_snapshot_fields,
+    VoteRequest: _vote_fields,
+    BeginQuorumEpochRequest: _begin_epoch_fields,
+    EndQuorumEpochRequest: _end_epoch_fields,
+    AddVoterRequest: _voter_request_fields,
+    UpdateVoterRequest: _voter_request_fields,
+    RemoveVoterRequest: _remove_voter_fields,
+    FetchResponse: _fetch_response_fields,
+    FetchSnapshotResponse: _fetch_snapshot_response_fields,
+    VoteResponse: _vote_response_fields,
+    BeginQuorumEpochResponse: _acknowledgement_fields,
+    EndQuorumEpochResponse: _acknowledgement_fields,
+    UpdateVoterResponse: _update_voter_response_fields,
+    AdminResponse: _admin_response_fields,
+    DescribeQuorumResponse: _describe_quorum_fields,
 }
 
 
-def compare(body: Body, expected: Fields) -> list[Difference]:
+def body_differences(body: Body, expected: FieldTexts) -> list[Difference]:
     """Return the fields of a body that differ from their expected values."""
     found = []
     for (name, occurrence), value in expected.items():

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.event_stream import entry_of, read_stream, schema, write_stream
+from kraftcheck.validation.event_stream import event_as_json, json_schema, read_stream, write_stream
 from kraftcheck.validation.events import Event
 from kraftcheck.validation.sources import read_sources
 from tests.support.command_line import Run
@@ -21,7 +21,7 @@ from tests.support.command_line import Run
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "cluster"
 SAMPLES = ("agent", "caught-up", "conforms", "followers-grant-pre-votes", "vote-not-written")
-CHECKER = jsonschema.Draft202012Validator(schema())
+CHECKER = jsonschema.Draft202012Validator(json_schema())
 LOG = '{"event":"log","time":1,"level":"INFO","text":"[RaftManager id=7] Fully truncated the log to 5"}'
 PLACE = ("file", "line", "text")
 MESSAGE = {"event": "request", "time": 1, "api": "Vote", "correlation": 0, "fields": {}}
@@ -40,8 +40,8 @@ def verdict(run: Run, folder: Path, *arguments: Any) -> dict[str, Any]:
 
 
 def test_the_schema_is_that_of_the_reader() -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    assert json.loads((ROOT / "docs" / "validate-events.schema.json").read_text()) == schema()
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    assert json.loads((ROOT / "docs" / "validate-events.schema.json").read_text()) == json_schema()
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_every_event_is_written_and_read(sample: str, tmp_path: Path) -> None:
 
 
 def bare(event: Event) -> dict[str, Any]:
-    return entry_of(event) | {"file": "", "line": 0}
+    return event_as_json(event) | {"file": "", "line": 0}
 
 
 def read(*lines: Any) -> list[Event]:

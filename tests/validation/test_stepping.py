@@ -13,7 +13,7 @@ import pytest
 
 from kraftcheck import InputError, ValidationState, validate_step
 from kraftcheck.validation.cluster import replay_of
-from kraftcheck.validation.event_stream import entry_of
+from kraftcheck.validation.event_stream import event_as_json
 from kraftcheck.validation.sources import read_sources
 
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "caught-up"
@@ -28,7 +28,7 @@ def steps() -> tuple[Step, ...]:
     for node in replay.run():
         events, begun[node.number] = node.events[begun[node.number] : node.position], node.position
         is_last = node.is_done or node.events[node.position].incarnation != events[0].incarnation
-        found.append(([entry_of(event) for event in events], is_last))
+        found.append(([event_as_json(event) for event in events], is_last))
     return tuple(found)
 
 
