@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from kraftcheck.reporting.as_json import peak_memory
-from kraftcheck.validation.cluster import replay_of
+from kraftcheck.validation.cluster import replay_of_sources
 from kraftcheck.validation.events import Event
 from kraftcheck.validation.log4j import read_lines
 
@@ -147,7 +147,7 @@ def main() -> None:
     for node in list(texts):
         parsed[node] = list(read_lines(texts.pop(node), f"node{node}.log"))
     times.append(time.process_time())
-    replay = replay_of(parsed)
+    replay = replay_of_sources(parsed)
     times.append(time.process_time())
     total = sum(map(len, parsed.values()))
     marks = [(0, times[-1])]

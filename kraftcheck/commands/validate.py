@@ -129,10 +129,10 @@ def _parse_log_time(option: str, text: str | None) -> int | None:
 
 def _run_validation(arguments: argparse.Namespace, life: ClusterLife | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
-    from kraftcheck.validation.cluster import Inputs, validate
+    from kraftcheck.validation.cluster import ValidationInputs, validate_cluster
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
 
-    inputs = Inputs(
+    inputs = ValidationInputs(
         tuple(arguments.paths),
         tuple(_parse_node_paths(arguments.node)),
         arguments.pattern or DEFAULT_PATTERN,
@@ -147,7 +147,7 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterLife | None) -> 
     with Meter("events read", quiet=arguments.quiet) as meter:
         found = inputs.read(meter.reach)
     with Meter("events replayed", quiet=arguments.quiet) as meter:
-        validate(found, inputs, meter.reach, life)
+        validate_cluster(found, inputs, meter.reach, life)
     return found
 
 

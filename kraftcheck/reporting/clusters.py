@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kraftcheck.reporting.validation import validation_as_json
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.cluster import Inputs, validate
+from kraftcheck.validation.cluster import ValidationInputs, validate_cluster
 from kraftcheck.validation.verdict import Validation
 
 VERDICT_SCHEMA = pa.schema(
@@ -55,7 +55,7 @@ def validate_clusters(arguments: dict[str, Any], batches: Iterator[Any]) -> Iter
         with TemporaryDirectory(prefix="kraftcheck-") as folder:
             for file in group:
                 _save_file(file, Path(folder))
-            row = _verdict_row(Inputs((Path(folder),), **settings), folder, cluster)
+            row = _verdict_row(ValidationInputs((Path(folder),), **settings), folder, cluster)
         found = {"cluster": cluster, "label": arguments["label"], **row}
         yield pa.RecordBatch.from_pylist([found], VERDICT_SCHEMA)
 
@@ -68,11 +68,11 @@ def _save_file(file: FileRow, folder: Path) -> None:
     path.write_bytes(file.content)
 
 
-def _verdict_row(inputs: Inputs, folder: str, cluster: str) -> dict[str, Any]:
+def _verdict_row(inputs: ValidationInputs, folder: str, cluster: str) -> dict[str, Any]:
     """Return the columns of a cluster's verdict; file names are those below the folder."""
     try:
         found = inputs.read()
-        validate(found, inputs)
+        validate_cluster(found, inputs)
     except InputError as error:
         problem = str(error).replace(f"{folder}/", "").replace(folder, cluster)
         return {"result": "unreadable", "exit_code": 2, "problem": problem}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kraftcheck.reporting.validation import value_text
-from kraftcheck.validation.events import Body, Event
+from kraftcheck.validation.events import Event, MessageBody
 from kraftcheck.validation.sources import Sources
 
 ROWS_OF_ROW_GROUP = 50_000
@@ -53,7 +53,7 @@ def _logs_of_node(sources: Sources, node: int) -> Iterator[list[Event]]:
 
 def _event_row(event: Event) -> dict[str, Any]:
     body = event.body
-    is_message = isinstance(body, Body)
+    is_message = isinstance(body, MessageBody)
     return {
         "node": event.node,
         "incarnation": event.incarnation,
@@ -71,5 +71,5 @@ def _event_row(event: Event) -> dict[str, Any]:
     }
 
 
-def _message_text(body: Body) -> str:
+def _message_text(body: MessageBody) -> str:
     return ", ".join(f"{name}={value}" for name, value in zip(body.names, body.values, strict=True))

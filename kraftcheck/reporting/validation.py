@@ -30,9 +30,16 @@ from kraftcheck.reporting.lines import (
     table_lines,
 )
 from kraftcheck.spec.values import cut, in_xml, text_of, visible
-from kraftcheck.validation.disks import Disk
-from kraftcheck.validation.events import Body, Event, Kind
-from kraftcheck.validation.findings import Finding, Report, describe, in_utc, render, summary
+from kraftcheck.validation.disks import ReplicaDisk
+from kraftcheck.validation.events import Event, EventKind, MessageBody
+from kraftcheck.validation.findings import (
+    CheckReport,
+    Finding,
+    describe_disks,
+    render_disks,
+    summary_lines,
+    utc_time_text,
+)
 from kraftcheck.validation.sources import count_kinds
 from kraftcheck.validation.state import Refusal
 from kraftcheck.validation.verdict import Gap, Result, Storm, Validation
@@ -84,7 +91,7 @@ def _scope_text(found: Validation) -> str:
     return "; ".join(parts) + (f"; Kafka {versions}" if versions else "")
 
 
-def _checks_text(found: Validation, report: Report) -> str:
+def _checks_text(found: Validation, report: CheckReport) -> str:
     checks = count_with_noun(report.total, "check")
     if found.result is Result.UNBROKEN:
         return checks
@@ -93,12 +100,12 @@ def _checks_text(found: Validation, report: Report) -> str:
 
 def log_time_text(milliseconds: int) -> str:
     """Return a time of a log, in the log's own time zone."""
-    return in_utc(milliseconds).removesuffix("Z")
+    return utc_time_text(milliseconds).removesuffix("Z")
 
 
 def event_kind_text(event: Event) -> str:
     """Return what an event is: its kind, with the API of a message."""
-    return f"{event.kind} {event.body.api}" if isinstance(event.body, Body) else str(event.kind)
+    return f"{event.kind} {event.body.api}" if isinstance(event.body, MessageBody) else str(event.kind)
 
 
 def value_text(value: Any) -> str:
@@ -163,8 +170,8 @@ def _detail_lines(found: Validation) -> Iterator[Line]:
         yield from _count_line("checks of logs", found.monitored.checks)
     if found.disk_report is not None:
         yield from _count_line("checks of disks", found.disk_report.checks)
-        texts = render(found.disks, found.disk_report).rstrip("\n").split("\n")
-        for text in texts[: -len(list(summary(found.disk_report)))]:
+        texts = render_disks(found.disks, found.disk_report).rstrip("\n").split("\n")
+        for text in texts[: -len(list(summary_lines(found.disk_report)))]:
             yield [(PLAIN, f"  {text}" if text else "")]
     yield from note_lines(validation_notes(found))
 
@@ -288,8 +295,8 @@ def _speed_as_json(found: Validation) -> dict[str, Any]:
     return {"seconds": round(found.seconds, 6), "events_per_second": rate}
 
 
-def _report_as_json(disks: list[Disk], report: Report | None) -> dict[str, Any] | None:
-    return None if report is None else describe(disks, report)
+def _report_as_json(disks: list[ReplicaDisk], report: CheckReport | None) -> dict[str, Any] | None:
+    return None if report is None else describe_disks(disks, report)
 
 
 def _gap_as_json(gap: Gap) -> dict[str, Any]:
@@ -327,7 +334,7 @@ def _node_as_json(found: Validation, node: int) -> dict[str, Any]:
 
 
 def _event_as_json(event: Event) -> dict[str, Any]:
-    api = event.body.api if isinstance(event.body, Body) else None
+    api = event.body.api if isinstance(event.body, MessageBody) else None
     return {
         "file": event.file,
         "line": event.line,
@@ -384,7 +391,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     tree.write(path, "utf-8", xml_declaration=True)
 
 
-def _junit_outcome(report: Report | None, check: str, count: int) -> tuple[str, str]:
+def _junit_outcome(report: CheckReport | None, check: str, count: int) -> tuple[str, str]:
     """Return the kind of a check's result in JUnit, and its message."""
     broken = [one for one in report.findings if one.check == check] if report is not None else []
     if broken:
@@ -428,16 +435,16 @@ class ClusterLife:
     def add(self, events: Iterable[Event]) -> None:
         """Add the events of a unit."""
         for event in events:
-            if event.kind is Kind.REQUEST and event.body.api in _FOLDED_APIS:
+            if event.kind is EventKind.REQUEST and event.body.api in _FOLDED_APIS:
                 if event.peer is not None:
                     self._folded[event.peer, event.node] += 1
                     self._last[event.peer, event.node] = event
             elif (text := _event_row_text(event)) is not None:
                 self.end()
-                if event.kind is Kind.TRANSITION:
+                if event.kind is EventKind.TRANSITION:
                     self._epoch = max(self._epoch, event.body[0]["epoch"])
-                source = event.peer if event.kind is Kind.REQUEST else None
-                style = "state" if event.kind is Kind.TRANSITION else ""
+                source = event.peer if event.kind is EventKind.REQUEST else None
+                style = "state" if event.kind is EventKind.TRANSITION else ""
                 self._row(event, text, source, style)
 
     def end(self) -> None:
@@ -462,16 +469,16 @@ class ClusterLife:
 def _event_row_text(event: Event) -> str | None:
     """Return the text of an event's row; None for an event without one."""
     body = event.body
-    if event.kind is Kind.REQUEST:
+    if event.kind is EventKind.REQUEST:
         epoch = next((body.number(name) for name in ("replicaEpoch", "leaderEpoch") if body.number(name) >= 0), None)
         return str(body.api) if epoch is None else f"{body.api}, epoch {epoch}"
-    if event.kind is Kind.TRANSITION:
+    if event.kind is EventKind.TRANSITION:
         return f"{body[0]['mode']}, epoch {body[0]['epoch']}"
-    if event.kind is Kind.VOTERS:
+    if event.kind is EventKind.VOTERS:
         return f"voters {', '.join(str(voter[0]) for voter in body[0])} at {body[1]}"
-    if event.kind is Kind.BOOT:
+    if event.kind is EventKind.BOOT:
         return "starts"
-    if event.kind in (Kind.TRUNCATED, Kind.REPLACED):
+    if event.kind in (EventKind.TRUNCATED, EventKind.REPLACED):
         return f"{event.kind} to {body}"
     return None
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_disk, is_segment, read_disks
-from kraftcheck.validation.effects import Formats
-from kraftcheck.validation.events import Event, Pairs, addresses, number_events, pair
+from kraftcheck.validation.effects import DiskFormats
+from kraftcheck.validation.events import Event, MessagePairs, nodes_by_address, number_events, pair_messages
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import recorded_model, terms_of
 from kraftcheck.validation.monitors import check_disks, check_events
@@ -22,12 +22,12 @@ from kraftcheck.validation.state import Node
 from kraftcheck.validation.verdict import Validation, gaps_in, storms_in, unwritten_in
 
 
-def replay_of(
+def replay_of_sources(
     logs: dict[int, Sequence[Event]],
     *,
     heads: Mapping[int, Sequence[Event]] = {},
     without: Collection[str] = (),
-    pairs: Pairs | None = None,
+    pairs: MessagePairs | None = None,
 ) -> ClusterReplay:
     """Return the replay of the events of a cluster's nodes, each in the order of its log.
 
@@ -40,10 +40,10 @@ def replay_of(
         number_events(events)
     terms = terms_of(logs)
     nodes = {node: Node(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
-    formats: Formats = {}
-    homes = addresses(logs)
+    formats: DiskFormats = {}
+    homes = nodes_by_address(logs)
     protocol, known = recorded_model(logs, terms, formats, homes, without, is_late=bool(heads))
-    return ClusterReplay(protocol, terms, nodes, pairs or pair(logs, homes), formats, homes, known=known)
+    return ClusterReplay(protocol, terms, nodes, pairs or pair_messages(logs, homes), formats, homes, known=known)
 
 
 class ReplayRecorder(Protocol):
@@ -60,7 +60,7 @@ class ReplayRecorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Inputs:
+class ValidationInputs:
     """The logs and disks of a cluster, and how to read and judge them; times are in milliseconds."""
 
     paths: tuple[Path, ...]
@@ -79,13 +79,13 @@ class Inputs:
         disks = read_disks([path for path in self.paths if is_disk(path)], limit_bytes=self.limit_bytes)
         wanted = Wanted(self.pattern, self.since, self.until, self.limit_bytes, report)
         sources = read_sources(filterfalse(is_segment, self.paths), self.nodes, wanted)
-        _require_some(self, sources, has_disks=bool(disks))
+        _require_any_input(self, sources, has_disks=bool(disks))
         return Validation(sources, disks, self.kafka, self.without, self.monitors)
 
 
-def validate(
+def validate_cluster(
     found: Validation,
-    inputs: Inputs,
+    inputs: ValidationInputs,
     report: Callable[[int, float], object] = lambda count, seconds: None,
     recorder: ReplayRecorder | None = None,
 ) -> None:
@@ -97,10 +97,10 @@ def validate(
         found.monitored = check_events(chain.from_iterable(sources.every.values())) if sources.every else None
     found.storms = storms_in(sources)
     if sources.logs:
-        _replay(found, inputs, report, recorder)
+        _replay_to_divergence(found, inputs, report, recorder)
 
 
-def _require_some(inputs: Inputs, sources: Sources, *, has_disks: bool) -> None:
+def _require_any_input(inputs: ValidationInputs, sources: Sources, *, has_disks: bool) -> None:
     """Raise InputError unless a log or a disk was found."""
     if sources.logs or sources.quiet or has_disks:
         return
@@ -113,11 +113,11 @@ def _require_some(inputs: Inputs, sources: Sources, *, has_disks: bool) -> None:
     )
 
 
-def _replay(
-    found: Validation, inputs: Inputs, report: Callable[[int, float], object], recorder: ReplayRecorder | None
+def _replay_to_divergence(
+    found: Validation, inputs: ValidationInputs, report: Callable[[int, float], object], recorder: ReplayRecorder | None
 ) -> None:
     """Replay the logs up to the first divergence."""
-    replay = found.replay = replay_of(dict(found.sources.logs), heads=found.sources.late, without=found.without)
+    replay = found.replay = replay_of_sources(dict(found.sources.logs), heads=found.sources.late, without=found.without)
     replay.check.unwritten = unwritten_in(replay)
     began = time.monotonic()
     replayed = {number: node.position for number, node in replay.nodes.items()}

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kraftcheck.validation.disks import Disk, QuorumState, Snapshot
+from kraftcheck.validation.disks import QuorumState, ReplicaDisk, Snapshot
 from kraftcheck.validation.findings import (
+    CheckReport,
     Finding,
-    Report,
     VoterSet,
     elections_in,
-    ids_of,
-    in_force,
-    in_utc,
-    node_of,
-    place_of,
-    record_at,
+    node_name,
+    place_of_batch,
+    place_of_record,
+    utc_time_text,
+    voter_ids,
+    voter_set_in_force,
     voters_at,
 )
 from kraftcheck.validation.records import NO_DIRECTORY, Control, LeaderChange, Voter, Voters
@@ -28,17 +28,17 @@ from kraftcheck.validation.records import NO_DIRECTORY, Control, LeaderChange, V
 # Voter sets
 
 
-class _Claim(NamedTuple):
+class _VoterSetClaim(NamedTuple):
     """A voter set that a disk has at an offset, in a log whose batch there is of an epoch."""
 
     offset: int
     epoch: int
     voters: frozenset[Voter]
     file: str
-    disk: Disk
+    disk: ReplicaDisk
 
 
-def _keys(voters: tuple[Voter, ...]) -> frozenset[Voter]:
+def _voter_keys(voters: tuple[Voter, ...]) -> frozenset[Voter]:
     return frozenset(voter._replace(endpoints=tuple(sorted(voter.endpoints))) for voter in voters)
 
 
@@ -50,7 +50,7 @@ def is_one_step(before: Iterable[tuple[Any, ...]], after: Iterable[tuple[Any, ..
     return len(removed) + len(added) <= 1 or (len(added) == 1 and len(removed) == 1 and replaced)
 
 
-def _records(disk: Disk) -> list[VoterSet]:
+def _voter_sets_of_log(disk: ReplicaDisk) -> list[VoterSet]:
     """Return the voter sets of the log by offset, and before them the one in force at its start, from a snapshot."""
     records = [
         (one.offset, one.body.voters, disk.files[one.file]) for one in disk.log.controls if isinstance(one.body, Voters)
@@ -61,70 +61,70 @@ def _records(disk: Disk) -> list[VoterSet]:
     return records
 
 
-def compare_successive_voters(disk: Disk, report: Report) -> None:
+def compare_successive_voters(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that successive voter sets of a log differ by one voter."""
-    for (_, before, _), (offset, after, file) in pairwise(_records(disk)):
+    for (_, before, _), (offset, after, file) in pairwise(_voter_sets_of_log(disk)):
         report.checks["voter sets"] += 1
         if not is_one_step(before, after):
-            message = f"voters {ids_of(before)} become {ids_of(after)} in one step"
-            report.add(Finding("voter sets", message, file, f"offset {offset}", (node_of(disk),)))
+            message = f"voters {voter_ids(before)} become {voter_ids(after)} in one step"
+            report.add(Finding("voter sets", message, file, f"offset {offset}", (node_name(disk),)))
 
 
-def compare_voters(disks: list[Disk], report: Report) -> None:
+def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Compare the voter set of each snapshot, record and election with that of each log at its offset."""
-    claims = [claim for disk in disks for claim in _claims(disk)]
+    claims = [claim for disk in disks for claim in _voter_set_claims(disk)]
     for disk in disks:
-        records = _records(disk)
+        records = _voter_sets_of_log(disk)
         _voters_of_elections(disk, records, report)
         for claim in claims:
             _compare_claim(disk, records, claim, report)
 
 
-def _compare_claim(disk: Disk, records: list[VoterSet], claim: _Claim, report: Report) -> None:
-    row, known = disk.batch_at(claim.offset), in_force(records, claim.offset)
+def _compare_claim(disk: ReplicaDisk, records: list[VoterSet], claim: _VoterSetClaim, report: CheckReport) -> None:
+    row, known = disk.batch_at(claim.offset), voter_set_in_force(records, claim.offset)
     is_own = claim.disk is disk and (claim.file in disk.files or claim.file == records[0][2])
     if row is None or row["epoch"] != claim.epoch or known is None or is_own:
         return
     report.checks["voter sets"] += 1
-    if _keys(known[1]) != claim.voters:
-        message = f"voters {ids_of(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
-        message += f"{ids_of(known[1])} since offset {known[0]} in the log of {disk.name}"
-        nodes = node_of(disk), node_of(claim.disk)
+    if _voter_keys(known[1]) != claim.voters:
+        message = f"voters {voter_ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
+        message += f"{voter_ids(known[1])} since offset {known[0]} in the log of {disk.name}"
+        nodes = node_name(disk), node_name(claim.disk)
         report.add(Finding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
 
 
-def _voters_of_elections(disk: Disk, records: list[VoterSet], report: Report) -> None:
+def _voters_of_elections(disk: ReplicaDisk, records: list[VoterSet], report: CheckReport) -> None:
     for control, body in elections_in(disk):
-        known = in_force(records, control.base - 1)
+        known = voter_set_in_force(records, control.base - 1)
         if known is None:
             continue
         report.checks["voter sets"] += 1
-        if ids_of(known[1]) != ids_of(body.voters):
-            message = f"the leader of epoch {control.epoch} names voters {ids_of(body.voters)}, "
-            message += f"the log has {ids_of(known[1])} since offset {known[0]}"
-            report.add(Finding("voter sets", message, *record_at(disk, control), (node_of(disk),)))
+        if voter_ids(known[1]) != voter_ids(body.voters):
+            message = f"the leader of epoch {control.epoch} names voters {voter_ids(body.voters)}, "
+            message += f"the log has {voter_ids(known[1])} since offset {known[0]}"
+            report.add(Finding("voter sets", message, *place_of_record(disk, control), (node_name(disk),)))
 
 
-def _claims(disk: Disk) -> Iterator[_Claim]:
+def _voter_set_claims(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
     """Yield the voter sets of snapshots and log."""
     for snapshot in disk.snapshots:
         if snapshot.voters is not None:
-            yield _Claim(snapshot.offset - 1, snapshot.epoch, _keys(snapshot.voters), snapshot.file, disk)
+            yield _VoterSetClaim(snapshot.offset - 1, snapshot.epoch, _voter_keys(snapshot.voters), snapshot.file, disk)
     for one in disk.log.controls:
         if isinstance(one.body, Voters):
-            yield _Claim(one.offset, one.epoch, _keys(one.body.voters), disk.files[one.file], disk)
+            yield _VoterSetClaim(one.offset, one.epoch, _voter_keys(one.body.voters), disk.files[one.file], disk)
 
 
 # Elections
 
 
-def compare_elections(disks: list[Disk], report: Report) -> None:
+def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Check that an epoch has one leader, elected by a majority whose disks remember the vote."""
-    claims: dict[int, list[tuple[int, Disk, str, str]]] = defaultdict(list)
-    elections: dict[tuple[int, int, LeaderChange], tuple[Disk, Control]] = {}
+    claims: dict[int, list[tuple[int, ReplicaDisk, str, str]]] = defaultdict(list)
+    elections: dict[tuple[int, int, LeaderChange], tuple[ReplicaDisk, Control]] = {}
     for disk in disks:
         for control, body in elections_in(disk):
-            claims[control.epoch].append((body.leader, disk, *record_at(disk, control)))
+            claims[control.epoch].append((body.leader, disk, *place_of_record(disk, control)))
             elections.setdefault((control.epoch, control.base, body), (disk, control))
         state = disk.quorum_state
         if state and state.leader >= 0:
@@ -135,47 +135,51 @@ def compare_elections(disks: list[Disk], report: Report) -> None:
         for other, disk, file, where in made[1:]:
             if other != leader:
                 message = f"epoch {epoch} has leader {other} on {disk.name}, leader {leader} on {first.name}"
-                report.add(Finding("elections", message, file, where, (node_of(first), node_of(disk))))
+                report.add(Finding("elections", message, file, where, (node_name(first), node_name(disk))))
     for (_, _, body), (disk, control) in elections.items():
-        _election(disks, disk, control, body, report)
+        _compare_election(disks, disk, control, body, report)
 
 
-def _election(disks: list[Disk], disk: Disk, control: Control, change: LeaderChange, report: Report) -> None:
+def _compare_election(
+    disks: list[ReplicaDisk], disk: ReplicaDisk, control: Control, change: LeaderChange, report: CheckReport
+) -> None:
     epoch, offset = control.epoch, control.base
-    file, where = record_at(disk, control)
-    voters, granting = set(ids_of(change.voters)), set(ids_of(change.granting))
+    file, where = place_of_record(disk, control)
+    voters, granting = set(voter_ids(change.voters)), set(voter_ids(change.granting))
     report.checks["elections"] += 1
     if not granting <= voters or 2 * len(granting) <= len(voters) or change.leader not in voters:
         message = f"node {change.leader} leads epoch {epoch} with the votes {sorted(granting)} of {sorted(voters)}"
-        report.add(Finding("elections", message, file, where, (node_of(disk),)))
+        report.add(Finding("elections", message, file, where, (node_name(disk),)))
     before = disk.batch_at(offset - 1)
     log_end = (int(before["epoch"]), offset) if before is not None else None
-    for voter, state, is_known in _granters(disks, disk, offset, change):
+    for voter, state, is_known in _granted_votes(disks, disk, offset, change):
         report.checks["elections"] += 1
         if fault := _vote_fault(voter, state, epoch, change.leader, log_end):
             is_new = not is_known and not state.epoch
             message = f"{voter.name} granted its vote of epoch {epoch} to node {change.leader}, but {fault}"
             message += "; a disk that is replaced forgets votes, which kraft.version 0 cannot tell" if is_new else ""
-            nodes = node_of(voter), change.leader
+            nodes = node_name(voter), change.leader
             found = Finding("elections", message, f"{voter.path}/quorum-state", where, nodes)
             report.add(found, is_note=is_new)
 
 
-def _granters(
-    disks: list[Disk], log: Disk, offset: int, change: LeaderChange
-) -> Iterator[tuple[Disk, QuorumState, bool]]:
+def _granted_votes(
+    disks: list[ReplicaDisk], log: ReplicaDisk, offset: int, change: LeaderChange
+) -> Iterator[tuple[ReplicaDisk, QuorumState, bool]]:
     """Yield the disks of granted votes, and whether the directory is known; another one is another replica."""
     known = voters_at(log, offset)
     voters = (*(known[1] if known else ()), *change.granting)
     directories = {voter.id: voter.directory for voter in voters if voter.directory not in NO_DIRECTORY}
-    granting = ids_of(change.granting)
+    granting = voter_ids(change.granting)
     for disk in disks:
         directory = directories.get(disk.node_id or 0)
         if disk.quorum_state and disk.node_id in granting and directory in (None, disk.directory_id):
             yield disk, disk.quorum_state, directory is not None
 
 
-def _vote_fault(voter: Disk, state: QuorumState, epoch: int, leader: int, log_end: tuple[int, int] | None) -> str:
+def _vote_fault(
+    voter: ReplicaDisk, state: QuorumState, epoch: int, leader: int, log_end: tuple[int, int] | None
+) -> str:
     """Return the contradiction between a granted vote and the voter's disk, or an empty text.
 
     A voter's log of older epochs grows no more behind its vote, unless a leader of that epoch or a later one sends it.
@@ -193,61 +197,65 @@ def _vote_fault(voter: Disk, state: QuorumState, epoch: int, leader: int, log_en
 # Logs against each other
 
 
-def compare_logs(disks: list[Disk], report: Report) -> None:
+def compare_logs(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Compare logs where they overlap, and judge their first difference as Raft does.
 
     An uncommitted end may differ. The logs then share no epoch behind their first difference: a batch of an epoch
     stands behind the log of that epoch's leader.
     """
-    forks: dict[int, list[tuple[Disk, Disk]]] = defaultdict(list)
+    forks: dict[int, list[tuple[ReplicaDisk, ReplicaDisk]]] = defaultdict(list)
     for pair in combinations(disks, 2):
-        count, offset = _difference(*pair)
+        count, offset = _first_difference(*pair)
         report.checks["log matching"] += count
         if offset is not None:
             forks[offset].append(pair)
     for offset, pairs in forks.items():
-        rest = {id(disk): _epochs_from(disk, offset) for pair in pairs for disk in pair}
+        rest = {id(disk): _batch_epochs_from(disk, offset) for pair in pairs for disk in pair}
         shared = [epoch for one, other in pairs for epoch in rest[id(one)] & rest[id(other)]]
-        _fork(list({id(disk): disk for pair in pairs for disk in pair}.values()), offset, shared, report)
+        _report_first_difference(
+            list({id(disk): disk for pair in pairs for disk in pair}.values()), offset, shared, report
+        )
 
 
-def _epochs_from(disk: Disk, offset: int) -> set[int]:
+def _batch_epochs_from(disk: ReplicaDisk, offset: int) -> set[int]:
     batches = disk.log.batches
     return set(np.unique(batches["epoch"][batches["base"] >= offset]).tolist())
 
 
-def _fork(disks: list[Disk], offset: int, shared: list[int], report: Report) -> None:
+def _report_first_difference(disks: list[ReplicaDisk], offset: int, shared: list[int], report: CheckReport) -> None:
     """Report the first difference between some logs, at the batch that the fewest have."""
-    sides: dict[str, list[tuple[Disk, np.void | None]]] = defaultdict(list)
+    sides: dict[str, list[tuple[ReplicaDisk, np.void | None]]] = defaultdict(list)
     for disk in disks:
         rows = disk.log.batches[disk.log.batches["base"] == offset]
         row = rows[0] if len(rows) else None
         text = (
-            "no batch there" if row is None else f"epoch {row['epoch']}, CRC {row['crc']:08x}, of {in_utc(row['time'])}"
+            "no batch there"
+            if row is None
+            else f"epoch {row['epoch']}, CRC {row['crc']:08x}, of {utc_time_text(row['time'])}"
         )
         sides[text].append((disk, row))
-    parts = [f"{_named([disk for disk, _ in side])} {text}" for text, side in sides.items()]
+    parts = [f"{_disks_have_text([disk for disk, _ in side])} {text}" for text, side in sides.items()]
     holders = (side for side in sides.values() if side[0][1] is not None)
     holder, row = min(holders, key=len)[0]
     assert row is not None
-    message = f"logs differ from offset {offset} on: {'; '.join(parts)}; {_about_voters(holder, offset)}; "
+    message = f"logs differ from offset {offset} on: {'; '.join(parts)}; {_voters_as_text(holder, offset)}; "
     if shared:
         message += f"both sides have epoch {min(shared)} from there on"
     else:
         message += "no epoch is on both sides from there on: the end of one may be uncommitted"
-    nodes = tuple(sorted((node_of(disk) for disk in disks), key=str))
-    report.add(Finding("log matching", message, *place_of(holder, row), nodes), is_note=not shared)
+    nodes = tuple(sorted((node_name(disk) for disk in disks), key=str))
+    report.add(Finding("log matching", message, *place_of_batch(holder, row), nodes), is_note=not shared)
 
 
-def _named(disks: list[Disk]) -> str:
+def _disks_have_text(disks: list[ReplicaDisk]) -> str:
     names = [disk.name for disk in disks]
     return f"{names[0]} has" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} have"
 
 
-def _difference(one: Disk, other: Disk) -> tuple[int, int | None]:
+def _first_difference(one: ReplicaDisk, other: ReplicaDisk) -> tuple[int, int | None]:
     """Return the number of batches that were compared, and the first offset where two logs differ."""
     start, end = max(one.start, other.start), min(one.end, other.end)
-    mine, theirs = _between(one.log.batches, start, end), _between(other.log.batches, start, end)
+    mine, theirs = _batches_between(one.log.batches, start, end), _batches_between(other.log.batches, start, end)
     bases = mine["base"]
     missing = np.empty(0, np.int64)
     if not np.array_equal(bases, theirs["base"]):
@@ -259,7 +267,7 @@ def _difference(one: Disk, other: Disk) -> tuple[int, int | None]:
     return len(bases), int(differing[0]) if len(differing) else None
 
 
-def _between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
+def _batches_between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
     """Return the batches that begin in a range of offsets."""
     bases = batches["base"]
     if np.all(bases[1:] > bases[:-1]):
@@ -267,18 +275,18 @@ def _between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
     return batches[(bases >= start) & (bases < end)]
 
 
-def _about_voters(disk: Disk, offset: int) -> str:
+def _voters_as_text(disk: ReplicaDisk, offset: int) -> str:
     known = voters_at(disk, offset)
     if known:
-        return f"voters {ids_of(known[1])} since offset {known[0]}"
+        return f"voters {voter_ids(known[1])} since offset {known[0]}"
     elections = [one for one in elections_in(disk) if one[0].base <= offset]
     if elections:
         control, body = elections[-1]
-        return f"voters {ids_of(body.voters)} by the LeaderChange of epoch {control.epoch}"
+        return f"voters {voter_ids(body.voters)} by the LeaderChange of epoch {control.epoch}"
     return "voters unknown"
 
 
-def compare_committed(disk: Disk, other: Disk, snapshot: Snapshot, report: Report) -> None:
+def compare_committed(disk: ReplicaDisk, other: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
     """Compare a log with the id of a snapshot, which is committed.
 
     The commit was in an epoch up to that of the snapshot's quorum-state. Leaders of later epochs hold the batch.
@@ -294,9 +302,9 @@ def compare_committed(disk: Disk, other: Disk, snapshot: Snapshot, report: Repor
     latest = max(other.last_epoch, snapshot.epoch, state.epoch if state else 1 << 31)
     is_committed_too = any(one.offset >= snapshot.offset for one in disk.snapshots)
     is_breach = is_committed_too or snapshot.epoch in rest or int(rest.max()) > latest
-    file, where = place_of(disk, row)
-    message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {in_utc(row['time'])}; "
+    file, where = place_of_batch(disk, row)
+    message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {utc_time_text(row['time'])}; "
     message += f"{other.name} holds that offset committed with epoch {snapshot.epoch}; "
-    message += _about_voters(other, snapshot.offset - 1)
-    nodes = node_of(disk), node_of(other)
+    message += _voters_as_text(other, snapshot.offset - 1)
+    nodes = node_name(disk), node_name(other)
     report.add(Finding("committed", message, file, where, nodes), is_note=not is_breach)

@@ -15,30 +15,30 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Voters,
 )
-from kraftcheck.validation.events import Event, Kind, request_key
+from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import BOOT_KINDS, NodeState, Refusal
 from kraftcheck.validation.terms import Difference, batch_count_at, end_offset, offset_after_batches
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
 
-KINDS_OF_OTHER_THREADS = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
+KINDS_OF_OTHER_THREADS = (EventKind.ANSWER, EventKind.PARKED, EventKind.REJECTED)
 """Lines of delayed fetches, which another thread may write."""
 
 LINE_RANKS = {
-    Kind.REPLACED: 0,
-    Kind.TRUNCATED: 0,
-    Kind.LOADED: 1,
-    Kind.VERSION: 2,
-    Kind.VOTERS: 2,
-    Kind.STORED: 3,
-    Kind.FOLLOWER_HIGH_WATERMARK: 4,
-    Kind.FETCHING: 5,
-    Kind.SEND: 6,
+    EventKind.REPLACED: 0,
+    EventKind.TRUNCATED: 0,
+    EventKind.LOADED: 1,
+    EventKind.VERSION: 2,
+    EventKind.VOTERS: 2,
+    EventKind.STORED: 3,
+    EventKind.FOLLOWER_HIGH_WATERMARK: 4,
+    EventKind.FETCHING: 5,
+    EventKind.SEND: 6,
 }
 """The order of the lines of a follower that handles a response."""
 
-CONTROL_KINDS = (Kind.VERSION, Kind.VOTERS)
+CONTROL_KINDS = (EventKind.VERSION, EventKind.VOTERS)
 
 UNDELAYED_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot", "DescribeQuorum")
 """Requests whose responses are never delayed."""
@@ -59,14 +59,14 @@ class LineOrder:
         self.received: Event | None = None  # the last response
         self.first = -1  # the first request whose line is there; an earlier one may have a response, which is ignored
         if head:
-            self.first = next((event.correlation for event in head if event.kind is Kind.SEND), NO_CORRELATION)
+            self.first = next((event.correlation for event in head if event.kind is EventKind.SEND), NO_CORRELATION)
         for event in head:
-            if event.kind is Kind.TRANSITION:
+            if event.kind is EventKind.TRANSITION:
                 self.state = (event.body[0]["mode"], event.body[0]["epoch"])
-            elif event.kind is Kind.SEND:
+            elif event.kind is EventKind.SEND:
                 self.last_request = event.correlation
                 self.open[event.correlation] = None
-            elif event.kind in (Kind.RESPONSE, Kind.IGNORED):
+            elif event.kind in (EventKind.RESPONSE, EventKind.IGNORED):
                 self.open.pop(event.correlation, None)
                 self.received = event
 
@@ -81,9 +81,9 @@ class LineOrder:
         _check_ranks(unit)
         _check_offsets_rise(unit)
         for event in unit:
-            if event.kind is Kind.TRANSITION:
+            if event.kind is EventKind.TRANSITION:
                 self.state = (event.body[0]["mode"], event.body[0]["epoch"])
-            elif event.kind is Kind.SEND:
+            elif event.kind is EventKind.SEND:
                 if self.last_request is None:  # the first one behind a head without requests
                     self.last_request, self.first = event.correlation - 1, min(self.first, event.correlation)
                 self.last_request += 1
@@ -103,14 +103,14 @@ class LineOrder:
         Both lines of an ignored response are events of that kind.
         """
         received, self.received = self.received, None
-        if event.kind not in (Kind.RESPONSE, Kind.IGNORED):
+        if event.kind not in (EventKind.RESPONSE, EventKind.IGNORED):
             return
         if self._is_awaited(event, received):
             is_late = self.open.pop(event.correlation, None) != self.state
-            if is_late and event.kind is Kind.RESPONSE:
+            if is_late and event.kind is EventKind.RESPONSE:
                 raise Refusal(event, "is a response to an earlier mode or epoch, and is not ignored")
             self.received = event
-        elif received is None or event.kind is Kind.RESPONSE or received.kind is Kind.RESPONSE:
+        elif received is None or event.kind is EventKind.RESPONSE or received.kind is EventKind.RESPONSE:
             raise Refusal(event, "answers no open request of this process")
         elif (received.correlation, received.body) != (event.correlation, event.body):
             raise Refusal(event, "is not the response that was received")
@@ -118,11 +118,11 @@ class LineOrder:
 
 def _check_start(unit: Sequence[Event], *, is_last: bool) -> None:
     """A start has one line of each kind, and starts with the voters that it has read."""
-    seen: dict[Kind, Event] = {}
+    seen: dict[EventKind, Event] = {}
     for event in unit:
-        if event.kind in (*BOOT_KINDS, Kind.STARTING_VOTERS) and seen.setdefault(event.kind, event) is not event:
+        if event.kind in (*BOOT_KINDS, EventKind.STARTING_VOTERS) and seen.setdefault(event.kind, event) is not event:
             raise Refusal(event, "comes twice in one start of a process")
-    boot, starting = seen.get(Kind.BOOT), seen.get(Kind.STARTING_VOTERS)
+    boot, starting = seen.get(EventKind.BOOT), seen.get(EventKind.STARTING_VOTERS)
     if starting is None:
         if boot is not None and not is_last:
             raise Refusal(boot, "is not followed by the voters that the process starts with")
@@ -133,7 +133,7 @@ def _check_start(unit: Sequence[Event], *, is_last: bool) -> None:
 
 
 def _check_starting(starting: Event, unit: Sequence[Event]) -> None:
-    read = [event.body[0] for event in unit if event.kind is Kind.VOTERS and event.seq < starting.seq]
+    read = [event.body[0] for event in unit if event.kind is EventKind.VOTERS and event.seq < starting.seq]
     if read and set(read[-1]) != set(starting.body):  # static voters are not read
         raise Refusal(starting, "shows other voters than the log", [Difference("voters", starting.body, read[-1])])
 
@@ -142,13 +142,13 @@ def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
     """A durable transition is attempted, then completed."""
     attempt: Event | None = None
     for event in unit:
-        if event.kind is Kind.TRANSITION:
+        if event.kind is EventKind.TRANSITION:
             _check_completed(attempt, event)
             attempt = None
         elif event.kind not in KINDS_OF_OTHER_THREADS:
             if attempt is not None:
                 raise Refusal(event, "comes in place of the transition that was attempted")
-            attempt = event if event.kind is Kind.ATTEMPT else None
+            attempt = event if event.kind is EventKind.ATTEMPT else None
     if attempt is not None and not is_last:
         raise Refusal(attempt, "is not followed by its transition")
 
@@ -165,9 +165,9 @@ def _check_parked_fetches(unit: Sequence[Event], *, is_last: bool) -> None:
     """The end of a parked fetch is followed by its response. Another thread writes those of fetches that time out."""
     ended: Event | None = None
     for event in unit:
-        if ended is not None and event.kind is not Kind.ANSWER:
+        if ended is not None and event.kind is not EventKind.ANSWER:
             raise Refusal(event, f"comes in place of the response to the fetch that ends at {ended.place}")
-        if event.kind in (Kind.PARKED, Kind.REJECTED):
+        if event.kind in (EventKind.PARKED, EventKind.REJECTED):
             ended = event
         elif ended is not None and event.body.api == "Fetch" and event.peer == ended.peer:
             ended = None
@@ -177,26 +177,26 @@ def _check_parked_fetches(unit: Sequence[Event], *, is_last: bool) -> None:
 
 def _check_ranks(unit: Sequence[Event]) -> None:
     """A message is handled before requests are sent; a follower's lines have one order."""
-    before, kinds = unit[0], set[Kind]()
+    before, kinds = unit[0], set[EventKind]()
     for event in unit[1:]:
-        if (before.kind is Kind.SEND or Kind.APPEND in kinds) and _is_direct(event, unit[0]):
+        if (before.kind is EventKind.SEND or EventKind.APPEND in kinds) and _is_undelayed_response(event, unit[0]):
             raise Refusal(event, "comes after a request that is sent later, or a later append")
         kinds.add(event.kind)
         if event.kind in LINE_RANKS:
             if LINE_RANKS[event.kind] < LINE_RANKS.get(before.kind, 0) and not (
-                event.kind in CONTROL_KINDS and before.kind is Kind.SEND
+                event.kind in CONTROL_KINDS and before.kind is EventKind.SEND
             ):
                 raise Refusal(event, f"comes after the line {before.place} that is written later")
             before = event
 
 
-RISING_OFFSETS: dict[Kind, Callable[[Event], int]] = {
-    Kind.VERSION: lambda event: int(event.body[1]),
-    Kind.VOTERS: lambda event: int(event.body[1]),
-    Kind.APPEND: lambda event: int(event.body[0]),
-    Kind.FIRST_HIGH_WATERMARK: lambda event: int(event.body),
-    Kind.LEADER_HIGH_WATERMARK: lambda event: int(event.body),
-    Kind.FOLLOWER_HIGH_WATERMARK: lambda event: int(event.body),
+RISING_OFFSETS: dict[EventKind, Callable[[Event], int]] = {
+    EventKind.VERSION: lambda event: int(event.body[1]),
+    EventKind.VOTERS: lambda event: int(event.body[1]),
+    EventKind.APPEND: lambda event: int(event.body[0]),
+    EventKind.FIRST_HIGH_WATERMARK: lambda event: int(event.body),
+    EventKind.LEADER_HIGH_WATERMARK: lambda event: int(event.body),
+    EventKind.FOLLOWER_HIGH_WATERMARK: lambda event: int(event.body),
 }
 """The offset of a line that is behind that of the line before it of the same kind."""
 
@@ -209,22 +209,24 @@ def _check_offsets_rise(unit: Sequence[Event]) -> None:
                 raise Refusal(event, "is not behind the one before it")
 
 
-def _is_direct(event: Event, first: Event) -> bool:
+def _is_undelayed_response(event: Event, first: Event) -> bool:
     """Whether a line is the response to a unit's request that is never delayed."""
-    is_own = event.kind is Kind.ANSWER and first.kind is Kind.REQUEST and request_key(event) == request_key(first)
+    is_own = (
+        event.kind is EventKind.ANSWER and first.kind is EventKind.REQUEST and request_key(event) == request_key(first)
+    )
     return is_own and event.body.api in UNDELAYED_APIS
 
 
 # Changes of the model that a line shows
 
 
-def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
+def check_changes_have_lines(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
     """Raise Refusal unless each change of the model in a unit has its line."""
     new = after.me
     if after.appended > unit[-1].seq:
         raise Refusal(unit[-1], "is not followed by the line of an append")
     _check_high_watermark(old, after, unit)
-    ends = [event for event in unit if event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED)]
+    ends = [event for event in unit if event.kind in (EventKind.STORED, EventKind.REPLACED, EventKind.TRUNCATED)]
     if len(ends) > 1:
         raise Refusal(ends[1], "is a second change of the log by one response")
     if (len(new.log), offset_after_batches(new.log, len(new.log))) != (
@@ -241,7 +243,11 @@ def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event])
     """A new high watermark has its line; a leader that resigns shows none afterwards."""
     new = after.me
     high = offset_after_batches(new.log, new.high_watermark)
-    lines = [event.body for event in unit if event.kind in (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK)]
+    lines = [
+        event.body
+        for event in unit
+        if event.kind in (EventKind.LEADER_HIGH_WATERMARK, EventKind.FOLLOWER_HIGH_WATERMARK)
+    ]
     if new.mode is not Mode.RESIGNED and high not in (
         after.high,
         offset_after_batches(old.log, old.high_watermark),
@@ -253,10 +259,10 @@ def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event])
 
 def _has_led(unit: Sequence[Event]) -> bool:
     """Whether a replica leads within a unit, at whose end it may have resigned."""
-    return any(event.kind is Kind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
+    return any(event.kind is EventKind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
 
 
-def check_read(me: Replica, unit: Sequence[Event]) -> None:
+def check_start_shows_snapshot(me: Replica, unit: Sequence[Event]) -> None:
     """Raise Refusal unless a starting process shows the voters and versions of its snapshot and of the log behind it.
 
     Voters come with a version. Those of a formatted disk are at offset -1, and not in the model's log.
@@ -264,10 +270,12 @@ def check_read(me: Replica, unit: Sequence[Event]) -> None:
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     snapshot = max(me.snapshots, default=0) if isinstance(me, DiskReplica) else 0
     first = [event.kind for event in lines if event.body[1] < offset_after_batches(me.log, snapshot)]
-    kept = dict(_control(me.log[:snapshot], 0))
-    allowed = [[kind for kind in CONTROL_KINDS if kind in kept]] if kept else [[], [Kind.VERSION], list(CONTROL_KINDS)]
+    kept = dict(_control_records(me.log[:snapshot], 0))
+    allowed = (
+        [[kind for kind in CONTROL_KINDS if kind in kept]] if kept else [[], [EventKind.VERSION], list(CONTROL_KINDS)]
+    )
     shown: list[Any] = [(event.kind, batch_count_at(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
-    wanted: list[Any] = list(_control(me.log, snapshot))
+    wanted: list[Any] = list(_control_records(me.log, snapshot))
     if first not in allowed or shown != wanted:
         found = Difference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
         raise Refusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
@@ -278,7 +286,7 @@ def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
     wanted = []
     if isinstance(new.pending, FetchSnapshotRequest) and new.pending != old.pending:
         wanted = [(new.pending.snapshot.offset, new.pending.snapshot.epoch)]
-    shown = [event.body for event in unit if event.kind is Kind.FETCHING]
+    shown = [event.body for event in unit if event.kind is EventKind.FETCHING]
     if shown != wanted:
         found = Difference("snapshot", shown, wanted)
         raise Refusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
@@ -288,21 +296,21 @@ def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequenc
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     shown: list[Any] = [(event.kind, batch_count_at(new, event.body[1] + 1)) for event in lines]
-    wanted: list[Any] = list(_control(new, len(old)))
-    replaced = [event.body for event in unit if event.kind is Kind.REPLACED]
+    wanted: list[Any] = list(_control_records(new, len(old)))
+    replaced = [event.body for event in unit if event.kind is EventKind.REPLACED]
     if replaced:
-        loaded = [event.body[0] for event in unit if event.kind is Kind.LOADED]
+        loaded = [event.body[0] for event in unit if event.kind is EventKind.LOADED]
         if loaded != replaced:
             found = Difference("snapshot", loaded, replaced)
             raise Refusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
-        wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control(new, 0))]
+        wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_records(new, 0))]
     if shown != wanted:
         found = Difference("voters and versions", shown, wanted)
         raise Refusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
 
 
-def _control(log: tuple[Batch, ...], start: int) -> Iterator[tuple[Kind, int]]:
+def _control_records(log: tuple[Batch, ...], start: int) -> Iterator[tuple[EventKind, int]]:
     """Yield the voters and versions behind the first `start` batches, with the number of batches up to them.
 
     A bootstrap snapshot is a batch that ends at offset 0; the first leader writes its contents again.
@@ -311,4 +319,4 @@ def _control(log: tuple[Batch, ...], start: int) -> Iterator[tuple[Kind, int]]:
         place = count + 1 if end_offset(log[count]) else 2
         for record in log[count].records if place > start else ():
             if isinstance(record, KRaftVersion | Voters):
-                yield Kind.VOTERS if isinstance(record, Voters) else Kind.VERSION, place
+                yield EventKind.VOTERS if isinstance(record, Voters) else EventKind.VERSION, place

@@ -33,16 +33,16 @@ from kraftcheck.validation.records import (
     begins_batch,
 )
 
-DEFAULT_LIMIT = 64 << 30
+DEFAULT_LIMIT_BYTES = 64 << 30
 """Default limit on the unpacked size of a tarball, in bytes."""
 MOST_FILES = 100_000
-DEEPEST = 4
+DEEPEST_FOLDER = 4
 """Tarballs in tarballs."""
 MOST_SMALL_BYTES = 1 << 20
 """Maximum size of quorum-state and meta.properties."""
 
-PARTITION = "__cluster_metadata-0"
-META = "meta.properties"
+PARTITION_FOLDER = "__cluster_metadata-0"
+META_PROPERTIES_FILE = "meta.properties"
 _ARCHIVE_MARK = "\0"
 """Between the name of a tarball and a name in it."""
 _SINGLE_FILE_MARK = _ARCHIVE_MARK * 2
@@ -95,7 +95,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """A problem of a file that is not a log or a snapshot."""
 
     file: str
@@ -103,7 +103,7 @@ class Problem:
 
 
 @dataclass
-class Disk:
+class ReplicaDisk:
     """The metadata partition of one replica."""
 
     path: str
@@ -118,7 +118,7 @@ class Disk:
     """The first offsets of the segments, from their names."""
     snapshots: list[Snapshot] = field(default_factory=list)
     """By offset and epoch."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[FileProblem] = field(default_factory=list)
     is_alone: bool = False
     """Whether it is a single named file, and other files of the disk are unknown."""
 
@@ -154,7 +154,7 @@ class Disk:
         found += [
             (one.offset, one.body.voters, self.files[one.file]) for one in records if isinstance(one.body, Voters)
         ]
-        return _changes(found)
+        return _values_at_changes(found)
 
     @cached_property
     def versions(self) -> list[tuple[int, int, str]]:
@@ -166,7 +166,7 @@ class Disk:
             for one in records
             if isinstance(one.body, KRaftVersion)
         ]
-        return _changes(found)
+        return _values_at_changes(found)
 
     def batch_at(self, offset: int) -> np.void | None:
         """Return the batch that holds an offset."""
@@ -179,19 +179,19 @@ class Disk:
 _T = TypeVar("_T")
 
 
-def _changes(found: list[tuple[int, _T, str]]) -> list[tuple[int, _T, str]]:
+def _values_at_changes(found: list[tuple[int, _T, str]]) -> list[tuple[int, _T, str]]:
     """Return values in order of their offsets, each where it replaces another one."""
     ordered = sorted(found, key=lambda one: one[0])
     return [one for before, one in zip([None, *ordered], ordered, strict=False) if not before or before[1] != one[1]]
 
 
 @dataclass(frozen=True)
-class _File:
+class _FoundFile:
     label: str
     open: Callable[[], BinaryIO]
 
 
-def _opener(path: Path) -> Callable[[], BinaryIO]:
+def _file_opener(path: Path) -> Callable[[], BinaryIO]:
     return lambda: path.open("rb")
 
 
@@ -200,7 +200,7 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text[:300])
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedFile(io.RawIOBase):
     """A file of a tarball that is read in small parts, up to a limit: headers may ask for any size."""
 
     def __init__(self, stream: BinaryIO, name: str, limit: int) -> None:
@@ -227,18 +227,18 @@ class _Bounded(io.RawIOBase):
         return True
 
 
-def _unpacked(stream: BinaryIO, name: str, limit: int) -> _Bounded:
+def _gunzipped(stream: BinaryIO, name: str, limit: int) -> _BoundedFile:
     """Return a possibly gzipped stream, unpacked."""
     magic = stream.read(2)
     stream.seek(0)
-    return _Bounded(cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream, name, limit)
+    return _BoundedFile(cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream, name, limit)
 
 
-_BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError)
+_DAMAGE_ERRORS = (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError)
 
 
 @contextmanager
-def _reported(name: str) -> Iterator[None]:
+def _damage_as_input_error(name: str) -> Iterator[None]:
     """Turn errors of a file's content into InputError."""
     try:
         yield
@@ -250,7 +250,7 @@ def _reported(name: str) -> Iterator[None]:
         raise InputError(
             f"{name}: expected the log of a cluster's metadata, found {error}; leave the file out"
         ) from None
-    except _BROKEN as error:
+    except _DAMAGE_ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{name}: cannot be read: {printable(reason)}; copy the file again") from None
 
@@ -258,23 +258,23 @@ def _reported(name: str) -> Iterator[None]:
 def _is_tar(stream: BinaryIO, name: str) -> bool:
     """Whether a file begins as a tarball does, gzipped or not."""
     try:
-        block = _unpacked(stream, name, DEFAULT_LIMIT).read(512)
-    except _BROKEN:
+        block = _gunzipped(stream, name, DEFAULT_LIMIT_BYTES).read(512)
+    except _DAMAGE_ERRORS:
         block = b""
     finally:
         stream.seek(0)
     return block[257:262] == b"ustar"
 
 
-class _Collector:
+class _FileCollector:
     """Finds the files to be read, in folders and tarballs."""
 
     def __init__(self, limit: int, stack: ExitStack) -> None:
         self._limit, self._stack = limit, stack
-        self.folders: dict[str, dict[str, _File]] = {}
+        self.folders: dict[str, dict[str, _FoundFile]] = {}
         self.order: list[tuple[str, str]] = []
 
-    def add(self, folder: str, name: str, file: _File) -> None:
+    def add(self, folder: str, name: str, file: _FoundFile) -> None:
         if len(self.order) >= MOST_FILES:
             raise InputError(f"{file.label}: expected at most {MOST_FILES:,} files; name fewer folders")
         if name not in self.folders.setdefault(folder, {}):
@@ -284,7 +284,7 @@ class _Collector:
     def path(self, path: Path) -> None:
         """Collect the files of a folder or a tarball."""
         name = printable(str(path))
-        with _reported(name):
+        with _damage_as_input_error(name):
             if path.is_dir():
                 self._folder(path)
                 return
@@ -295,14 +295,18 @@ class _Collector:
                 base = stream.read(8)
             if is_segment(path):
                 known = path.name if _PARTITION_FILE.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
-                self.add(f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION}", known, _File(name, _opener(path)))
+                self.add(
+                    f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION_FOLDER}",
+                    known,
+                    _FoundFile(name, _file_opener(path)),
+                )
                 return
             if not found:
                 raise InputError(f"{name}: expected a data folder or a tarball of data folders; name one")
-            self._tarball(_opener(path), name, str(real_path(path)), 1)
+            self._tarball(_file_opener(path), name, str(real_path(path)), 1)
 
     def _folder(self, path: Path) -> None:
-        for where, _, names in os.walk(path, onerror=_unreadable):
+        for where, _, names in os.walk(path, onerror=_refuse_unlistable):
             folder, is_partition = str(real_path(where)), _is_partition(where, names)
             wanted = _PARTITION_FILE if is_partition else _OTHER_FILE
             for name in sorted(filter(wanted.fullmatch, names)):
@@ -313,25 +317,25 @@ class _Collector:
     def _found(self, file: Path, folder: str) -> None:
         label = printable(str(file))
         if not _TARBALL.fullmatch(file.name):
-            self.add(folder, file.name, _File(label, _opener(file)))
+            self.add(folder, file.name, _FoundFile(label, _file_opener(file)))
             return
-        with _reported(label), file.open("rb") as stream:
+        with _damage_as_input_error(label), file.open("rb") as stream:
             found = _is_tar(stream, label)
         if found:
-            self._tarball(_opener(file), label, str(real_path(file)), 1)
+            self._tarball(_file_opener(file), label, str(real_path(file)), 1)
 
     def _tarball(self, opened: Callable[[], BinaryIO], label: str, key: str, depth: int) -> None:
         """Collect the files of a tarball, without unpacking it to disk."""
-        if depth > DEEPEST:
-            raise InputError(f"{label}: expected at most {DEEPEST} tarballs in one another; unpack it")
-        with _reported(label):
-            unpacked = _unpacked(self._stack.enter_context(opened()), label, self._limit)
+        if depth > DEEPEST_FOLDER:
+            raise InputError(f"{label}: expected at most {DEEPEST_FOLDER} tarballs in one another; unpack it")
+        with _damage_as_input_error(label):
+            unpacked = _gunzipped(self._stack.enter_context(opened()), label, self._limit)
             archive = tarfile.open(fileobj=unpacked, mode="r:")  # noqa: SIM115
             for number, member in enumerate(archive):
                 if number > 10 * MOST_FILES:
                     raise InputError(f"{label}: expected at most {10 * MOST_FILES:,} entries; repack the data folders")
                 if member.isreg():
-                    self._member(partial(_extracted, archive, member), member.name, label, key, depth)
+                    self._member(partial(_extract_file, archive, member), member.name, label, key, depth)
             _require_end(unpacked, archive.offset, label)
 
     def _member(self, opened: Callable[[], BinaryIO], name: str, label: str, key: str, depth: int) -> None:
@@ -340,18 +344,18 @@ class _Collector:
         if ".." in place.parts:
             return
         if _PARTITION_FILE.fullmatch(place.name):
-            self.add(f"{key}{_ARCHIVE_MARK}{place.parent}", place.name, _File(inner, opened))
+            self.add(f"{key}{_ARCHIVE_MARK}{place.parent}", place.name, _FoundFile(inner, opened))
         elif _TARBALL.fullmatch(place.name) and _is_tar(opened(), inner):
             self._tarball(opened, inner, f"{key}{_ARCHIVE_MARK}{place}", depth + 1)
 
 
-def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
+def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
     found = archive.extractfile(member)
     assert found is not None
     return cast(BinaryIO, found)
 
 
-def _require_end(stream: _Bounded, offset: int, label: str) -> None:
+def _require_end(stream: _BoundedFile, offset: int, label: str) -> None:
     """Raise InputError unless a tarball has an end, which tarfile does not require, and gzip's checksum is right."""
     stream.seek(offset)
     block = stream.read(tarfile.BLOCKSIZE)
@@ -362,17 +366,17 @@ def _require_end(stream: _Bounded, offset: int, label: str) -> None:
         stream.seek(0, os.SEEK_CUR)  # compares the place with the limit
 
 
-def _unreadable(error: OSError) -> None:
+def _refuse_unlistable(error: OSError) -> None:
     """Refuse a metadata partition that cannot be listed; other folders, such as lost+found, do not matter."""
     name = printable(str(error.filename))
-    if Path(name).name == PARTITION:
+    if Path(name).name == PARTITION_FOLDER:
         raise InputError(f"{name}: cannot be read: {error.strerror}; copy it, or read it as its owner")
 
 
 def _is_partition(folder: str, names: Iterable[str]) -> bool:
     """Whether files are those of the metadata partition: other partitions have segments alone."""
-    if PurePosixPath(folder.rpartition(_ARCHIVE_MARK)[2]).name == PARTITION:
-        return any(name != META for name in names)
+    if PurePosixPath(folder.rpartition(_ARCHIVE_MARK)[2]).name == PARTITION_FOLDER:
+        return any(name != META_PROPERTIES_FILE for name in names)
     return any(name == "quorum-state" or _SNAPSHOT.fullmatch(name) for name in names)
 
 
@@ -380,13 +384,13 @@ def is_disk(path: str | Path) -> bool:
     """Whether a path is, or holds, a replica's metadata partition, or a folder or tarball that cannot be read."""
     try:
         with ExitStack() as stack:
-            collector = _Collector(DEFAULT_LIMIT, stack)
+            collector = _FileCollector(DEFAULT_LIMIT_BYTES, stack)
             collector.path(Path(path))
             return any(_is_partition(folder, names) for folder, names in collector.folders.items())
     except InputError:
         if not os.path.isfile(path):
             return os.path.isdir(path)
-        with _reported(str(path)), open(path, "rb") as stream:
+        with _damage_as_input_error(str(path)), open(path, "rb") as stream:
             return _is_tar(stream, str(path))
 
 
@@ -394,28 +398,30 @@ def is_segment(path: Path) -> bool:
     """Whether a file is a segment or a snapshot by its content: it begins with a batch."""
     if not path.is_file():
         return False
-    with _reported(str(path)), path.open("rb") as stream:
+    with _damage_as_input_error(str(path)), path.open("rb") as stream:
         return begins_batch(stream.read(HEADER.size))
 
 
-def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT) -> list[Disk]:
+def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[ReplicaDisk]:
     """Read the disks in folders and tarballs, by node id."""
-    disks: list[Disk] = []
+    disks: list[ReplicaDisk] = []
     room, seen = MOST_BATCHES, set[str]()
     for path in paths:
         with ExitStack() as stack:
-            collector = _Collector(limit_bytes, stack)
+            collector = _FileCollector(limit_bytes, stack)
             collector.path(Path(path))
-            found = _read(collector, room, seen)
+            found = _read_partitions(collector, room, seen)
         room -= sum(len(disk.log.batches) for disk in found)
         if not any(_is_partition(folder, names) for folder, names in collector.folders.items()):
             name = printable(str(path))
-            raise InputError(f"{name}: expected a folder {PARTITION}, found none; name a data folder of a controller")
+            raise InputError(
+                f"{name}: expected a folder {PARTITION_FOLDER}, found none; name a data folder of a controller"
+            )
         disks += found
     return sorted(disks, key=lambda disk: (disk.node_id is None, disk.node_id or 0, disk.path))
 
 
-def _read(collector: _Collector, room: int, seen: set[str]) -> list[Disk]:
+def _read_partitions(collector: _FileCollector, room: int, seen: set[str]) -> list[ReplicaDisk]:
     """Read the collected partitions that were not seen, files in the order of the archives.
 
     A seek backwards would unpack an archive again.
@@ -428,22 +434,22 @@ def _read(collector: _Collector, room: int, seen: set[str]) -> list[Disk]:
     for folder, name in collector.order:
         file = collector.folders[folder][name]
         if not name.endswith((".log", ".checkpoint")):
-            contents[folder, name] = _small(file)
+            contents[folder, name] = _read_small_file(file)
         elif folder in partitions:
             scanner = Scanner(room)
-            with _reported(file.label), file.open() as stream:
+            with _damage_as_input_error(file.label), file.open() as stream:
                 scanner.read(stream, segments[folder].index(name) if name.endswith(".log") else 0)
             scan = contents[folder, name] = scanner.finish()
             room -= len(scan.batches)
-    return [_disk(folder, names, segments[folder], contents) for folder, names in partitions.items()]
+    return [_build_disk(folder, names, segments[folder], contents) for folder, names in partitions.items()]
 
 
-def _disk(
-    folder: str, names: dict[str, _File], segments: list[str], contents: dict[tuple[str, str], bytes | Scan]
-) -> Disk:
+def _build_disk(
+    folder: str, names: dict[str, _FoundFile], segments: list[str], contents: dict[tuple[str, str], bytes | Scan]
+) -> ReplicaDisk:
     """Build a disk from its files; meta.properties is in the folder above, or beside the segments."""
     name, file = next(iter(names.items()))
-    disk = Disk(file.label.removesuffix(name).rstrip("/:"), is_alone=_SINGLE_FILE_MARK in folder)
+    disk = ReplicaDisk(file.label.removesuffix(name).rstrip("/:"), is_alone=_SINGLE_FILE_MARK in folder)
     _fill_meta_properties(disk, folder, contents)
     if isinstance(raw := contents.get((folder, "quorum-state")), bytes):
         _read_quorum_state(disk, names["quorum-state"].label, raw)
@@ -464,20 +470,24 @@ def _disk(
     return disk
 
 
-def _small(file: _File) -> bytes:
-    with _reported(file.label), file.open() as stream:
+def _read_small_file(file: _FoundFile) -> bytes:
+    with _damage_as_input_error(file.label), file.open() as stream:
         raw = stream.read(MOST_SMALL_BYTES + 1)
     if len(raw) > MOST_SMALL_BYTES:
         raise InputError(f"{file.label}: expected at most {MOST_SMALL_BYTES:,} bytes, found more; copy the file again")
     return raw
 
 
-def _fill_meta_properties(disk: Disk, folder: str, contents: dict[tuple[str, str], bytes | Scan]) -> None:
+def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[str, str], bytes | Scan]) -> None:
     container, separator, inner = folder.rpartition(_ARCHIVE_MARK)
     above = str(PurePosixPath(inner).parent)
-    raw = contents.get((container + separator + above, META)) or contents.get((folder, META))
-    if raw is None and not separator and Path(above, META).is_file():
-        raw = _small(_File(printable(f"{above}/{META}"), _opener(Path(above, META))))
+    raw = contents.get((container + separator + above, META_PROPERTIES_FILE)) or contents.get(
+        (folder, META_PROPERTIES_FILE)
+    )
+    if raw is None and not separator and Path(above, META_PROPERTIES_FILE).is_file():
+        raw = _read_small_file(
+            _FoundFile(printable(f"{above}/{META_PROPERTIES_FILE}"), _file_opener(Path(above, META_PROPERTIES_FILE)))
+        )
     if not isinstance(raw, bytes):
         return
     lines = raw.decode(errors="replace").splitlines()
@@ -487,12 +497,14 @@ def _fill_meta_properties(disk: Disk, folder: str, contents: dict[tuple[str, str
     if re.fullmatch(r"[0-9]{1,9}", number):
         disk.node_id = int(number)
     else:
-        disk.problems.append(Problem(f"{disk.path}/{META}", f"expected node.id to be a number, found {number!r}"))
+        disk.problems.append(
+            FileProblem(f"{disk.path}/{META_PROPERTIES_FILE}", f"expected node.id to be a number, found {number!r}")
+        )
     disk.directory_id = found.get("directory.id", "")
     disk.cluster_id = found.get("cluster.id", "")
 
 
-def _read_quorum_state(disk: Disk, file: str, raw: bytes) -> None:
+def _read_quorum_state(disk: ReplicaDisk, file: str, raw: bytes) -> None:
     try:
         found: Any = json.loads(raw)
         numbers = [found["leaderEpoch"], found.get("leaderId", -1), found.get("votedId", -1), found["data_version"]]
@@ -504,4 +516,4 @@ def _read_quorum_state(disk: Disk, file: str, raw: bytes) -> None:
         disk.quorum_state = QuorumState(epoch, leader, voted, directory, version, voters)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else printable(str(error))
-        disk.problems.append(Problem(file, f"expected a quorum-state of Kafka, found {reason}"))
+        disk.problems.append(FileProblem(file, f"expected a quorum-state of Kafka, found {reason}"))

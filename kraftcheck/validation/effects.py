@@ -32,7 +32,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import Map, ModelValue, Record, State, Step
 from kraftcheck.spec.language.changes import broken
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.validation.events import Event, Pairs
+from kraftcheck.validation.events import Event, MessagePairs
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_append
 from kraftcheck.validation.terms import (
     ClusterTerms,
@@ -76,7 +76,7 @@ class PropertyCheck:
     def __init__(self, protocol: QuorumBase, *, is_whole: bool) -> None:
         self._protocol = protocol
         self.is_whole = is_whole
-        excused = _excused(protocol)
+        excused = _excused_properties(protocol)
         found = [p for p in protocol.properties.values() if p.name not in excused]
         found = [p for p in found if not p.needs and "message" not in p.asks]
         if not is_whole:
@@ -124,7 +124,7 @@ class PropertyCheck:
             self.before = State(Map(replicas), Map(), shared, Map())
 
 
-def _excused(protocol: QuorumBase) -> set[str]:
+def _excused_properties(protocol: QuorumBase) -> set[str]:
     """Return the properties that are not evaluated, given the known differences of a protocol."""
     kinds = {kind.__name__ for kind in type(protocol).__mro__}
     return {name for name, difference in EXCUSED_PROPERTIES.items() if difference in kinds} | set(ONE_STEP_PROPERTIES)
@@ -146,11 +146,11 @@ TIMER_FIELDS = ("fetch_timeout", "election_timeout", "pre_vote_timeout", "resign
 OPERATION_OF_API = {"AddRaftVoter": Operation.ADD_VOTER, "RemoveRaftVoter": Operation.REMOVE_VOTER}
 
 
-Formats = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
+DiskFormats = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
 """Voter set and kraft.version of each formatted disk, by host and directory."""
 
 
-class Effects:
+class ModelEffects:
     """The model's side of a replay: `explained` counts events by kind, `found` the steps that no line shows."""
 
     def __init__(
@@ -158,8 +158,8 @@ class Effects:
         protocol: QuorumBase,
         terms: ClusterTerms,
         nodes: dict[int, Node],
-        pairs: Pairs,
-        formats: Formats,
+        pairs: MessagePairs,
+        formats: DiskFormats,
         homes: dict[str, int],
     ) -> None:
         self.protocol = protocol
@@ -213,7 +213,7 @@ class Effects:
             puts=(*state.puts, *puts.items()),
             sent=sent,
             appended=appended,
-            votes=_votes(state, after, step),
+            votes=_vote_requests_of_round(state, after, step),
             owed=next((sent for sent in step.sent if isinstance(sent, ApiVersionsRequest)), state.owed),
         )
 
@@ -277,7 +277,7 @@ class Effects:
                     yield self._taken(state, step, node, event, None), name
 
 
-def _votes(state: NodeState, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
+def _vote_requests_of_round(state: NodeState, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
     """Return the Vote requests of the round after a step: none in a new round, and without those that it repeats."""
     if not state.votes or (after.mode, after.epoch) != (state.me.mode, state.me.epoch):
         return {}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
-from kraftcheck.validation.events import Body, Event, Kind
+from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELDS, message_sender, read_lines
 
 
@@ -302,33 +302,36 @@ REPLICA_FIELDS = {
     "voters_offset": OFFSET_FORM.or_else(None),
     "voters": mapping_form(string_form().or_else(None)),
 }
-KINDS_WITH_MESSAGE = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER)
+KINDS_WITH_MESSAGE = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER)
 KINDS_WITH_OFFSET = (
-    Kind.FIRST_HIGH_WATERMARK,
-    Kind.LEADER_HIGH_WATERMARK,
-    Kind.FOLLOWER_HIGH_WATERMARK,
-    Kind.TRUNCATED,
-    Kind.REPLACED,
+    EventKind.FIRST_HIGH_WATERMARK,
+    EventKind.LEADER_HIGH_WATERMARK,
+    EventKind.FOLLOWER_HIGH_WATERMARK,
+    EventKind.TRUNCATED,
+    EventKind.REPLACED,
 )
-BODY_FORMS: dict[Kind, dict[str, JsonForm]] = {
-    Kind.DISK: {"snapshots": SNAPSHOTS_FORM},
-    Kind.BOOTSTRAP: {"servers": SERVERS_FORM},
-    Kind.BOOT: {},
-    Kind.STARTING_VOTERS: {"voters": VOTERS_FORM},
+BODY_FORMS: dict[EventKind, dict[str, JsonForm]] = {
+    EventKind.DISK: {"snapshots": SNAPSHOTS_FORM},
+    EventKind.BOOTSTRAP: {"servers": SERVERS_FORM},
+    EventKind.BOOT: {},
+    EventKind.STARTING_VOTERS: {"voters": VOTERS_FORM},
     **{kind: {"api": string_form(), "fields": MESSAGE_FORM} for kind in KINDS_WITH_MESSAGE},
-    **{kind: {"state": STATE_FORM, "from": STATE_FORM.or_else(None)} for kind in (Kind.ATTEMPT, Kind.TRANSITION)},
-    Kind.APPEND: {"base": OFFSET_FORM, "end": OFFSET_FORM, "epoch": NODE_FORM},
-    Kind.STORED: {"end": OFFSET_FORM, "epoch": NODE_FORM},
+    **{
+        kind: {"state": STATE_FORM, "from": STATE_FORM.or_else(None)}
+        for kind in (EventKind.ATTEMPT, EventKind.TRANSITION)
+    },
+    EventKind.APPEND: {"base": OFFSET_FORM, "end": OFFSET_FORM, "epoch": NODE_FORM},
+    EventKind.STORED: {"end": OFFSET_FORM, "epoch": NODE_FORM},
     **{kind: {"offset": OFFSET_FORM} for kind in KINDS_WITH_OFFSET},
-    Kind.VOTERS: {"voters": VOTERS_FORM, "offset": OFFSET_FORM},
-    Kind.VERSION: {"version": integer_form(99), "offset": OFFSET_FORM},
-    **{kind: {"offset": OFFSET_FORM, "epoch": NODE_FORM} for kind in (Kind.LOADED, Kind.FETCHING)},
-    **{kind: {"offset": OFFSET_FORM, "directory": string_form()} for kind in (Kind.PARKED, Kind.REJECTED)},
-    Kind.STATE: REPLICA_FIELDS,
+    EventKind.VOTERS: {"voters": VOTERS_FORM, "offset": OFFSET_FORM},
+    EventKind.VERSION: {"version": integer_form(99), "offset": OFFSET_FORM},
+    **{kind: {"offset": OFFSET_FORM, "epoch": NODE_FORM} for kind in (EventKind.LOADED, EventKind.FETCHING)},
+    **{kind: {"offset": OFFSET_FORM, "directory": string_form()} for kind in (EventKind.PARKED, EventKind.REJECTED)},
+    EventKind.STATE: REPLICA_FIELDS,
 }
 """The fields of each kind of event that are its body: one value, or a tuple of them in order."""
 
-KINDS_WITH_PEER = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
+KINDS_WITH_PEER = (EventKind.ANSWER, EventKind.PARKED, EventKind.REJECTED)
 COMMON_FIELDS = {
     "time": TIME_FORM,
     "node": NODE_FORM.or_else(-1),
@@ -339,18 +342,18 @@ COMMON_FIELDS = {
 }
 
 
-def _event_form(kind: Kind) -> JsonForm:
+def _event_form(kind: EventKind) -> JsonForm:
     known = {"event": choice_form([_event_name(kind)]), **COMMON_FIELDS, **BODY_FORMS[kind]}
     if kind in KINDS_WITH_MESSAGE:
         known |= {"correlation": OFFSET_FORM, "created": OFFSET_FORM.or_else(-1)}
-    if kind is Kind.SEND:
+    if kind is EventKind.SEND:
         known["address"] = string_form().or_else("")
     if kind in KINDS_WITH_PEER:
         known["peer"] = NODE_FORM.or_else(None)
     return object_form(known)
 
 
-def _event_name(kind: Kind) -> str:
+def _event_name(kind: EventKind) -> str:
     return kind.value.replace(" ", "_")
 
 
@@ -431,19 +434,19 @@ def events_of_object(entry: Any, file: str, line: int) -> Iterator[Event]:
     )
 
 
-def event_from_fields(kind: Kind, found: dict[str, Any], file: str = "", line: int = 0) -> Event:
+def event_from_fields(kind: EventKind, found: dict[str, Any], file: str = "", line: int = 0) -> Event:
     """Return an event from the fields that its form has read."""
     event = Event(found.get("node", -1), found["time"], kind, file, line, level=found.get("level", ""))
     body = tuple(found.get(name) for name in BODY_FORMS[kind])
     if kind in KINDS_WITH_MESSAGE:
-        event.body = Body(intern(found["api"]), *found["fields"])
+        event.body = MessageBody(intern(found["api"]), *found["fields"])
         event.correlation, event.created = found["correlation"], found.get("created", -1)
         event.address = found.get("address", "")
-    elif kind is Kind.STATE:
+    elif kind is EventKind.STATE:
         event.body = {name: found[name] for name in REPLICA_FIELDS if name in found}
     elif body:
         event.body = body[0] if len(body) == 1 else body
-    event.peer = message_sender(event.body) if kind is Kind.REQUEST else found.get("peer")
+    event.peer = message_sender(event.body) if kind is EventKind.REQUEST else found.get("peer")
     return event
 
 
@@ -475,11 +478,11 @@ def _write_entry(file: Any, entry: dict[str, Any]) -> None:
     file.write(json.dumps(entry, separators=(",", ":"), ensure_ascii=False) + "\n")
 
 
-def _message_as_fields(event: Event, body: Body) -> dict[str, Any]:
+def _message_as_fields(event: Event, body: MessageBody) -> dict[str, Any]:
     found: dict[str, Any] = {"correlation": event.correlation, "api": body.api, "fields": (body.names, body.values)}
     if event.created >= 0:
         found["created"] = event.created
-    if event.kind is Kind.SEND and event.address:
+    if event.kind is EventKind.SEND and event.address:
         found["address"] = event.address
     return found
 
@@ -490,9 +493,9 @@ def event_as_json(event: Event) -> dict[str, Any]:
     found: dict[str, Any] = {"event": name, "node": event.node, "time": event.time}
     found |= {"level": event.level} if event.level in LOG_LEVELS else {}
     found |= {"file": event.file, "line": event.line}
-    if isinstance(body, Body):
+    if isinstance(body, MessageBody):
         found |= _message_as_fields(event, body)
-    elif event.kind is Kind.STATE:
+    elif event.kind is EventKind.STATE:
         found |= {key: value for key, value in body.items() if key in REPLICA_FIELDS}
     else:
         names = list(BODY_FORMS[event.kind])

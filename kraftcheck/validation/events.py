@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """Kinds of events."""
 
     DISK = "disk"  # the snapshots that a starting process finds on its disk
@@ -48,7 +48,7 @@ class Kind(StrEnum):
     THREW = "threw"  # the process throws an exception
 
 
-class Body(NamedTuple):
+class MessageBody(NamedTuple):
     """A request or response: its API, and the names and values of its scalar fields in the order of its text."""
 
     api: str
@@ -77,11 +77,11 @@ class Body(NamedTuple):
         """Return the values of all fields of a name."""
         return [value for field, value in zip(self.names, self.values, strict=True) if field == name]
 
-    def after(self, name: str, value: str) -> Body:
+    def after(self, name: str, value: str) -> MessageBody:
         """Return the fields after the first field of this name and value."""
         pairs = list(zip(self.names, self.values, strict=True))
         start = pairs.index((name, value)) + 1 if (name, value) in pairs else len(pairs)
-        return Body(self.api, self.names[start:], self.values[start:])
+        return MessageBody(self.api, self.names[start:], self.values[start:])
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class Event:
 
     node: int
     time: int
-    kind: Kind
+    kind: EventKind
     file: str
     line: int
     body: Any = None
@@ -108,19 +108,19 @@ class Event:
         return f"{self.file}:{self.line}"
 
 
-USUAL_RISE = 3
-LARGEST_RISE = 200
+USUAL_CORRELATION_RISE = 3
+LARGEST_CORRELATION_RISE = 200
 """Rises of the difference between two receipts: each handshake of a connection adds one."""
 
-MOST_PATHS = 8
+MOST_ALIGNMENTS = 8
 """Alignments of equal requests that are kept until later requests decide between them."""
 
 
-UNWRITTEN = 2
+MOST_UNWRITTEN_SENDINGS = 2
 """Requests of a killed process that it may have sent without writing their lines."""
 
 
-class Pairs(NamedTuple):
+class MessagePairs(NamedTuple):
     """The pairs of a stream, by the identity of their events.
 
     A killed process may have sent its last messages without their lines: their receipts are not unpaired.
@@ -132,78 +132,78 @@ class Pairs(NamedTuple):
     unanswered: list[tuple[Event, Event]]  # requests without a response, with that to a later request to the same node
 
 
-def pair(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> Pairs:
+def pair_messages(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> MessagePairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
-    pairs = Pairs({}, {}, [], [])
-    answers = _answers(logs)
-    _name_removers(logs)
+    pairs = MessagePairs({}, {}, [], [])
+    answers = _answers_to_requests(logs)
+    _set_remove_voter_senders(logs)
     receipts: dict[int, list[list[Event]]] = defaultdict(list)
     for log in logs.values():
         of_sender: dict[int, list[Event]] = defaultdict(list)
         for event in log:
-            if event.kind is Kind.REQUEST and event.peer in logs:
+            if event.kind is EventKind.REQUEST and event.peer in logs:
                 of_sender[event.peer].append(event)
         for sender, found in of_sender.items():
             receipts[sender].append(found)
     for sender, log in logs.items():
-        _pair_sender(log, receipts[sender], answers, homes, logs, pairs)
+        _pair_receipts_of_sender(log, receipts[sender], answers, homes, logs, pairs)
     return pairs
 
 
-def _name_removers(logs: dict[int, Sequence[Event]]) -> None:
+def _set_remove_voter_senders(logs: dict[int, Sequence[Event]]) -> None:
     """Set the sender of each RemoveVoter that a joining controller has sent; others are an administrator's."""
     sent = {
         event.body: node
         for node, log in logs.items()
         for event in log
-        if event.kind is Kind.SEND and event.body.api == "RemoveRaftVoter"
+        if event.kind is EventKind.SEND and event.body.api == "RemoveRaftVoter"
     }
     for event in chain.from_iterable(logs.values()) if sent else ():
-        if event.kind is Kind.REQUEST and event.body in sent:
+        if event.kind is EventKind.REQUEST and event.body in sent:
             event.peer = sent[event.body]
 
 
-def addresses(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
+def nodes_by_address(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
     """Return the node behind each host and port that voter sets, responses or joining voters name."""
     found: dict[str, int] = {}
     bodies: set[tuple[str, ...]] = set()
     for event in chain.from_iterable(logs.values()):
-        if event.kind in (Kind.VOTERS, Kind.STARTING_VOTERS):
-            voters = event.body[0] if event.kind is Kind.VOTERS else event.body
+        if event.kind in (EventKind.VOTERS, EventKind.STARTING_VOTERS):
+            voters = event.body[0] if event.kind is EventKind.VOTERS else event.body
             found.update((address, node) for node, _, told, _ in voters for address in told.split(","))
-        elif event.kind in (Kind.ANSWER, Kind.RESPONSE) and event.body.values[-4:] not in bodies:
+        elif event.kind in (EventKind.ANSWER, EventKind.RESPONSE) and event.body.values[-4:] not in bodies:
             bodies.add(event.body.values[-4:])
             found.update(_endpoints(event.body))
-        elif event.kind in (Kind.SEND, Kind.REQUEST):
-            found.update(_joining(event.body))
+        elif event.kind in (EventKind.SEND, EventKind.REQUEST):
+            found.update(_joining_listeners(event.body))
     return found
 
 
-def _endpoints(body: Body) -> Iterator[tuple[str, int]]:
+def _endpoints(body: MessageBody) -> Iterator[tuple[str, int]]:
     """Yield the addresses in a response, with their nodes."""
     for node, host, port in zip(body.all("nodeId"), body.all("host"), body.all("port"), strict=False):
         if re.fullmatch(r"\d{1,9}", node):
             yield f"{host[1:-1]}:{port}", int(node)
 
 
-def _joining(body: Body) -> Iterator[tuple[str, int]]:
+def _joining_listeners(body: MessageBody) -> Iterator[tuple[str, int]]:
     """Yield the listeners of a voter in its AddVoter or UpdateVoter, each with the node."""
     if body.api in ("AddRaftVoter", "UpdateRaftVoter"):
         for host, port in zip(body.all("host"), body.all("port"), strict=False):
             yield f"{host[1:-1]}:{port}", body.number("voterId")
 
 
-def _answers(logs: dict[int, Sequence[Event]]) -> dict[int, Event]:
+def _answers_to_requests(logs: dict[int, Sequence[Event]]) -> dict[int, Event]:
     """Return the answer to each received request, by id() of the receipt."""
     found: dict[int, Event] = {}
     for log in logs.values():
         waiting: dict[tuple[int, int, str, int | None], list[Event]] = defaultdict(list)
         for event in log:
-            if event.kind is Kind.BOOT:
+            if event.kind is EventKind.BOOT:
                 waiting.clear()
-            elif event.kind is Kind.REQUEST:
+            elif event.kind is EventKind.REQUEST:
                 waiting[request_key(event)].append(event)
-            elif event.kind is Kind.ANSWER and waiting.get(request_key(event)):
+            elif event.kind is EventKind.ANSWER and waiting.get(request_key(event)):
                 found[id(waiting[request_key(event)].pop(0))] = event
     return found
 
@@ -214,21 +214,21 @@ def request_key(event: Event) -> tuple[int, int, str, int | None]:
     return event.correlation, event.created, event.body.api, peer
 
 
-def _pair_sender(
+def _pair_receipts_of_sender(
     log: Sequence[Event],
     receipts: list[list[Event]],
     answers: dict[int, Event],
     homes: dict[str, int],
     nodes: Collection[int],
-    pairs: Pairs,
+    pairs: MessagePairs,
 ) -> None:
     """Pair the receipts of one sender: find its incarnation for each, then align those of each incarnation."""
     sends: dict[int, dict[int, Event]] = defaultdict(dict)
     responses: dict[int, dict[int, Event]] = defaultdict(dict)
     for event in log:
-        if event.kind is Kind.SEND and event.body.api != "ApiVersions":
+        if event.kind is EventKind.SEND and event.body.api != "ApiVersions":
             sends[event.incarnation][event.correlation] = event
-        elif event.kind in (Kind.RESPONSE, Kind.IGNORED):
+        elif event.kind in (EventKind.RESPONSE, EventKind.IGNORED):
             responses[event.incarnation][event.correlation] = event
     alignments = {number: _Alignment(sent, responses[number], answers, homes) for number, sent in sends.items()}
     assigned: dict[int, list[Event]] = defaultdict(list)
@@ -236,7 +236,7 @@ def _pair_sender(
         if not alignments:
             pairs.unpaired.extend(of_receiver)
             continue
-        for receipt, incarnation in zip(of_receiver, _incarnations(of_receiver, alignments), strict=True):
+        for receipt, incarnation in zip(of_receiver, _sender_incarnations(of_receiver, alignments), strict=True):
             assigned[incarnation].append(receipt)
     for incarnation, alignment in alignments.items():
         for receipt in sorted(assigned[incarnation], key=lambda event: event.correlation):
@@ -246,7 +246,7 @@ def _pair_sender(
         pairs.unanswered.extend(alignment.unanswered())
 
 
-def _incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> list[int]:
+def _sender_incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> list[int]:
     """Return the sender's incarnation for each receipt of one node: the most likely ones, which never fall.
 
     An incarnation is likely if it has sent the request with a similar id, and unlikely to go on where the ids restart.
@@ -257,7 +257,7 @@ def _incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> l
     scores, steps = dict.fromkeys(numbers, 0.0), list[dict[int, int]]()
     before = -1
     for receipt in receipts:
-        restarts = receipt.correlation < before - USUAL_RISE
+        restarts = receipt.correlation < before - USUAL_CORRELATION_RISE
         found: dict[int, float] = {}
         step: dict[int, int] = {}
         best = numbers[0]
@@ -315,7 +315,7 @@ class _Alignment:
         """
         ids = self.ids[receipt.body]
         end = bisect_right(ids, receipt.correlation)
-        begin = bisect_left(ids, receipt.correlation - LARGEST_RISE)
+        begin = bisect_left(ids, receipt.correlation - LARGEST_CORRELATION_RISE)
         best = 0.0
         for number in reversed(ids[begin:end]):
             if self.fits(receipt, receipt.correlation - number):
@@ -339,10 +339,10 @@ class _Alignment:
 
     def rises(self, receipt: Event, difference: int) -> list[int]:
         """Return the differences at which a receipt pairs: those within the usual rise, else higher ones."""
-        most = min(receipt.correlation - self.least, difference + LARGEST_RISE)
-        usual = difference + USUAL_RISE
+        most = min(receipt.correlation - self.least, difference + LARGEST_CORRELATION_RISE)
+        usual = difference + USUAL_CORRELATION_RISE
         found = [d for d in range(difference, min(most, usual) + 1) if self.fits(receipt, d)]
-        return found or [d for d in range(usual + 1, most + 1) if self.fits(receipt, d)][:USUAL_RISE]
+        return found or [d for d in range(usual + 1, most + 1) if self.fits(receipt, d)][:USUAL_CORRELATION_RISE]
 
     def add(self, receipt: Event) -> None:
         """Extend the alignments by a receipt. Skipping an answered request costs more than a rise."""
@@ -360,10 +360,10 @@ class _Alignment:
                 gained = score + 1 - 2 * skipped - 0.1 * (rise - difference)
                 if rise not in found or gained > found[rise][0]:
                     found[rise] = (gained, now, number, (receipt, self.sends[number], link))
-        best = sorted(found, key=lambda difference: -found[difference][0])[:MOST_PATHS]
+        best = sorted(found, key=lambda difference: -found[difference][0])[:MOST_ALIGNMENTS]
         self.paths = {difference: found[difference] for difference in best}
 
-    def pair(self, pairs: Pairs) -> None:
+    def pair(self, pairs: MessagePairs) -> None:
         """Add the pairs of the best alignment."""
         link = max(self.paths.values(), key=lambda path: path[0])[3]
         unpaired = list[Event]()
@@ -385,9 +385,11 @@ class _Alignment:
         last = max(self.receipts, default=-1)
         end = self.receipts[last].correlation if self.receipts else -1
         left = {self.homes.get(sent.address) for number, sent in self.sends.items() if number > last}
-        return len(receipts) <= UNWRITTEN and all(one.correlation > end and one.node not in left for one in receipts)
+        return len(receipts) <= MOST_UNWRITTEN_SENDINGS and all(
+            one.correlation > end and one.node not in left for one in receipts
+        )
 
-    def unpaired_responses(self, pairs: Pairs, nodes: Collection[int]) -> Iterator[Event]:
+    def unpaired_responses(self, pairs: MessagePairs, nodes: Collection[int]) -> Iterator[Event]:
         """Yield the responses that a node with a log has not written. A killed process may leave out the last one."""
         lives = {(one.node, one.incarnation): self.sends[number].seq for number, one in sorted(self.receipts.items())}
         for number, response in self.answered.items():
@@ -428,11 +430,15 @@ def number_events(events: Sequence[Event]) -> None:
     """
     incarnation, started = 0, False
     for seq, event in enumerate(events):
-        starts = event.kind in (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT)
+        starts = event.kind in (EventKind.DISK, EventKind.BOOTSTRAP, EventKind.BOOT)
         if starts and not started and seq:
             incarnation += 1
         started = starts
         event.seq, event.incarnation = seq, incarnation
         before = events[seq - 1] if seq else event
-        if event.kind is Kind.IGNORED and before.kind is Kind.RESPONSE and before.correlation == event.correlation:
-            before.kind = Kind.IGNORED
+        if (
+            event.kind is EventKind.IGNORED
+            and before.kind is EventKind.RESPONSE
+            and before.correlation == event.correlation
+        ):
+            before.kind = EventKind.IGNORED

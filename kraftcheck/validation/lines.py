@@ -15,8 +15,8 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import Error, FetchRequest, FetchSnapshotRequest, Mode, Nil, Replica
 from kraftcheck.kraft_model.quorum.rules import version_in
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.effects import OPERATION_OF_API, Effects
-from kraftcheck.validation.events import Event, Kind, request_key
+from kraftcheck.validation.effects import OPERATION_OF_API, ModelEffects
+from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, Waiting
 from kraftcheck.validation.terms import (
     ERROR_CODES,
@@ -120,7 +120,7 @@ def _overridden(known: Mapping[str, type[QuorumBase]], plain: type[QuorumBase]) 
     return found
 
 
-class LineChecks(Effects):
+class LineChecks(ModelEffects):
     """Checks that return the state after a line, or raise Refusal."""
 
     known: KnownUses
@@ -459,19 +459,19 @@ SEND_CHECKS: dict[str, Any] = {
     "ApiVersions": LineChecks._send_versions,
 }
 
-LINE_CHECKS: dict[Kind, Any] = {
-    Kind.SEND: LineChecks._sends,
-    Kind.ANSWER: LineChecks._answers,
-    Kind.PARKED: LineChecks._ends_parked,
-    Kind.REJECTED: LineChecks._ends_parked,
-    Kind.APPEND: LineChecks._appends,
-    Kind.STORED: LineChecks._stores,
-    Kind.FIRST_HIGH_WATERMARK: LineChecks._first_high_watermark,
-    Kind.LEADER_HIGH_WATERMARK: LineChecks._high_watermark,
-    Kind.FOLLOWER_HIGH_WATERMARK: LineChecks._high_watermark,
-    Kind.TRUNCATED: LineChecks._ends_at,
-    Kind.REPLACED: LineChecks._ends_at,
-    Kind.VOTERS: LineChecks._reads_voters,
-    Kind.VERSION: LineChecks._reads_version,
-    Kind.STATE: LineChecks._is_state,
+LINE_CHECKS: dict[EventKind, Any] = {
+    EventKind.SEND: LineChecks._sends,
+    EventKind.ANSWER: LineChecks._answers,
+    EventKind.PARKED: LineChecks._ends_parked,
+    EventKind.REJECTED: LineChecks._ends_parked,
+    EventKind.APPEND: LineChecks._appends,
+    EventKind.STORED: LineChecks._stores,
+    EventKind.FIRST_HIGH_WATERMARK: LineChecks._first_high_watermark,
+    EventKind.LEADER_HIGH_WATERMARK: LineChecks._high_watermark,
+    EventKind.FOLLOWER_HIGH_WATERMARK: LineChecks._high_watermark,
+    EventKind.TRUNCATED: LineChecks._ends_at,
+    EventKind.REPLACED: LineChecks._ends_at,
+    EventKind.VOTERS: LineChecks._reads_voters,
+    EventKind.VERSION: LineChecks._reads_version,
+    EventKind.STATE: LineChecks._is_state,
 }

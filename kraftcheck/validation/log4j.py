@@ -10,7 +10,7 @@ from sys import intern
 from typing import Any
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.events import Body, Event, Kind
+from kraftcheck.validation.events import Event, EventKind, MessageBody
 
 DEFAULT_PATTERN = "[%d] %p %m (%c)%n"
 """Kafka's own pattern."""
@@ -71,11 +71,13 @@ def _as_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def parse_body(api: str, text: str) -> Body:
+def parse_body(api: str, text: str) -> MessageBody:
     """Return the body of a request or a response from its text, without the contents of records."""
     text = RECORDS_FIELD.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
     pairs = [(name, value) for name, value, end in SCALAR_FIELD.findall(text) if end and name not in DROPPED_FIELDS]
-    return Body(api, _as_names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs))
+    return MessageBody(
+        api, _as_names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs)
+    )
 
 
 def parse_offset(text: str) -> int:
@@ -173,7 +175,7 @@ STATE_FIELDS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 # Parsers by the first characters of a message
 
 
-def _parse_message(kind: Kind, event: Event, text: str) -> bool:
+def _parse_message(kind: EventKind, event: Event, text: str) -> bool:
     api = MESSAGE_API.search(text)
     if api is None:
         return False
@@ -185,15 +187,15 @@ def _parse_message(kind: Kind, event: Event, text: str) -> bool:
 
 
 def _parse_received(event: Event, text: str) -> None:
-    kind = Kind.REQUEST if "InboundRequest(" in text[:45] else Kind.RESPONSE
+    kind = EventKind.REQUEST if "InboundRequest(" in text[:45] else EventKind.RESPONSE
     if _parse_message(kind, event, text):
         created = re.search(r"createdTimeMs=(\d+)", text[-40:])
         event.created = int(created[1]) if created else -1
-        event.peer = message_sender(event.body) if kind is Kind.REQUEST else None
+        event.peer = message_sender(event.body) if kind is EventKind.REQUEST else None
 
 
 def _parse_sent(event: Event, text: str) -> None:
-    if _parse_message(Kind.SEND, event, text):
+    if _parse_message(EventKind.SEND, event, text):
         found = DESTINATION_NODE.search(text)
         if found:
             event.created, event.address = int(found[1]), found[2]
@@ -201,7 +203,7 @@ def _parse_sent(event: Event, text: str) -> None:
 
 def _parse_answered(event: Event, text: str) -> None:
     answer, _, request = text.partition(" to inbound request ")
-    if _parse_message(Kind.ANSWER, event, answer):
+    if _parse_message(EventKind.ANSWER, event, answer):
         found = CREATED_TIME.search(request)
         event.created = int(found[1]) if found else -1
         api = MESSAGE_API.search(request)
@@ -209,10 +211,10 @@ def _parse_answered(event: Event, text: str) -> None:
 
 
 def _parse_ignored(event: Event, text: str) -> None:
-    _parse_message(Kind.IGNORED, event, text.partition(" since it is no longer")[0])
+    _parse_message(EventKind.IGNORED, event, text.partition(" since it is no longer")[0])
 
 
-def _parse_transition(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_transition(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         after, _, before = text.partition(" to ")[2].partition(" from ")
         state = parse_state(after)
@@ -225,16 +227,16 @@ def _parse_transition(kind: Kind) -> Callable[[Event, str], None]:
 def _parse_append(event: Event, text: str) -> None:
     found = re.search(r"base offset (\d+), new end offset is OffsetAndEpoch[\[(]offset=(\d+), epoch=(\d+)", text)
     if found:
-        event.kind, event.body = Kind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
+        event.kind, event.body = EventKind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
 
 
 def _parse_stored(event: Event, text: str) -> None:
     found = re.search(r"offset=(\d+), epoch=(\d+)", text)
     if found:
-        event.kind, event.body = Kind.STORED, (int(found[1]), int(found[2]))
+        event.kind, event.body = EventKind.STORED, (int(found[1]), int(found[2]))
 
 
-def _parse_offset_event(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_offset_event(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"(?:offset=|to offset |to )(\d+)", text)
         if found:
@@ -246,41 +248,41 @@ def _parse_offset_event(kind: Kind) -> Callable[[Event, str], None]:
 def _parse_first_high_watermark(event: Event, text: str) -> None:
     """The first high watermark of an epoch; INFO shows no others."""
     if " for the first time " in text:
-        _parse_offset_event(Kind.FIRST_HIGH_WATERMARK)(event, text)
+        _parse_offset_event(EventKind.FIRST_HIGH_WATERMARK)(event, text)
 
 
 def _parse_voter_set(event: Event, text: str) -> None:
     found = re.search(r" at offset (-?\d+)$", text)
     if found:
-        event.kind, event.body = Kind.VOTERS, (parse_voters(text), int(found[1]))
+        event.kind, event.body = EventKind.VOTERS, (parse_voters(text), int(found[1]))
 
 
 def _parse_version(event: Event, text: str) -> None:
     found = re.search(r"KRAFT_VERSION_(\d+) at offset (-?\d+)$", text)
     if found:
-        event.kind, event.body = Kind.VERSION, (int(found[1]), int(found[2]))
+        event.kind, event.body = EventKind.VERSION, (int(found[1]), int(found[2]))
 
 
 def _parse_starting_voters(event: Event, text: str) -> None:
-    event.kind, event.body = Kind.STARTING_VOTERS, parse_voters(text)
+    event.kind, event.body = EventKind.STARTING_VOTERS, parse_voters(text)
 
 
 def _parse_boot(event: Event, text: str) -> None:
-    event.kind = Kind.BOOT
+    event.kind = EventKind.BOOT
 
 
 def _parse_disk(event: Event, text: str) -> None:
-    event.kind = Kind.DISK
+    event.kind = EventKind.DISK
     event.body = tuple((int(a), int(b)) for a, b in re.findall(r"offset=(\d+), epoch=(\d+)", text))
 
 
 def _parse_bootstrap(event: Event, text: str) -> None:
-    event.kind = Kind.BOOTSTRAP
+    event.kind = EventKind.BOOTSTRAP
     ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER_TEXT.finditer(text)]
     event.body = tuple((text[start : found.end(1)].rpartition("[")[2], int(found[2])) for start, found in ends)
 
 
-def _parse_parked(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_parked(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\) (?:starting at offset|at) (\d+)", text)
         if found:
@@ -289,7 +291,7 @@ def _parse_parked(kind: Kind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _parse_snapshot(kind: Kind) -> Callable[[Event, str], None]:
+def _parse_snapshot(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"offset=(\d+), epoch=(\d+)", text)
         if found:
@@ -303,25 +305,25 @@ PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Sent outbound reques": _parse_sent,
     "Sent response Outbou": _parse_answered,
     "Ignoring response In": _parse_ignored,
-    "Attempting durable t": _parse_transition(Kind.ATTEMPT),
-    "Completed transition": _parse_transition(Kind.TRANSITION),
+    "Attempting durable t": _parse_transition(EventKind.ATTEMPT),
+    "Completed transition": _parse_transition(EventKind.TRANSITION),
     "Leader appended reco": _parse_append,
     "Follower end offset ": _parse_stored,
     "High watermark set t": _parse_first_high_watermark,
-    "Leader high watermar": _parse_offset_event(Kind.LEADER_HIGH_WATERMARK),
-    "Follower high waterm": _parse_offset_event(Kind.FOLLOWER_HIGH_WATERMARK),
+    "Leader high watermar": _parse_offset_event(EventKind.LEADER_HIGH_WATERMARK),
+    "Follower high waterm": _parse_offset_event(EventKind.FOLLOWER_HIGH_WATERMARK),
     "Latest set of voters": _parse_voter_set,
     "Latest kraft.version": _parse_version,
     "Starting voters are ": _parse_starting_voters,
     "Reading KRaft snapsh": _parse_boot,
     "Initialized snapshot": _parse_disk,
     "Starting request man": _parse_bootstrap,
-    "Loading snapshot (Of": _parse_snapshot(Kind.LOADED),
-    "Truncated to offset ": _parse_offset_event(Kind.TRUNCATED),
-    "Fully truncated the ": _parse_offset_event(Kind.REPLACED),
-    "Fetching snapshot Of": _parse_snapshot(Kind.FETCHING),
-    "Completing delayed f": _parse_parked(Kind.PARKED),
-    "Failed to handle fet": _parse_parked(Kind.REJECTED),
+    "Loading snapshot (Of": _parse_snapshot(EventKind.LOADED),
+    "Truncated to offset ": _parse_offset_event(EventKind.TRUNCATED),
+    "Fully truncated the ": _parse_offset_event(EventKind.REPLACED),
+    "Fetching snapshot Of": _parse_snapshot(EventKind.FETCHING),
+    "Completing delayed f": _parse_parked(EventKind.PARKED),
+    "Failed to handle fet": _parse_parked(EventKind.REJECTED),
 }
 """Parser of a message by its first 20 characters; other lines are no events."""
 
@@ -337,7 +339,7 @@ SENDER_FIELDS = {
 """The field of a request that names its sender."""
 
 
-def message_sender(body: Body) -> int | None:
+def message_sender(body: MessageBody) -> int | None:
     """Return the node that sent a request; None for an administrator."""
     if body.api in ("AddRaftVoter", "RemoveRaftVoter"):  # a joining controller does not wait for the commit
         return body.number("voterId") if body.get("ackWhenCommitted") == "false" else None
@@ -371,10 +373,10 @@ def read_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) 
         if found["d"] != last_text:
             last_text, last_time = found["d"], parse_milliseconds(found["d"])
         try:
-            event = Event(int(node[1]) if node else -1, last_time, Kind.THREW, file, number, level=found["p"])
+            event = Event(int(node[1]) if node else -1, last_time, EventKind.THREW, file, number, level=found["p"])
             parse(event, text[start:])
         except ValueError:  # Python converts no number of more than 4,300 digits
             problem = "expected a line of Kafka, found a number that is too long; remove the line"
             raise InputError(f"{file}:{number}: {problem}") from None
-        if event.kind is not Kind.THREW:
+        if event.kind is not EventKind.THREW:
             yield event

@@ -12,8 +12,8 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.effects import Formats
-from kraftcheck.validation.events import Event, Kind, is_lost
+from kraftcheck.validation.effects import DiskFormats
+from kraftcheck.validation.events import Event, EventKind, is_lost
 from kraftcheck.validation.lines import KnownUses
 from kraftcheck.validation.terms import ClusterTerms
 
@@ -28,8 +28,8 @@ def terms_of(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
     for event in chain.from_iterable(logs.values()):
         if event.peer is not None:
             peers.add(event.peer)
-        if event.kind in (Kind.VOTERS, Kind.STARTING_VOTERS):
-            told = event.body[0] if event.kind is Kind.VOTERS else event.body
+        if event.kind in (EventKind.VOTERS, EventKind.STARTING_VOTERS):
+            told = event.body[0] if event.kind is EventKind.VOTERS else event.body
             voters.update(voter[0] for voter in told)
     return ClusterTerms({*logs, *peers, *voters}, voters)
 
@@ -37,7 +37,7 @@ def terms_of(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
 def recorded_model(
     logs: dict[int, Sequence[Event]],
     terms: ClusterTerms,
-    formats: Formats,
+    formats: DiskFormats,
     homes: dict[str, int],
     without: Collection[str],
     *,
@@ -93,10 +93,10 @@ def _software(events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int
     """Yield nodes with the highest kraft.version of their software, as a log shows it."""
     asked: dict[tuple[int, int], str] = {}
     for event in events:
-        api = event.body.api if event.kind in (Kind.SEND, Kind.RESPONSE) else ""
-        if api == "UpdateRaftVoter" and event.kind is Kind.SEND:
+        api = event.body.api if event.kind in (EventKind.SEND, EventKind.RESPONSE) else ""
+        if api == "UpdateRaftVoter" and event.kind is EventKind.SEND:
             yield event.node, event.body.number("maxSupportedVersion")
-        elif api == "ApiVersions" and event.kind is Kind.SEND:
+        elif api == "ApiVersions" and event.kind is EventKind.SEND:
             asked[event.incarnation, event.correlation] = event.address
         elif api == "ApiVersions" and not is_lost(event):
             version = terms.versions(event.body, 0, ADMIN, ADMIN).version
@@ -107,12 +107,12 @@ def _constants(
     events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int], *, is_late: bool
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
-    named = [address for event in events if event.kind is Kind.BOOTSTRAP for address, _ in event.body]
+    named = [address for event in events if event.kind is EventKind.BOOTSTRAP for address, _ in event.body]
     servers = frozenset(terms.hosts[homes[address]] for address in named if address in homes)
     if is_late and not all(address in homes for address in named or [""]):
         servers = frozenset(terms.hosts.values())  # some are not known
-    starting = {event.node: event for event in reversed(events) if event.kind is Kind.STARTING_VOTERS}
+    starting = {event.node: event for event in reversed(events) if event.kind is EventKind.STARTING_VOTERS}
     initial = {voter for event in starting.values() for voter in terms.voters(event.body)}
-    versions = [event.body[0] for event in events if event.kind is Kind.VERSION and event.body[1] < 0]
+    versions = [event.body[0] for event in events if event.kind is EventKind.VERSION and event.body[1] < 0]
     is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
     return servers, initial, 0 if is_static else max(versions, default=0)

@@ -25,25 +25,25 @@ from kraftcheck.validation.comparisons import (
     compare_voters,
     is_one_step,
 )
-from kraftcheck.validation.disks import Disk, Snapshot
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.disks import ReplicaDisk, Snapshot
+from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.findings import (
-    CHECKS,
-    MOST_FINDINGS,
+    DISK_CHECKS,
+    MOST_FINDINGS_A_CHECK,
+    CheckReport,
     Finding,
-    Node,
-    Report,
+    NodeName,
     elections_in,
-    node_of,
-    place_of,
-    record_at,
+    node_name,
+    place_of_batch,
+    place_of_record,
 )
 from kraftcheck.validation.records import Scan, SnapshotFooter, SnapshotHeader
 
 
-def check_disks(disks: list[Disk]) -> Report:
+def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     """Check disks, each alone and all against each other."""
-    report = Report(Counter(dict.fromkeys(CHECKS, 0)))
+    report = CheckReport(Counter(dict.fromkeys(DISK_CHECKS, 0)))
     _identity(disks, report)
     for disk in disks:
         _integrity(disk, report)
@@ -63,13 +63,13 @@ def check_disks(disks: list[Disk]) -> Report:
     return report
 
 
-def _identity(disks: list[Disk], report: Report) -> None:
+def _identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
     clusters = {disk.cluster_id for disk in disks if disk.cluster_id}
     if len(clusters) > 1:
         raise InputError(f"disks: expected those of one cluster, found {', '.join(sorted(clusters))}; name one cluster")
     report.checks["identity"] += len(list(combinations(disks, 2)))
     for one, other in combinations(disks, 2):
-        nodes = node_of(one), node_of(other)
+        nodes = node_name(one), node_name(other)
         where = f"{other.path}, and {one.path}"
         if one.directory_id and one.directory_id == other.directory_id:
             message = f"{one.name} and {other.name} have the same directory.id {one.directory_id}"
@@ -79,15 +79,15 @@ def _identity(disks: list[Disk], report: Report) -> None:
             report.add(Finding("identity", message, other.path, where, nodes), is_note=True)
 
 
-def _scans(disk: Disk) -> Iterator[tuple[Scan, list[str], str]]:
+def _scans(disk: ReplicaDisk) -> Iterator[tuple[Scan, list[str], str]]:
     yield disk.log, disk.files, disk.files[-1] if disk.files else ""
     for snapshot in disk.snapshots:
         yield snapshot.scan, [snapshot.file], ""
 
 
-def _integrity(disk: Disk, report: Report) -> None:
+def _integrity(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check CRCs, and that batches have neither gaps nor foreign bytes between them."""
-    nodes = (node_of(disk),)
+    nodes = (node_name(disk),)
     for problem in disk.problems:
         report.add(Finding("quorum-state", problem.message, problem.file, "", nodes))
     for scan, files, active in _scans(disk):
@@ -101,7 +101,7 @@ def _integrity(disk: Disk, report: Report) -> None:
             report.add(Finding("batches", message, disk.files[number], "byte 0", nodes))
 
 
-def _faults(scan: Scan, files: list[str], active: str, nodes: tuple[Node, ...], report: Report) -> None:
+def _faults(scan: Scan, files: list[str], active: str, nodes: tuple[NodeName, ...], report: CheckReport) -> None:
     """Report the faults of a scan; only the active segment may have an unfinished end."""
     for fault in scan.faults:
         file, check = files[fault.file], "crc" if fault.kind == "crc" else "batches"
@@ -112,24 +112,24 @@ def _faults(scan: Scan, files: list[str], active: str, nodes: tuple[Node, ...], 
         report.add(Finding("crc", f"{hidden} more batches with a wrong CRC", files[0], "", nodes))
 
 
-def _gaps(batches: np.ndarray, start: int, files: list[str], nodes: tuple[Node, ...], report: Report) -> None:
+def _gaps(batches: np.ndarray, start: int, files: list[str], nodes: tuple[NodeName, ...], report: CheckReport) -> None:
     report.checks["batches"] += len(batches)
     expected = np.concatenate(([start], batches["last"][:-1] + 1))[: len(batches)]
-    for place in np.flatnonzero(batches["base"] != expected)[:MOST_FINDINGS]:
+    for place in np.flatnonzero(batches["base"] != expected)[:MOST_FINDINGS_A_CHECK]:
         row = batches[place]
         message = f"offset {row['base']} where {expected[place]} was expected"
         where = f"offset {row['base']}, byte {row['at']}"
         report.add(Finding("batches", message, files[row["file"]], where, nodes))
 
 
-def _epochs(disk: Disk, report: Report) -> None:
+def _epochs(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that epochs never fall, and that each begins with its leader's LeaderChange, which is nowhere else."""
-    batches, node = disk.log.batches, node_of(disk)
+    batches, node = disk.log.batches, node_name(disk)
     epochs = batches["epoch"]
     begins = np.flatnonzero(np.diff(epochs, prepend=epochs[:1] if disk.start else -1))
     report.checks["epochs"] += max(len(batches) - 1, 0) + len(begins)
-    for place in np.flatnonzero(epochs[1:] < epochs[:-1])[:MOST_FINDINGS] + 1:
-        file, where = place_of(disk, batches[place])
+    for place in np.flatnonzero(epochs[1:] < epochs[:-1])[:MOST_FINDINGS_A_CHECK] + 1:
+        file, where = place_of_batch(disk, batches[place])
         message = f"epoch {epochs[place]} behind epoch {epochs[place - 1]}"
         report.add(Finding("epochs", message, file, where, (node,)))
     changes = {control.base: (control, body) for control, body in elections_in(disk)}
@@ -137,16 +137,16 @@ def _epochs(disk: Disk, report: Report) -> None:
     for row in batches[begins]:
         found = changes.pop(int(row["base"]), None)
         if (found is None or found[0].offset != row["base"]) and (row["file"], row["at"]) not in broken:
-            file, where = place_of(disk, row)
+            file, where = place_of_batch(disk, row)
             message = f"epoch {row['epoch']} begins without the LeaderChange of its leader"
             report.add(Finding("epochs", message, file, where, (node,)))
     changes.pop(disk.start, None)
     for control, body in changes.values():
         message = f"a LeaderChange of node {body.leader} in the middle of epoch {control.epoch}"
-        report.add(Finding("epochs", message, *record_at(disk, control), (node,)))
+        report.add(Finding("epochs", message, *place_of_record(disk, control), (node,)))
 
 
-def _quorum_state(disk: Disk, report: Report) -> None:
+def _quorum_state(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that quorum-state is not behind the log: Kafka stores an epoch before it appends a batch of it."""
     last, state = disk.last_epoch, disk.quorum_state
     if not len(disk.log.batches) or disk.is_alone:
@@ -156,21 +156,21 @@ def _quorum_state(disk: Disk, report: Report) -> None:
     if state is None:
         if not any(problem.file == file for problem in disk.problems):
             message = f"missing, but the log has batches of epoch {last}; a vote of an epoch may be given twice"
-            report.add(Finding("quorum-state", message, file, "", (node_of(disk),)))
+            report.add(Finding("quorum-state", message, file, "", (node_name(disk),)))
     elif state.epoch < last:
         message = f"epoch {state.epoch} is below epoch {last} of the log's last batch"
-        report.add(Finding("quorum-state", message, file, "", (node_of(disk),)))
+        report.add(Finding("quorum-state", message, file, "", (node_name(disk),)))
 
 
-def _snapshot(disk: Disk, snapshot: Snapshot, report: Report) -> None:
+def _snapshot(disk: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
     """Check one snapshot: complete, with voters, and with an id of the log."""
     report.checks["snapshots"] += 1
     for fault in (*_content_faults(disk, snapshot), *_id_faults(disk, snapshot)):
         where = f"snapshot {snapshot.offset}, epoch {snapshot.epoch}"
-        report.add(Finding("snapshots", fault, snapshot.file, where, (node_of(disk),)))
+        report.add(Finding("snapshots", fault, snapshot.file, where, (node_name(disk),)))
 
 
-def _content_faults(disk: Disk, snapshot: Snapshot) -> Iterator[str]:
+def _content_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
     bodies = [control.body for control in snapshot.scan.controls]
     if not isinstance(next(iter(bodies), None), SnapshotHeader):
         yield "does not begin with a SnapshotHeader"
@@ -184,11 +184,11 @@ def _content_faults(disk: Disk, snapshot: Snapshot) -> Iterator[str]:
         yield f"has no kraft.version, though it is {version}"
 
 
-def _version_before(disk: Disk, offset: int) -> int:
+def _version_before(disk: ReplicaDisk, offset: int) -> int:
     return max((one[:2] for one in disk.versions if one[0] < offset), default=(0, 0))[1]
 
 
-def _id_faults(disk: Disk, snapshot: Snapshot) -> Iterator[str]:
+def _id_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
     row = disk.batch_at(snapshot.offset - 1)
     if row is None:
         return
@@ -198,9 +198,9 @@ def _id_faults(disk: Disk, snapshot: Snapshot) -> Iterator[str]:
         yield f"ends within the batch at offset {row['base']}"
 
 
-def _snapshots_and_start(disk: Disk, report: Report) -> None:
+def _snapshots_and_start(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that snapshots and log leave no hole: Kafka refuses to start with one."""
-    node = node_of(disk)
+    node = node_name(disk)
     if disk.start > 0 and disk.files and not disk.is_alone:
         report.checks["snapshots"] += 1
         if all(snapshot.offset < disk.start for snapshot in disk.snapshots):
@@ -248,7 +248,7 @@ class _Node:
     """The state of one node's log."""
 
     state: dict[str, Any] | None = None
-    stored: dict[Kind, _Stored] = field(default_factory=dict)
+    stored: dict[EventKind, _Stored] = field(default_factory=dict)
     """The last content of quorum-state by a completed transition, and the last by one that began."""
     kept: list[_Stored] = field(default_factory=list)
     """The contents that the last process may have left."""
@@ -264,7 +264,7 @@ class _Node:
     votes: dict[int, tuple[int, Event]] = field(default_factory=dict)
 
 
-def check_events(events: Iterable[Event]) -> Report:
+def check_events(events: Iterable[Event]) -> CheckReport:
     """Check the events of all nodes; those of one node are in the order of its log."""
     monitor = _Monitor()
     for event in events:
@@ -277,23 +277,23 @@ class _Monitor:
     """Reads each event once."""
 
     def __init__(self) -> None:
-        self.report = Report(Counter(dict.fromkeys(LOG_CHECKS, 0)))
+        self.report = CheckReport(Counter(dict.fromkeys(LOG_CHECKS, 0)))
         self._nodes: dict[int, _Node] = {}
         self._leaders: dict[int, tuple[int, Event]] = {}
         self._starts: dict[int, tuple[int, Event]] = {}
         self._highs: dict[int, tuple[int, Event]] = {}
         """The highest high watermark by epoch."""
-        self._readers: dict[Kind, Callable[[_Node, Event], None]] = {
-            Kind.DISK: self._disk,
-            Kind.BOOT: self._boot,
-            Kind.ATTEMPT: self._transition,
-            Kind.TRANSITION: self._transition,
-            Kind.VOTERS: self._voters,
-            Kind.TRUNCATED: self._truncated,
-            Kind.REPLACED: self._replaced,
-            Kind.FIRST_HIGH_WATERMARK: self._high_watermark,
-            Kind.LEADER_HIGH_WATERMARK: self._high_watermark,
-            Kind.FOLLOWER_HIGH_WATERMARK: self._high_watermark,
+        self._readers: dict[EventKind, Callable[[_Node, Event], None]] = {
+            EventKind.DISK: self._disk,
+            EventKind.BOOT: self._boot,
+            EventKind.ATTEMPT: self._transition,
+            EventKind.TRANSITION: self._transition,
+            EventKind.VOTERS: self._voters,
+            EventKind.TRUNCATED: self._truncated,
+            EventKind.REPLACED: self._replaced,
+            EventKind.FIRST_HIGH_WATERMARK: self._high_watermark,
+            EventKind.LEADER_HIGH_WATERMARK: self._high_watermark,
+            EventKind.FOLLOWER_HIGH_WATERMARK: self._high_watermark,
         }
 
     def add(self, event: Event) -> None:
@@ -306,7 +306,7 @@ class _Monitor:
         node.snapshots = event.body
 
     def _boot(self, node: _Node, event: Event) -> None:
-        node.kept = [node.stored[kind] for kind in (Kind.TRANSITION, Kind.ATTEMPT) if kind in node.stored]
+        node.kept = [node.stored[kind] for kind in (EventKind.TRANSITION, EventKind.ATTEMPT) if kind in node.stored]
         node.state, node.stored, node.voters = None, {}, []
 
     def _truncated(self, node: _Node, event: Event) -> None:
@@ -346,7 +346,7 @@ class _Monitor:
         stored = _stored(event.node, state)
         if state["mode"] in _DURABLE:
             node.stored[event.kind] = stored
-        if event.kind is Kind.ATTEMPT:
+        if event.kind is EventKind.ATTEMPT:
             return
         if before is None and node.state is None:
             self._restart(node, event, stored)

@@ -25,9 +25,9 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import candidate, keys, prospective, resigned, unattached
 from kraftcheck.spec import Record
-from kraftcheck.validation.completeness import LineOrder, check_read, check_shown
-from kraftcheck.validation.effects import Effects
-from kraftcheck.validation.events import Event, Kind, is_lost, request_key
+from kraftcheck.validation.completeness import LineOrder, check_changes_have_lines, check_start_shows_snapshot
+from kraftcheck.validation.effects import ModelEffects
+from kraftcheck.validation.events import Event, EventKind, is_lost, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED, KnownUses, LineChecks
 from kraftcheck.validation.starts import MidLife, control_records
 from kraftcheck.validation.state import BOOT_KINDS, Node, NodeState, Refusal, Waiting, transition_differences, unit_of
@@ -44,7 +44,7 @@ SEARCHED_EVENTS = 4_000
 """Events of a sender in which an equal message is sought that may take the place of a later one."""
 
 
-class Order(Effects):
+class Order(ModelEffects):
     """The order in which the units of all nodes run."""
 
     def advance(self, node: Node) -> None:
@@ -82,7 +82,7 @@ class Order(Effects):
 
     def _blocked(self, node: Node) -> bool:
         event = node.events[node.position]
-        if event.kind in (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT):
+        if event.kind in (EventKind.DISK, EventKind.BOOTSTRAP, EventKind.BOOT):
             return self._waits_for_log(node)
         origin = self.pairs.sent.get(id(event)) or self.pairs.answered.get(id(event))
         return origin is not None and id(origin) not in self.done
@@ -102,10 +102,10 @@ class Order(Effects):
         may take an equal message that was sent before, and leaves its own to the receipt of that one.
         """
         event = node.events[node.position]
-        if event.kind in (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT):
+        if event.kind in (EventKind.DISK, EventKind.BOOTSTRAP, EventKind.BOOT):
             node.is_released = True
             return True
-        pairs = self.pairs.sent if event.kind is Kind.REQUEST else self.pairs.answered
+        pairs = self.pairs.sent if event.kind is EventKind.REQUEST else self.pairs.answered
         wanted = pairs[id(event)]
         if self._is_written_late(wanted):
             self.done.add(id(wanted))
@@ -127,7 +127,7 @@ class Order(Effects):
         Another thread sends and writes it. The receiver's next request may be written first.
         """
         node = self.nodes[answer.node]
-        if answer.kind is not Kind.ANSWER or node.state is None or node.is_done:
+        if answer.kind is not EventKind.ANSWER or node.state is None or node.is_done:
             return False
         waiting = node.state.waiting.get(request_key(answer))
         is_next = node.position <= answer.seq < node.position + len(unit_of(node))
@@ -239,7 +239,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
     def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
         node.position += len(unit)
         self.explained.update(event.kind for event in unit)
-        self.done.update(id(event) for event in unit if event.kind in (Kind.SEND, Kind.ANSWER))
+        self.done.update(id(event) for event in unit if event.kind in (EventKind.SEND, EventKind.ANSWER))
         origin = self.pairs.sent.get(id(unit[0])) or self.pairs.answered.get(id(unit[0]))
         if origin is not None:
             self.used.add(id(origin))
@@ -274,8 +274,8 @@ class ClusterReplay(Order, MidLife, LineChecks):
             yield from self._boots(node, unit)
         elif state is None:
             raise Refusal(event, "comes before the process starts")
-        elif event.kind in (Kind.REQUEST, Kind.RESPONSE):
-            handle = self._requested if event.kind is Kind.REQUEST else self._responded
+        elif event.kind in (EventKind.REQUEST, EventKind.RESPONSE):
+            handle = self._requested if event.kind is EventKind.REQUEST else self._responded
             for before in self._before_changes(node, state, unit):
                 yield from handle(before, node, unit)
         else:
@@ -288,7 +288,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
         """
         yield state
         kinds = [event.kind for event in unit]
-        appends = kinds[: kinds.index(Kind.VOTERS)].count(Kind.APPEND) if Kind.VOTERS in kinds else 0
+        appends = kinds[: kinds.index(EventKind.VOTERS)].count(EventKind.APPEND) if EventKind.VOTERS in kinds else 0
         for _ in range(appends):
             step = next(iter(self.protocol.client_append(state.me, self.shared)), None)  # type: ignore[attr-defined]
             if step is None:
@@ -319,7 +319,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
     def _prepared(self, node: Node, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
         yield state
-        answer = next((e for e in unit if e.kind is Kind.ANSWER and request_key(e) == request_key(unit[0])), None)
+        answer = next((e for e in unit if e.kind is EventKind.ANSWER and request_key(e) == request_key(unit[0])), None)
         if answer is None or answer.body.api != "Fetch" or node.state is None:
             return
         fields = answer.body.number("endOffset", 1), answer.body.number("logStartOffset")
@@ -395,7 +395,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
             return self._snapshot_content(body.number("endOffset"), body.number("epoch"), unit, known)
         if body.api != "Fetch" or body.number("size") <= 0:
             return ()
-        stored = next((e for e in unit if e.kind is Kind.STORED), None)
+        stored = next((e for e in unit if e.kind is EventKind.STORED), None)
         if stored is None:
             return known or ()
         return self._stored(event, unit, me, known, *stored.body)
@@ -446,10 +446,10 @@ class ClusterReplay(Order, MidLife, LineChecks):
         while position < len(unit):
             event = unit[position]
             position += 1
-            if event.kind is Kind.TRANSITION:
+            if event.kind is EventKind.TRANSITION:
                 run = [event]
-                while position < len(unit) and unit[position].kind in (Kind.TRANSITION, Kind.ATTEMPT):
-                    run += [unit[position]] if unit[position].kind is Kind.TRANSITION else []
+                while position < len(unit) and unit[position].kind in (EventKind.TRANSITION, EventKind.ATTEMPT):
+                    run += [unit[position]] if unit[position].kind is EventKind.TRANSITION else []
                     position += 1
                 state = self._transitions(node, state, run)
             else:
@@ -480,9 +480,9 @@ class ClusterReplay(Order, MidLife, LineChecks):
             raise Refusal(unit[-1], f"is not followed by the response to {left[0].api}")
         if unit[0].kind in BOOT_KINDS:
             if node.state is not None and not node.is_old:
-                check_read(state.me, unit)
+                check_start_shows_snapshot(state.me, unit)
         elif node.state is not None:
-            check_shown(node.state.me, state, unit)
+            check_changes_have_lines(node.state.me, state, unit)
         return state
 
     def _transitions(self, node: Node, state: NodeState, run: list[Event]) -> NodeState:

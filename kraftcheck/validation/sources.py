@@ -24,7 +24,7 @@ from kraftcheck.processes import available_memory
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.event_stream import is_stream, read_stream
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
 from kraftcheck.validation.state import events_before_replay
 
@@ -200,7 +200,7 @@ BYTES_OF_EVENT = 2048
 HEAD_BYTES = 1 << 16
 """Bytes of a file that decide whether it is a log."""
 
-STEP_KINDS = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER})
+STEP_KINDS = frozenset({EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER})
 """Kinds of events that only DEBUG or TRACE shows; without them a log cannot be replayed."""
 
 _VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
@@ -454,7 +454,7 @@ def _assign(events: Sequence[Event]) -> None:
     for event in reversed(events):
         if event.node >= 0:
             following = event.node
-        elif event.kind is Kind.DISK:
+        elif event.kind is EventKind.DISK:
             event.node = following
     last = next(event.node for event in events if event.node >= 0)
     for event in events:
@@ -512,15 +512,15 @@ def voters_in(logs: Mapping[int, Sequence[Event]]) -> set[int]:
     found: set[int] = set()
     for events in logs.values():
         for event in events:
-            if event.kind is Kind.VOTERS:
+            if event.kind is EventKind.VOTERS:
                 found.update(voter[0] for voter in event.body[0])
-            elif event.kind is Kind.STARTING_VOTERS:
+            elif event.kind is EventKind.STARTING_VOTERS:
                 found.update(voter[0] for voter in event.body)
-            elif event.kind is Kind.TRANSITION:
+            elif event.kind is EventKind.TRANSITION:
                 found.update(event.body[0].get("voters") or ())
     return found
 
 
-def count_kinds(events: Iterable[Event]) -> Counter[Kind]:
+def count_kinds(events: Iterable[Event]) -> Counter[EventKind]:
     """Count events by kind."""
     return Counter(event.kind for event in events)

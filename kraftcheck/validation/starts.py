@@ -32,8 +32,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.effects import Effects
-from kraftcheck.validation.events import Body, Event, Kind, request_key
+from kraftcheck.validation.effects import ModelEffects
+from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
 from kraftcheck.validation.state import GROWING_KINDS, Node, NodeState, Waiting
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
@@ -71,11 +71,11 @@ def control_records(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ByOff
     snapshots: ByOffset = {}
     loaded = -1
     for event in events:
-        if event.kind is Kind.LOADED:
+        if event.kind is EventKind.LOADED:
             loaded = event.body[0]
-        elif event.kind in (Kind.VERSION, Kind.VOTERS) and event.body[1] >= 0:
+        elif event.kind in (EventKind.VERSION, EventKind.VOTERS) and event.body[1] >= 0:
             value, offset = event.body
-            record = KRaftVersion(value) if event.kind is Kind.VERSION else Voters(terms.voters(value))
+            record = KRaftVersion(value) if event.kind is EventKind.VERSION else Voters(terms.voters(value))
             _put(snapshots if offset == loaded - 1 else found, offset, record)
     return found, snapshots
 
@@ -90,14 +90,14 @@ def requested_ends(events: Sequence[Event]) -> Iterator[LogEnd]:
     """Yield the log ends that the next requests of a node name, until its log grows."""
     for event in events:
         if event.kind in GROWING_KINDS:
-            if event.kind is Kind.APPEND:
+            if event.kind is EventKind.APPEND:
                 yield event.body[0], 0
             return
         yield from _ends_in_request(event)
 
 
 def _ends_in_request(event: Event) -> Iterator[LogEnd]:
-    names = END_FIELDS.get(event.body.api) if event.kind is Kind.SEND else None
+    names = END_FIELDS.get(event.body.api) if event.kind is EventKind.SEND else None
     if names is not None and event.body.number(names[0]) > 0:
         yield event.body.number(names[0]), event.body.number(names[1])
 
@@ -106,11 +106,11 @@ def shown_ends(events: Iterable[Event]) -> list[LogEnd]:
     """Return the log ends that a node's lines show, as far as they still stand."""
     ends: list[LogEnd] = []
     for event in events:
-        if event.kind is Kind.TRUNCATED:
+        if event.kind is EventKind.TRUNCATED:
             ends = [(min(end, event.body), epoch) for end, epoch in ends]
-        elif event.kind is Kind.LOADED:
+        elif event.kind is EventKind.LOADED:
             ends = [event.body]
-        elif event.kind in (Kind.STORED, Kind.APPEND):
+        elif event.kind in (EventKind.STORED, EventKind.APPEND):
             ends.append(event.body[-2:])
         else:
             ends += _ends_in_request(event)
@@ -142,7 +142,7 @@ FIRST_LENGTH = 64
 """Batches of a log at which it is rebased first."""
 
 
-class Rebasing(Effects):
+class Rebasing(ModelEffects):
     """Shortens the logs of a replay."""
 
     longest = FIRST_LENGTH
@@ -303,10 +303,10 @@ class Starts(Rebasing):
 
     def _formatted(self, host: ModelValue, directory: int, unit: Sequence[Event]) -> None:
         """Note the voter set and kraft.version that a disk was formatted with, as its first start shows them."""
-        told = [event.body[0] for event in unit if event.kind is Kind.VOTERS and event.body[1] < 0]
-        if not any(event.kind is Kind.VOTERS for event in _read(unit)):  # static voters
-            told = [event.body for event in unit if event.kind is Kind.STARTING_VOTERS]
-        versions = [event.body[0] for event in unit if event.kind is Kind.VERSION and event.body[1] < 0]
+        told = [event.body[0] for event in unit if event.kind is EventKind.VOTERS and event.body[1] < 0]
+        if not any(event.kind is EventKind.VOTERS for event in _read(unit)):  # static voters
+            told = [event.body for event in unit if event.kind is EventKind.STARTING_VOTERS]
+        versions = [event.body[0] for event in unit if event.kind is EventKind.VERSION and event.body[1] < 0]
         voters = self.terms.voters(told[-1]) if told else frozenset[Voter]()
         self.formats[host, directory] = (voters, versions[-1] if versions else 0)
 
@@ -333,9 +333,9 @@ class Starts(Rebasing):
         """Return a replica with the snapshots that its starting process finds on its disk, or reads at its start."""
         if not isinstance(me, DiskReplica):
             return me
-        found = [event.body for event in unit if event.kind is Kind.DISK]
+        found = [event.body for event in unit if event.kind is EventKind.DISK]
         known = set() if found else set(me.snapshots)
-        read = [event.body for event in unit if event.kind is Kind.LOADED]
+        read = [event.body for event in unit if event.kind is EventKind.LOADED]
         named = [*chain.from_iterable(found), *read]
         for end, _ in named:
             me = divide_log(me, partial(split_batch, offset=end))
@@ -345,18 +345,20 @@ class Starts(Rebasing):
 
     def _first(self, node: Node, unit: Sequence[Event], fresh: Replica) -> Replica:
         """Return a replica at its first start: as formatted, or as its lines show it if it has run before."""
-        shown = next((event.body[0] for event in unit if event.kind is Kind.TRANSITION), None)
+        shown = next((event.body[0] for event in unit if event.kind is EventKind.TRANSITION), None)
         if shown is None:
             return fresh
         me = fresh
         end, epoch = node.known_end(unit[0].incarnation)
         if end > 0:
             node.is_old = True
-            named = chain.from_iterable(event.body for event in unit if event.kind is Kind.DISK)
+            named = chain.from_iterable(event.body for event in unit if event.kind is EventKind.DISK)
             ends = [*sorted(one for one in named if 0 < one[0] < end), (end, epoch)]
             me = self.protocol.with_log(me, self.old_log([_read(unit)], ends), flushes=True)
             self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
-        elif any(event.kind is Kind.VOTERS and event.body[1] >= 0 for event in _read(unit)):  # a bootstrap snapshot
+        elif any(
+            event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _read(unit)
+        ):  # a bootstrap snapshot
             controls = chain.from_iterable(control_records(self.terms, _read(unit))[0].values())
             me = self.protocol.with_log(me, make_log(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
         if shown["epoch"] == 0 and end <= 0:
@@ -401,7 +403,7 @@ class Starts(Rebasing):
     def log_start(self, node: Node, incarnation: int) -> int:
         """Return the start of a process's log, as its next or else its last response to a fetch shows it."""
         for event in chain(node.events[node.position :], reversed(node.events[: node.position])):
-            if event.incarnation == incarnation and event.kind is Kind.ANSWER and event.body.api == "Fetch":
+            if event.incarnation == incarnation and event.kind is EventKind.ANSWER and event.body.api == "Fetch":
                 return max(int(event.body.number("logStartOffset")), 0)
         return 0
 
@@ -430,7 +432,7 @@ class Starts(Rebasing):
         for event in chain(node.events[node.position :], reversed(node.events[: node.position])):
             if event.incarnation != incarnation:
                 continue
-            if event.kind is Kind.SEND and event.body.api in ("Fetch", "FetchSnapshot", "Vote"):
+            if event.kind is EventKind.SEND and event.body.api in ("Fetch", "FetchSnapshot", "Vote"):
                 return self.terms.directory(node.number, event.body.get("replicaDirectoryId"))
         return 0
 
@@ -443,7 +445,7 @@ class Starts(Rebasing):
         for event in node.events[node.position :]:
             if event.incarnation != incarnation:
                 break
-            leads = leads or (event.kind is Kind.TRANSITION and event.body[0]["mode"] == "Leader")
+            leads = leads or (event.kind is EventKind.TRANSITION and event.body[0]["mode"] == "Leader")
             address = _own_address(event, node.number, leads=leads)
             if address:
                 return self.terms.endpoint(node.number, address)
@@ -452,19 +454,19 @@ class Starts(Rebasing):
 
 def _own_address(event: Event, node: int, *, leads: bool) -> str | None:
     """Return the host and port that a node's event names for the node."""
-    if event.kind is Kind.VOTERS:
+    if event.kind is EventKind.VOTERS:
         return next((voter[2] for voter in event.body[0] if voter[0] == node and leads), None)
-    if event.kind is Kind.SEND:
+    if event.kind is EventKind.SEND:
         is_own = event.body.api in ("BeginQuorumEpoch", "UpdateRaftVoter", "AddRaftVoter")
     else:
-        is_own = event.kind is Kind.ANSWER and event.body.number("leaderId") == node
+        is_own = event.kind is EventKind.ANSWER and event.body.number("leaderId") == node
     host, port = (event.body.get("host"), event.body.get("port")) if is_own else (None, None)
     return None if host in (None, "''") or port is None else f"{host[1:-1]}:{port}"
 
 
 def _read(unit: Sequence[Event]) -> list[Event]:
     """Return the lines of a start up to the voters that the process has read; it may write others at once."""
-    return list(takewhile(lambda event: event.kind is not Kind.STARTING_VOTERS, unit))
+    return list(takewhile(lambda event: event.kind is not EventKind.STARTING_VOTERS, unit))
 
 
 # Starts in the life of a process
@@ -480,14 +482,14 @@ class MidLife(Starts):
         self.is_late = any(node.position for node in self.nodes.values())
         for node in self.nodes.values():
             head = node.events[: node.position]
-            self.done.update(id(event) for event in head if event.kind in (Kind.SEND, Kind.ANSWER))
-            if head and not node.is_done and head[-1].kind is Kind.TRANSITION:
+            self.done.update(id(event) for event in head if event.kind in (EventKind.SEND, EventKind.ANSWER))
+            if head and not node.is_done and head[-1].kind is EventKind.TRANSITION:
                 node.state, node.is_old = self._late(node, head), True
                 self.notes.append(f"node {node.number}: replayed from {head[-1].place} on, in the life of a process")
 
     def split_named(self, event: Event) -> None:
         """Split the merged batches at the offsets that a message names; of a late log, the batches are not known."""
-        if self.is_late and isinstance(event.body, Body):
+        if self.is_late and isinstance(event.body, MessageBody):
             for text in chain.from_iterable(map(event.body.all, OFFSET_FIELDS)):
                 self.split(int(text))
 
@@ -526,7 +528,7 @@ class MidLife(Starts):
             last = me.log[-1]  # a record that was truncated since
             me = self.protocol.with_log(me, (*me.log[:-1], last.but(records=(*controls, *last.records))), flushes=True)
         start = self.log_start(node, head[-1].incarnation)
-        marks = (e.body for e in head if e.kind in (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK))
+        marks = (e.body for e in head if e.kind in (EventKind.LEADER_HIGH_WATERMARK, EventKind.FOLLOWER_HIGH_WATERMARK))
         high = max(head[-1].body[0]["high"], start, *marks, 0)
         me = divide_log(self.begun_at(me, start), lambda log: split_batch(log, high))
         return me.but(high_watermark=sum(end_offset(batch) <= high for batch in me.log))
@@ -560,7 +562,7 @@ def _named(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
 
 
 def _in_set(event: Event) -> Iterator[tuple[int, str, str]]:
-    told = event.body[0] if event.kind is Kind.VOTERS else event.body
+    told = event.body[0] if event.kind is EventKind.VOTERS else event.body
     return ((voter[0], voter[1], voter[2]) for voter in told)
 
 
@@ -575,11 +577,11 @@ def _in_request(event: Event) -> Iterator[tuple[int, str, str]]:
 
 
 NAMED_VOTERS = {
-    Kind.VOTERS: _in_set,
-    Kind.STARTING_VOTERS: _in_set,
-    Kind.TRANSITION: _in_states,
-    Kind.SEND: _in_request,
-    Kind.REQUEST: _in_request,
+    EventKind.VOTERS: _in_set,
+    EventKind.STARTING_VOTERS: _in_set,
+    EventKind.TRANSITION: _in_states,
+    EventKind.SEND: _in_request,
+    EventKind.REQUEST: _in_request,
 }
 """The voters that an event names, by its kind."""
 
@@ -588,8 +590,8 @@ def _unanswered(head: Sequence[Event]) -> dict[Any, Waiting]:
     """Return the requests of a head without a response; their responses are taken as they come."""
     found: dict[Any, Waiting] = {}
     for event in head:
-        if event.kind is Kind.REQUEST:
+        if event.kind is EventKind.REQUEST:
             found[request_key(event)] = Waiting(event, None, is_late=True)
-        elif event.kind is Kind.ANSWER:
+        elif event.kind is EventKind.ANSWER:
             found.pop(request_key(event), None)
     return found

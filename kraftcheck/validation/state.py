@@ -15,7 +15,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
 )
 from kraftcheck.spec import ModelValue, Record
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
     ClusterTerms,
@@ -116,13 +116,13 @@ class Node:
         """
         for event in self.events[self.position :]:
             is_over = incarnation is not None and event.incarnation != incarnation
-            if is_over or event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED):
+            if is_over or event.kind in (EventKind.STORED, EventKind.REPLACED, EventKind.TRUNCATED):
                 break
-            if event.kind is Kind.SEND and event.body.api == "Fetch":
+            if event.kind is EventKind.SEND and event.body.api == "Fetch":
                 return event.body.number("fetchOffset"), event.body.number("lastFetchedEpoch")
-            if event.kind is Kind.SEND and event.body.api == "Vote":
+            if event.kind is EventKind.SEND and event.body.api == "Vote":
                 return event.body.number("lastOffset"), event.body.number("lastOffsetEpoch")
-            if event.kind is Kind.APPEND:
+            if event.kind is EventKind.APPEND:
                 return event.body[0], max(event.body[2] - 1, 0)
         return None
 
@@ -145,8 +145,8 @@ def unit_of(node: Node) -> Sequence[Event]:
     return events[start:end]
 
 
-BOOT_KINDS = (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT)
-MESSAGES = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED)
+BOOT_KINDS = (EventKind.DISK, EventKind.BOOTSTRAP, EventKind.BOOT)
+MESSAGES = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED)
 
 
 def next_append(node: Node, start: int) -> int:
@@ -156,7 +156,7 @@ def next_append(node: Node, start: int) -> int:
         event = node.events[position]
         if event.incarnation != incarnation:
             break
-        if event.kind is Kind.APPEND:
+        if event.kind is EventKind.APPEND:
             return position
     return len(node.events)
 
@@ -193,13 +193,19 @@ def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterTer
 
 # The first event that can be replayed
 
-GROWING_KINDS = (Kind.STORED, Kind.REPLACED, Kind.APPEND)
+GROWING_KINDS = (EventKind.STORED, EventKind.REPLACED, EventKind.APPEND)
 """Lines of a log that grows."""
 
 RESET_MODES = ("Follower", "Unattached")
 """Modes that a replica enters without volatile state."""
 
-CHANGE_KINDS = (*GROWING_KINDS, Kind.TRUNCATED, Kind.LOADED, Kind.FOLLOWER_HIGH_WATERMARK, Kind.TRANSITION)
+CHANGE_KINDS = (
+    *GROWING_KINDS,
+    EventKind.TRUNCATED,
+    EventKind.LOADED,
+    EventKind.FOLLOWER_HIGH_WATERMARK,
+    EventKind.TRANSITION,
+)
 """Lines of further changes in the unit of a transition."""
 
 
@@ -211,7 +217,7 @@ def events_before_replay(events: Sequence[Event]) -> int:
     for place, event in enumerate(events[whole:start], whole):
         if event.kind in MESSAGES and found is not None:
             break
-        if event.kind is Kind.TRANSITION and _resets(event, again=found is not None):
+        if event.kind is EventKind.TRANSITION and _resets(event, again=found is not None):
             found = place + 1
         elif event.kind in CHANGE_KINDS:
             found = None

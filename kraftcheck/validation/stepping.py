@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.event_stream import events_of_object
-from kraftcheck.validation.events import Body, Event, Kind, Pairs, is_lost, number_events
+from kraftcheck.validation.events import Event, EventKind, MessageBody, MessagePairs, is_lost, number_events
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
     from kraftcheck.validation.replay import ClusterReplay
@@ -111,14 +111,14 @@ class _Steps:
     """A replay of steps, which pairs messages in their order: each is sent before it is received."""
 
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:
-        from kraftcheck.validation.cluster import replay_of
+        from kraftcheck.validation.cluster import replay_of_sources
 
-        self.pairs = Pairs({}, {}, [], [])
-        self.replay: ClusterReplay = replay_of(dict(logs), without=without, pairs=self.pairs)
-        self._sends: dict[tuple[int, Body], list[Event]] = defaultdict(list)
+        self.pairs = MessagePairs({}, {}, [], [])
+        self.replay: ClusterReplay = replay_of_sources(dict(logs), without=without, pairs=self.pairs)
+        self._sends: dict[tuple[int, MessageBody], list[Event]] = defaultdict(list)
         self._killed: set[int] = set()  # nodes whose events may be missing
         self._asked: dict[tuple[int, int, int], Event] = {}
-        self._answers: dict[tuple[int, int | None, Body], list[Event]] = defaultdict(list)
+        self._answers: dict[tuple[int, int | None, MessageBody], list[Event]] = defaultdict(list)
 
     def refusal(self, step: _Taken) -> Refusal | None:
         """Take a step; return why the model does not allow it, or None."""
@@ -140,9 +140,13 @@ class _Steps:
 
     def _pair(self, event: Event) -> None:
         """Find the sending of a message; raise Refusal if its sender, which has steps, has not sent it."""
-        if event.kind is Kind.REQUEST:
+        if event.kind is EventKind.REQUEST:
             self._pair_request(event)
-        elif event.kind in (Kind.RESPONSE, Kind.IGNORED) and event.body.api != "ApiVersions" and not is_lost(event):
+        elif (
+            event.kind in (EventKind.RESPONSE, EventKind.IGNORED)
+            and event.body.api != "ApiVersions"
+            and not is_lost(event)
+        ):
             self._pair_response(event)
 
     def _pair_request(self, event: Event) -> None:
@@ -175,10 +179,10 @@ class _Steps:
 
     def _note(self, unit: Sequence[Event]) -> None:
         for event in unit:
-            if event.kind is Kind.SEND:
+            if event.kind is EventKind.SEND:
                 self._sends[event.node, event.body].append(event)
                 self._asked[event.node, event.incarnation, event.correlation] = event
-            elif event.kind is Kind.ANSWER:
+            elif event.kind is EventKind.ANSWER:
                 self._answers[event.node, event.peer, event.body].append(event)
 
 
@@ -189,11 +193,11 @@ def _facts(event: Event) -> Iterator[Any]:
     yield event.node
     if event.peer is not None:
         yield event.peer
-    if event.kind in (*BOOT_KINDS, Kind.STARTING_VOTERS):
+    if event.kind in (*BOOT_KINDS, EventKind.STARTING_VOTERS):
         yield event.node, event.incarnation, event.kind, event.body
-    elif event.kind in (Kind.VOTERS, Kind.VERSION):
+    elif event.kind in (EventKind.VOTERS, EventKind.VERSION):
         yield event.kind, event.body
-    elif event.kind in (Kind.ANSWER, Kind.RESPONSE):
+    elif event.kind in (EventKind.ANSWER, EventKind.RESPONSE):
         yield from zip(event.body.all("nodeId"), event.body.all("host"), event.body.all("port"), strict=False)
 
 
@@ -242,6 +246,6 @@ def validate_step(
 
 def _guard(refusal: Refusal) -> str:
     event = refusal.event
-    subject = f"{event.kind} {event.body.api}" if isinstance(event.body, Body) else event.kind
+    subject = f"{event.kind} {event.body.api}" if isinstance(event.body, MessageBody) else event.kind
     shown = "; ".join(f"{one.field}: {one.kafka}, model {one.model}" for one in refusal.differences)
     return f"{subject} {refusal.what}{': ' if shown else ''}{shown}"

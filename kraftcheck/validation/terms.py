@@ -37,7 +37,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.lockstep.messages import ERRORS
 from kraftcheck.spec import ModelValue, Record
-from kraftcheck.validation.events import Body
+from kraftcheck.validation.events import MessageBody
 
 ERROR_CODES = {error: code for code, error in ERRORS.items()}
 """Kafka's code of each error of the model."""
@@ -155,19 +155,19 @@ class ClusterTerms:
 
     # From a log to the model; `log` is that of the replica which receives the message
 
-    def request(self, body: Body, source: int | None, dest: int, log: Log) -> Record | None:
+    def request(self, body: MessageBody, source: int | None, dest: int, log: Log) -> Record | None:
         """Return the model's request; None if the model lacks it."""
         read = REQUEST_MAKERS.get(body.api)
         sender = ADMIN if source is None else self.hosts[source]
         return None if read is None else read(self, body, sender, self.hosts[dest], log)
 
-    def position(self, body: Body, offset: tuple[str, int], epoch: tuple[str, int], log: Log) -> Position | Nil:
+    def position(self, body: MessageBody, offset: tuple[str, int], epoch: tuple[str, int], log: Log) -> Position | Nil:
         """Return the position in two fields of a body, Nil where they are -1."""
         found = body.number(*offset)
         return Nil.NIL if found < 0 else Position(batch_count_at(log, found), body.number(*epoch))
 
     def response(
-        self, body: Body, request: Record, me: Replica, source: ModelValue, records: Sequence[Batch]
+        self, body: MessageBody, request: Record, me: Replica, source: ModelValue, records: Sequence[Batch]
     ) -> Record | None:
         """Return the model's response to a request of a replica, with the records that it carries."""
         error = ERRORS.get(body.number("errorCode", 1 if body.get("errorCode", 1) is not None else 0))
@@ -180,7 +180,7 @@ class ClusterTerms:
         )
         return make(self, body, request, common, me.log, tuple(records))
 
-    def _told(self, body: Body, leader: ModelValue | Nil) -> int:
+    def _told(self, body: MessageBody, leader: ModelValue | Nil) -> int:
         """Return the endpoint that a response names for the leader, 0 without one."""
         if isinstance(leader, Nil):
             return 1
@@ -189,12 +189,12 @@ class ClusterTerms:
             return 0
         return self.endpoint(self.nodes[leader], f"{host[1:-1]}:{port}")
 
-    def snapshot(self, body: Body) -> Position | Nil:
+    def snapshot(self, body: MessageBody) -> Position | Nil:
         """Return the id of the snapshot that a fetch response names, with its end offset in records."""
         end = body.number("endOffset", 1)
         return Nil.NIL if end < 0 else Position(end, body.number("epoch", 1))  # in records: its batches are unknown
 
-    def versions(self, body: Body, epoch: int, source: ModelValue, dest: ModelValue) -> ApiVersionsResponse:
+    def versions(self, body: MessageBody, epoch: int, source: ModelValue, dest: ModelValue) -> ApiVersionsResponse:
         """Return a response to ApiVersions; kraft.version 0 where it does not list the feature."""
         after = body.after("name", "'kraft.version'")
         return ApiVersionsResponse(max(after.number("maxVersion"), 0), epoch, source, dest)
@@ -247,7 +247,9 @@ class CommonFields(NamedTuple):
     endpoint: int
 
 
-def _fetch_response(terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log) -> Record:
+def _fetch_response(
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+) -> Record:
     high = body.number("highWatermark")
     return FetchResponse(
         c.epoch, c.leader, c.error, 0 if high < 0 else _whole_batches_up_to((*log, *records), high), records,
@@ -257,12 +259,14 @@ def _fetch_response(terms: ClusterTerms, body: Body, request: Any, c: CommonFiel
 
 
 def _fetch_snapshot_response(
-    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
 ) -> Record:
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
-def _vote_response(terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log) -> Record:
+def _vote_response(
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+) -> Record:
     granted = body.get("voteGranted") == "true"
     return VoteResponse(
         c.epoch, c.leader, granted, c.error, request.pre_vote, request.voter, request.epoch, c.source, c.dest,
@@ -271,24 +275,26 @@ def _vote_response(terms: ClusterTerms, body: Body, request: Any, c: CommonField
 
 
 def _begin_epoch_response(
-    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
 ) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
 def _end_epoch_response(
-    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
 ) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
 def _update_voter_response(
-    terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
 ) -> Record:
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
-def _admin_response(terms: ClusterTerms, body: Body, request: Any, c: CommonFields, log: Log, records: Log) -> Record:
+def _admin_response(
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+) -> Record:
     operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
     return AdminResponse(operation, c.error, c.source, c.dest)
 
@@ -309,7 +315,7 @@ RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
 # Requests, from a log
 
 
-def _fetch_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _fetch_request(terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     offset, directory = body.number("fetchOffset"), body.get("replicaDirectoryId")
     return FetchRequest(
         body.number("currentLeaderEpoch"), batch_count_at(log, offset), body.number("lastFetchedEpoch"),
@@ -317,13 +323,15 @@ def _fetch_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: Mo
     )  # fmt: skip
 
 
-def _fetch_snapshot_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _fetch_snapshot_request(
+    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     wanted = Position(batch_count_at(log, body.number("endOffset")), body.number("epoch"))
     directory = terms.directory(terms.nodes[source], body.get("replicaDirectoryId"))
     return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
 
 
-def _vote_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _vote_request(terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     return VoteRequest(
         body.number("replicaEpoch"), body.get("preVote") == "true",
         terms.key(terms.nodes[source], body.get("replicaDirectoryId")),
@@ -332,40 +340,50 @@ def _vote_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: Mod
     )  # fmt: skip
 
 
-def _begin_epoch_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _begin_epoch_request(
+    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
     host, port = body.get("host"), body.get("port")
     endpoint = 0 if host is None else terms.endpoint(terms.nodes[source], f"{host[1:-1]}:{port}")
     return BeginQuorumEpochRequest(body.number("leaderEpoch"), voter, source, dest, endpoint=endpoint)
 
 
-def _end_epoch_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _end_epoch_request(
+    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     named = zip(body.all("candidateId"), body.all("candidateDirectoryId"), strict=False)
     preferred = tuple(terms.key(int(node), directory) for node, directory in named)
     return EndQuorumEpochRequest(body.number("leaderEpoch"), preferred, source, dest)
 
 
-def _voter_of_body(terms: ClusterTerms, body: Body) -> Voter:
+def _voter_of_body(terms: ClusterTerms, body: MessageBody) -> Voter:
     node = body.number("voterId")
     addresses = zip(body.all("host"), body.all("port"), strict=False)
     address = ",".join(f"{host[1:-1]}:{port}" for host, port in addresses)
     return Voter(terms.key(node, body.get("voterDirectoryId")), terms.endpoint(node, address))
 
 
-def _add_voter_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _add_voter_request(
+    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     return AddVoterRequest(_voter_of_body(terms, body), source, dest)
 
 
-def _remove_voter_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _remove_voter_request(
+    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     return RemoveVoterRequest(terms.key(body.number("voterId"), body.get("voterDirectoryId")), source, dest)
 
 
-def _update_voter_request(terms: ClusterTerms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _update_voter_request(
+    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     epoch, version = body.number("currentLeaderEpoch"), body.number("maxSupportedVersion")
     return UpdateVoterRequest(epoch, _voter_of_body(terms, body), version, source, dest)
 
 
-REQUEST_MAKERS: dict[str, Callable[[ClusterTerms, Body, ModelValue, ModelValue, Log], Record]] = {
+REQUEST_MAKERS: dict[str, Callable[[ClusterTerms, MessageBody, ModelValue, ModelValue, Log], Record]] = {
     "Fetch": _fetch_request,
     "FetchSnapshot": _fetch_snapshot_request,
     "Vote": _vote_request,
@@ -530,7 +548,7 @@ FIELDS_OF_MESSAGES: dict[type[Record], Callable[..., FieldTexts]] = {
 }
 
 
-def body_differences(body: Body, expected: FieldTexts) -> list[Difference]:
+def body_differences(body: MessageBody, expected: FieldTexts) -> list[Difference]:
     """Return the fields of a body that differ from their expected values."""
     found = []
     for (name, occurrence), value in expected.items():

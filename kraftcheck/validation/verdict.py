@@ -9,9 +9,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kraftcheck.validation.disks import Disk
-from kraftcheck.validation.events import UNWRITTEN, Event, Kind, is_lost
-from kraftcheck.validation.findings import Report
+from kraftcheck.validation.disks import ReplicaDisk
+from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_lost
+from kraftcheck.validation.findings import CheckReport
 from kraftcheck.validation.sources import Sources, voters_in
 from kraftcheck.validation.state import Refusal
 
@@ -76,13 +76,13 @@ class Validation:
     """The inputs and the outcome of a validation."""
 
     sources: Sources
-    disks: list[Disk]
+    disks: list[ReplicaDisk]
     version: str = ""  # Kafka's, as given
     without: tuple[str, ...] = ()
     accepts_monitors: bool = False
     replay: Replayed | None = None
-    monitored: Report | None = None  # checks of the logs
-    disk_report: Report | None = None
+    monitored: CheckReport | None = None  # checks of the logs
+    disk_report: CheckReport | None = None
     gaps: list[Gap] = field(default_factory=list)
     storms: list[Storm] = field(default_factory=list)
     limit: str = ""  # the limit that stopped the replay
@@ -130,7 +130,7 @@ class Validation:
         return None if self.replay is None else self.replay.known.counts
 
     @property
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[CheckReport]:
         """The reports of the monitors of logs and disks."""
         return [report for report in (self.monitored, self.disk_report) if report is not None]
 
@@ -201,7 +201,7 @@ class Validation:
         For a message that was received, these are lines of any node: the other messages tell which sending is its own.
         The last lines of its sender's process may be missing too.
         """
-        lost = [gap for gap in self.gaps if len(gap.receipts) > UNWRITTEN]
+        lost = [gap for gap in self.gaps if len(gap.receipts) > MOST_UNWRITTEN_SENDINGS]
         sender: int | None = None if self.replay is None else self.replay.check.unwritten.get(id(event))
         if sender is None:
             lost = [gap for gap in lost if gap.node == event.node and (gap.after is None or gap.after.seq < event.seq)]
@@ -222,7 +222,7 @@ def gaps_in(replay: Replayed, late: Collection[int] = (), *, ends: bool = False)
     for node in replay.nodes.values() if missing else ():
         of_sender: dict[tuple[int, bool], list[Event]] = defaultdict(list)
         for sender, event in _received(node.events, replay):
-            of_sender[sender, event.kind is Kind.REQUEST].append(event)
+            of_sender[sender, event.kind is EventKind.REQUEST].append(event)
         for (sender, _), receipts in of_sender.items():
             found += _gaps_of(sender, receipts, replay, missing)
     return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
@@ -235,7 +235,7 @@ def unwritten_in(replay: Replayed) -> dict[int, int]:
         id(event): sender
         for node in replay.nodes.values()
         for sender, event in _received(node.events, replay)
-        if event.kind is not Kind.IGNORED and event.body.api != "ApiVersions" and id(event) not in paired
+        if event.kind is not EventKind.IGNORED and event.body.api != "ApiVersions" and id(event) not in paired
     }
 
 
@@ -243,10 +243,10 @@ def _received(events: Sequence[Event], replay: Replayed) -> Iterator[tuple[int, 
     """Yield the messages that a node received, with their senders, for senders that have a log."""
     asked: dict[tuple[int, int], int | None] = {}
     for event in events:
-        if event.kind is Kind.SEND:
+        if event.kind is EventKind.SEND:
             asked[event.incarnation, event.correlation] = replay.homes.get(event.address)
-        sender = event.peer if event.kind is Kind.REQUEST else asked.get((event.incarnation, event.correlation))
-        is_receipt = event.kind in (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED) and not is_lost(event)
+        sender = event.peer if event.kind is EventKind.REQUEST else asked.get((event.incarnation, event.correlation))
+        is_receipt = event.kind in (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED) and not is_lost(event)
         if is_receipt and sender is not None and sender in replay.nodes:
             yield sender, event
 
@@ -271,7 +271,7 @@ def storms_in(sources: Sources) -> list[Storm]:
     for events in sources.logs.values():
         runs: dict[Any, list[Event]] = {}
         for event in events:
-            if event.kind is not Kind.REQUEST:
+            if event.kind is not EventKind.REQUEST:
                 continue
             key = event.peer, event.body.api
             run = runs.get(key)

@@ -24,24 +24,24 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from kraftcheck.cli import main as command
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.log4j import read_lines
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
 SAMPLES = (DATA, DATA / "caught-up")
 
-MESSAGES = (Kind.REQUEST, Kind.RESPONSE, Kind.SEND, Kind.ANSWER)
-RESPONSES = (Kind.RESPONSE, Kind.ANSWER)
-STATES = (Kind.TRANSITION,)
-VOTERS = (*STATES, Kind.VOTERS, Kind.STARTING_VOTERS)
+MESSAGES = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.SEND, EventKind.ANSWER)
+RESPONSES = (EventKind.RESPONSE, EventKind.ANSWER)
+STATES = (EventKind.TRANSITION,)
+VOTERS = (*STATES, EventKind.VOTERS, EventKind.STARTING_VOTERS)
 MODES = ("Unattached", "Prospective", "Candidate", "Leader", "Follower", "Resigned")
-OFFSET_LINES = (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK)
+OFFSET_LINES = (EventKind.LEADER_HIGH_WATERMARK, EventKind.FOLLOWER_HIGH_WATERMARK)
 
 
 class Field(NamedTuple):
     """A field of lines: the kinds of the lines, and a pattern that ends in the field's value."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[EventKind, ...]
     pattern: str
 
 
@@ -57,14 +57,14 @@ FIELDS = {
     "high watermark of a fetch": Field(MESSAGES, r"(?<=highWatermark=)-?\d+"),
     "leader epoch": Field(RESPONSES, r"(?<=leaderEpoch=)-?\d+"),
     "leader id": Field(RESPONSES, r"(?<=leaderId=)-?\d+"),
-    "fetch offset": Field((Kind.SEND, Kind.REQUEST), r"(?<=fetchOffset=)\d+"),
-    "last fetched epoch": Field((Kind.SEND, Kind.REQUEST), r"(?<=lastFetchedEpoch=)\d+"),
-    "end of stored records": Field((Kind.STORED,), r"(?<=offset=)\d+|(?<=, epoch=)\d+"),
-    "offsets of an append": Field((Kind.APPEND,), r"(?<=base offset )\d+|(?<=offset=)\d+|(?<=, epoch=)\d+"),
+    "fetch offset": Field((EventKind.SEND, EventKind.REQUEST), r"(?<=fetchOffset=)\d+"),
+    "last fetched epoch": Field((EventKind.SEND, EventKind.REQUEST), r"(?<=lastFetchedEpoch=)\d+"),
+    "end of stored records": Field((EventKind.STORED,), r"(?<=offset=)\d+|(?<=, epoch=)\d+"),
+    "offsets of an append": Field((EventKind.APPEND,), r"(?<=base offset )\d+|(?<=offset=)\d+|(?<=, epoch=)\d+"),
     "high watermark": Field(OFFSET_LINES, r"(?<=updated to )\d+|(?<=\(offset=)\d+"),
     "snapshot id": Field(RESPONSES, r"(?<=SnapshotId\(endOffset=)-?\d+|(?<=SnapshotId\(endOffset=-1, epoch=)-?\d+"),
     "diverging epoch": Field(RESPONSES, r"(?<=EndOffset\(epoch=)-?\d+|(?<=EndOffset\(epoch=-1, endOffset=)-?\d+"),
-    "directory id": Field(tuple(Kind), r"(?<=irectoryId=)[\w-]{22}"),
+    "directory id": Field(tuple(EventKind), r"(?<=irectoryId=)[\w-]{22}"),
     "node": Field(MESSAGES, r"(?<=\[RaftManager id=)\d+|(?<=destination=)[\d.]+:\d+"),
 }  # fmt: skip
 MOVES = ("line lost", "line doubled", "lines swapped")
@@ -142,7 +142,7 @@ def _by_type(logs: Logs, places: list[tuple[int, int]]) -> list[list[tuple[int, 
 
 def before_request(line: str, event: Event) -> str:
     """Return a line without the request that an answer repeats."""
-    return line.partition(" to inbound request ")[0] if event.kind is Kind.ANSWER else line
+    return line.partition(" to inbound request ")[0] if event.kind is EventKind.ANSWER else line
 
 
 def _change(logs: Logs, name: str, node: int, at: int, random: Random) -> Change | None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.validation.cluster import replay_of
+from kraftcheck.validation.cluster import replay_of_sources
 from kraftcheck.validation.event_stream import read_stream
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.replay import ClusterReplay
 
 FOLDER = Path(__file__).parents[1] / "data" / "cluster" / "agent"
@@ -29,7 +29,7 @@ def replayed(lines: Lines) -> ClusterReplay:
         logs[node] = list(read_stream(text, f"node{node}.ndjson"))
         for event in logs[node]:
             event.node = node
-    replay = replay_of(logs)
+    replay = replay_of_sources(logs)
     for _ in replay.run():
         pass
     return replay
@@ -39,8 +39,8 @@ def test_recorded_lines_and_states_conform() -> None:
     replay = replayed(recorded())
     assert replay.divergence is None
     assert not replay.pairs.unpaired
-    assert replay.explained[Kind.STATE] == 187
-    assert replay.explained[Kind.REQUEST] > 200
+    assert replay.explained[EventKind.STATE] == 187
+    assert replay.explained[EventKind.REQUEST] > 200
 
 
 def test_an_unfinished_line_is_left_out() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.disks import Disk, is_disk, read_disks
-from kraftcheck.validation.findings import Report, describe, render
+from kraftcheck.validation.disks import ReplicaDisk, is_disk, read_disks
+from kraftcheck.validation.findings import CheckReport, describe_disks, render_disks
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import BATCH, HEADER, Voters, crc32c
 from tests.support import kafka_disks as cluster
@@ -21,7 +21,7 @@ from tests.support import kafka_disks as cluster
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "disks.tar.gz"
 
 
-def checked(path: Path) -> tuple[list[Disk], Report]:
+def checked(path: Path) -> tuple[list[ReplicaDisk], CheckReport]:
     disks = read_disks([path])
     return disks, check_disks(disks)
 
@@ -86,11 +86,11 @@ def test_the_sample_agrees() -> None:
 
 def test_the_sample_is_told() -> None:
     disks, report = checked(SAMPLE)
-    text = render(disks, report)
+    text = render_disks(disks, report)
     assert "        4   210       1  1, 2   1, 2       2026-11-25 13:21:25.809Z" in text
     assert "     195  1, 2\n" in text
     assert f"nothing broken, {report.total:,} checks" in text
-    found = json.loads(json.dumps(describe(disks, report)))
+    found = json.loads(json.dumps(describe_disks(disks, report)))
     assert found["disks"][2]["epochs"][-1] | {"time": ""} == {
         "epoch": 6,
         "start": 211,
@@ -186,7 +186,7 @@ FORGERIES = {
 def test_forged_logs_are_told(folder: Path, change: Callable[[list[bytes]], None]) -> None:
     forge(log_of(folder, 3), change)
     disks, report = checked(folder)
-    assert {one.check for one in report.findings} >= FORGERIES[change], render(disks, report)
+    assert {one.check for one in report.findings} >= FORGERIES[change], render_disks(disks, report)
     assert all(3 in one.nodes for one in report.findings)
     assert str(log_of(folder, 3)) in {one.file for one in report.findings}
 
@@ -294,10 +294,10 @@ OTHERS = {
 def test_other_forgeries_are_told(folder: Path, change: Callable[[Path], None]) -> None:
     change(folder)
     disks, report = checked(folder)
-    assert OTHERS[change] in {one.check for one in report.findings}, render(disks, report)
+    assert OTHERS[change] in {one.check for one in report.findings}, render_disks(disks, report)
 
 
-def forked(folder: Path, epoch: int, *, also: bool, granting: set[int]) -> Report:
+def forked(folder: Path, epoch: int, *, also: bool, granting: set[int]) -> CheckReport:
     """Write two disks that differ from offset 4 on: node 1 has a snapshot of offset 6, node 2 leads epoch 2.
 
     The first argument is the epoch of node 1's quorum-state. With `also`, node 2 has a snapshot behind the fork too.
@@ -391,7 +391,7 @@ def test_honest_disks_have_no_finding(tmp_path: Path, seed: int) -> None:
         cut = random.choice([0, 0, 7]) if replica.log else 0
         replica.write(tmp_path / f"d{replica.number}", cut)
     disks, report = checked(tmp_path)
-    assert report.findings == [], render(disks, report)
+    assert report.findings == [], render_disks(disks, report)
     names = ("crc", "epochs", "log matching", "elections", *version * ("voter sets",))
     assert min(report.checks[name] for name in names) > 0
 

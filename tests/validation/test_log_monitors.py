@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.findings import Report
+from kraftcheck.validation.findings import CheckReport
 from kraftcheck.validation.log4j import read_lines
 from kraftcheck.validation.monitors import LOG_CHECKS, check_events
 
@@ -24,7 +24,7 @@ def lines_of(folder: Path) -> dict[int, list[str]]:
     }
 
 
-def checked(lines: dict[int, list[str]]) -> Report:
+def checked(lines: dict[int, list[str]]) -> CheckReport:
     events = [(node, event) for node, text in lines.items() for event in read_lines(text, f"node{node}.log")]
     return check_events(replace(event, node=node) for node, event in events)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.validation.events import Kind
+from kraftcheck.validation.events import EventKind
 from kraftcheck.validation.log4j import read_lines
 from kraftcheck.validation.starts import ends_of_parts
 from kraftcheck.validation.state import events_before_replay
@@ -81,9 +81,9 @@ def test_where_a_log_begins() -> None:
     assert events_before_replay(events) == 0
     late = events[200:]
     place = events_before_replay(late)
-    assert late[place - 1].kind is Kind.TRANSITION
+    assert late[place - 1].kind is EventKind.TRANSITION
     assert late[place - 1].body[0]["mode"] in ("Follower", "Unattached")
-    steady = [event for event in late if event.kind is not Kind.TRANSITION]
+    steady = [event for event in late if event.kind is not EventKind.TRANSITION]
     assert events_before_replay(steady) == len(steady)
 
 
