@@ -14,7 +14,7 @@ from kraftcheck.validation.disks import is_disk, is_segment, read_disks
 from kraftcheck.validation.effects import DiskFormats
 from kraftcheck.validation.events import Event, MessagePairs, nodes_by_address, number_events, pair_messages
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
-from kraftcheck.validation.models import recorded_model, terms_of
+from kraftcheck.validation.models import recorded_model, terms_of_cluster
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
 from kraftcheck.validation.sources import LIMIT, Sources, Wanted, line_of, read_sources
@@ -38,7 +38,7 @@ def replay_of_sources(
         logs = {**logs, number: [*head, *logs.get(number, ())]}
     for events in logs.values():
         number_events(events)
-    terms = terms_of(logs)
+    terms = terms_of_cluster(logs)
     nodes = {node: Node(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
     formats: DiskFormats = {}
     homes = nodes_by_address(logs)

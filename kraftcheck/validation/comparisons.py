@@ -23,7 +23,7 @@ from kraftcheck.validation.findings import (
     voter_set_in_force,
     voters_at,
 )
-from kraftcheck.validation.records import NO_DIRECTORY, Control, LeaderChange, Voter, Voters
+from kraftcheck.validation.records import NO_DIRECTORY, ControlRecord, LeaderChange, Voter, VotersRecord
 
 # Voter sets
 
@@ -53,7 +53,9 @@ def is_one_step(before: Iterable[tuple[Any, ...]], after: Iterable[tuple[Any, ..
 def _voter_sets_of_log(disk: ReplicaDisk) -> list[VoterSet]:
     """Return the voter sets of the log by offset, and before them the one in force at its start, from a snapshot."""
     records = [
-        (one.offset, one.body.voters, disk.files[one.file]) for one in disk.log.controls if isinstance(one.body, Voters)
+        (one.offset, one.body.voters, disk.files[one.file])
+        for one in disk.log.controls
+        if isinstance(one.body, VotersRecord)
     ]
     first = next((one for one in disk.snapshots if one.offset >= disk.start), None)
     if first and first.voters is not None and not any(offset < first.offset for offset, _, _ in records):
@@ -111,7 +113,7 @@ def _voter_set_claims(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
         if snapshot.voters is not None:
             yield _VoterSetClaim(snapshot.offset - 1, snapshot.epoch, _voter_keys(snapshot.voters), snapshot.file, disk)
     for one in disk.log.controls:
-        if isinstance(one.body, Voters):
+        if isinstance(one.body, VotersRecord):
             yield _VoterSetClaim(one.offset, one.epoch, _voter_keys(one.body.voters), disk.files[one.file], disk)
 
 
@@ -121,7 +123,7 @@ def _voter_set_claims(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
 def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Check that an epoch has one leader, elected by a majority whose disks remember the vote."""
     claims: dict[int, list[tuple[int, ReplicaDisk, str, str]]] = defaultdict(list)
-    elections: dict[tuple[int, int, LeaderChange], tuple[ReplicaDisk, Control]] = {}
+    elections: dict[tuple[int, int, LeaderChange], tuple[ReplicaDisk, ControlRecord]] = {}
     for disk in disks:
         for control, body in elections_in(disk):
             claims[control.epoch].append((body.leader, disk, *place_of_record(disk, control)))
@@ -141,7 +143,7 @@ def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
 
 
 def _compare_election(
-    disks: list[ReplicaDisk], disk: ReplicaDisk, control: Control, change: LeaderChange, report: CheckReport
+    disks: list[ReplicaDisk], disk: ReplicaDisk, control: ControlRecord, change: LeaderChange, report: CheckReport
 ) -> None:
     epoch, offset = control.epoch, control.base
     file, where = place_of_record(disk, control)

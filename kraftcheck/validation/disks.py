@@ -21,15 +21,15 @@ import numpy as np
 from kraftcheck.files import real_path
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.records import (
-    HEADER,
+    BATCH_HEADER,
     MOST_BATCHES,
+    BatchScan,
+    BatchScanner,
     KRaftVersion,
-    MalformedError,
-    Scan,
-    Scanner,
+    MalformedBytesError,
     SnapshotHeader,
     Voter,
-    Voters,
+    VotersRecord,
     begins_batch,
 )
 
@@ -76,12 +76,12 @@ class Snapshot:
     offset: int
     epoch: int
     file: str
-    scan: Scan
+    scan: BatchScan
 
     @property
     def voters(self) -> tuple[Voter, ...] | None:
         """The voter set, if the snapshot has one."""
-        return next((one.body.voters for one in self.scan.controls if isinstance(one.body, Voters)), None)
+        return next((one.body.voters for one in self.scan.controls if isinstance(one.body, VotersRecord)), None)
 
     @property
     def version(self) -> int | None:
@@ -111,7 +111,7 @@ class ReplicaDisk:
     directory_id: str = ""
     cluster_id: str = ""
     quorum_state: QuorumState | None = None
-    log: Scan = field(default_factory=Scan)
+    log: BatchScan = field(default_factory=BatchScan)
     files: list[str] = field(default_factory=list)
     """The segments, in order of their offsets."""
     starts: list[int] = field(default_factory=list)
@@ -150,9 +150,9 @@ class ReplicaDisk:
     def voters(self) -> list[tuple[int, tuple[Voter, ...], str]]:
         """Voter sets by the offset from which each is in force, with the file of each."""
         found = [(one.offset - 1, one.voters, one.file) for one in self.snapshots if one.voters is not None]
-        records = [one for one in self.log.controls if isinstance(one.body, Voters)]
+        records = [one for one in self.log.controls if isinstance(one.body, VotersRecord)]
         found += [
-            (one.offset, one.body.voters, self.files[one.file]) for one in records if isinstance(one.body, Voters)
+            (one.offset, one.body.voters, self.files[one.file]) for one in records if isinstance(one.body, VotersRecord)
         ]
         return _values_at_changes(found)
 
@@ -246,7 +246,7 @@ def _damage_as_input_error(name: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise InputError(f"{name}: not found; name a data folder or a tarball of data folders") from None
-    except MalformedError as error:
+    except MalformedBytesError as error:
         raise InputError(
             f"{name}: expected the log of a cluster's metadata, found {error}; leave the file out"
         ) from None
@@ -399,7 +399,7 @@ def is_segment(path: Path) -> bool:
     if not path.is_file():
         return False
     with _damage_as_input_error(str(path)), path.open("rb") as stream:
-        return begins_batch(stream.read(HEADER.size))
+        return begins_batch(stream.read(BATCH_HEADER.size))
 
 
 def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[ReplicaDisk]:
@@ -430,13 +430,13 @@ def _read_partitions(collector: _FileCollector, room: int, seen: set[str]) -> li
     partitions = {folder: names for folder, names in folders.items() if _is_partition(folder, names)}
     seen.update(partitions)
     segments = {folder: sorted(filter(_SEGMENT.fullmatch, names)) for folder, names in partitions.items()}
-    contents: dict[tuple[str, str], bytes | Scan] = {}
+    contents: dict[tuple[str, str], bytes | BatchScan] = {}
     for folder, name in collector.order:
         file = collector.folders[folder][name]
         if not name.endswith((".log", ".checkpoint")):
             contents[folder, name] = _read_small_file(file)
         elif folder in partitions:
-            scanner = Scanner(room)
+            scanner = BatchScanner(room)
             with _damage_as_input_error(file.label), file.open() as stream:
                 scanner.read(stream, segments[folder].index(name) if name.endswith(".log") else 0)
             scan = contents[folder, name] = scanner.finish()
@@ -445,7 +445,7 @@ def _read_partitions(collector: _FileCollector, room: int, seen: set[str]) -> li
 
 
 def _build_disk(
-    folder: str, names: dict[str, _FoundFile], segments: list[str], contents: dict[tuple[str, str], bytes | Scan]
+    folder: str, names: dict[str, _FoundFile], segments: list[str], contents: dict[tuple[str, str], bytes | BatchScan]
 ) -> ReplicaDisk:
     """Build a disk from its files; meta.properties is in the folder above, or beside the segments."""
     name, file = next(iter(names.items()))
@@ -455,17 +455,17 @@ def _build_disk(
         _read_quorum_state(disk, names["quorum-state"].label, raw)
     scans = [contents[folder, segment] for segment in segments]
     for segment, scan in zip(segments, scans, strict=True):
-        assert isinstance(scan, Scan)
+        assert isinstance(scan, BatchScan)
         disk.files.append(names[segment].label)
         disk.starts.append(int(segment[:20]))
         disk.log.controls += scan.controls
         disk.log.faults += scan.faults
         disk.log.broken += scan.broken
     if scans:
-        disk.log.batches = np.concatenate([scan.batches for scan in scans if isinstance(scan, Scan)])
+        disk.log.batches = np.concatenate([scan.batches for scan in scans if isinstance(scan, BatchScan)])
     for name in sorted(names):
         scan = contents[folder, name]
-        if isinstance(scan, Scan) and (found := _SNAPSHOT.fullmatch(name)):
+        if isinstance(scan, BatchScan) and (found := _SNAPSHOT.fullmatch(name)):
             disk.snapshots.append(Snapshot(int(found[1]), int(found[2]), names[name].label, scan))
     return disk
 
@@ -478,7 +478,7 @@ def _read_small_file(file: _FoundFile) -> bytes:
     return raw
 
 
-def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[str, str], bytes | Scan]) -> None:
+def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[str, str], bytes | BatchScan]) -> None:
     container, separator, inner = folder.rpartition(_ARCHIVE_MARK)
     above = str(PurePosixPath(inner).parent)
     raw = contents.get((container + separator + above, META_PROPERTIES_FILE)) or contents.get(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.validation.disks import ReplicaDisk
-from kraftcheck.validation.records import Control, LeaderChange, Voter
+from kraftcheck.validation.records import ControlRecord, LeaderChange, Voter
 
 DISK_CHECKS = {
     "identity": "each disk belongs to another replica",
@@ -109,12 +109,12 @@ def place_of_batch(disk: ReplicaDisk, row: np.void) -> tuple[str, str]:
     return disk.files[row["file"]], f"offset {row['base']}, byte {row['at']}"
 
 
-def elections_in(disk: ReplicaDisk) -> list[tuple[Control, LeaderChange]]:
+def elections_in(disk: ReplicaDisk) -> list[tuple[ControlRecord, LeaderChange]]:
     """Return the elections in a log, in order."""
     return [(control, control.body) for control in disk.log.controls if isinstance(control.body, LeaderChange)]
 
 
-def place_of_record(disk: ReplicaDisk, control: Control) -> tuple[str, str]:
+def place_of_record(disk: ReplicaDisk, control: ControlRecord) -> tuple[str, str]:
     """Return the file and the place of a record."""
     return disk.files[control.file], f"offset {control.offset}, byte {control.at}"
 

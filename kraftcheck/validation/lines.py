@@ -27,7 +27,11 @@ from kraftcheck.validation.terms import (
     offset_after_batches,
 )
 
-PARKED, ITSELF, RETRIES = "parked-fetches", "fetches-from-itself", "retries-at-bootstrap-servers"
+PARKED_FETCHES, FETCHES_FROM_ITSELF, RETRIES_AT_BOOTSTRAP = (
+    "parked-fetches",
+    "fetches-from-itself",
+    "retries-at-bootstrap-servers",
+)
 ONE_REQUEST = "one-request-at-a-time"
 """Differences whose use the replay knows where it takes the step."""
 
@@ -62,7 +66,7 @@ class KnownUses:
         for name, helper in HELPERS_OF_DIFFERENCES.items():
             if name in self.names:
                 setattr(protocol, helper, self._noting(name, getattr(protocol, helper)))
-        for method, found in _overridden(known, plain).items():
+        for method, found in _overridden_methods(known, plain).items():
             setattr(protocol, method, self._watched(protocol, method, found))
 
     def _noting(self, name: str, helper: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +82,7 @@ class KnownUses:
             self._others[name] = self._make(name)
         return self._others[name]
 
-    def _watched(self, protocol: QuorumBase, method: str, found: Collection[_Override]) -> Any:
+    def _watched(self, protocol: QuorumBase, method: str, found: Collection[_OverriddenMethod]) -> Any:
         """Return a method that notes the differences by which it returns something else."""
         whole = getattr(protocol, method)
 
@@ -86,18 +90,20 @@ class KnownUses:
             for name, last, own in found:
                 if name not in self.noted:
                     plain = getattr(super(last, protocol), method)
-                    if _all(own(protocol, *arguments, **options)) != _all(plain(*arguments, **options)):
+                    if _all_known_uses(own(protocol, *arguments, **options)) != _all_known_uses(
+                        plain(*arguments, **options)
+                    ):
                         self.noted.add(name)
             return whole(*arguments, **options)
 
         return call
 
 
-def _all(result: Any) -> Any:
+def _all_known_uses(result: Any) -> Any:
     return list(result) if isinstance(result, Iterator) else result
 
 
-class _Override(NamedTuple):
+class _OverriddenMethod(NamedTuple):
     """A method of a known difference."""
 
     name: str
@@ -105,18 +111,20 @@ class _Override(NamedTuple):
     own: Any
 
 
-def _overridden(known: Mapping[str, type[QuorumBase]], plain: type[QuorumBase]) -> dict[str, list[_Override]]:
+def _overridden_methods(
+    known: Mapping[str, type[QuorumBase]], plain: type[QuorumBase]
+) -> dict[str, list[_OverriddenMethod]]:
     """Return the methods of the model that known differences override."""
     unwatched = {*UNWATCHED_METHODS, *IN_FLIGHT_METHODS, "replica_type"}
     if ONE_REQUEST in known:
         unwatched.add("next_request")  # it sends all of a replica's own requests
-    found: dict[str, list[_Override]] = defaultdict(list)
+    found: dict[str, list[_OverriddenMethod]] = defaultdict(list)
     for name, part in known.items():
         parts = [] if name in HELPERS_OF_DIFFERENCES else [one for one in part.__mro__ if one not in plain.__mro__]
         methods = {method for one in parts for method, value in vars(one).items() if callable(value)}
         for method in methods - unwatched:
             if callable(getattr(plain, method, None)):
-                found[method].append(_Override(name, parts[-1], getattr(part, method)))
+                found[method].append(_OverriddenMethod(name, parts[-1], getattr(part, method)))
     return found
 
 
@@ -158,15 +166,15 @@ class LineChecks(ModelEffects):
     def _needed(self, state: NodeState, me: Replica) -> Iterator[str]:
         """Yield the known differences without which the model does not send a replica's fetch in place of another."""
         if me.pending.dest == me.id:  # type: ignore[union-attr]
-            yield ITSELF
-        if me.mode is not Mode.FOLLOWER or RETRIES not in self.known.names:
+            yield FETCHES_FROM_ITSELF
+        if me.mode is not Mode.FOLLOWER or RETRIES_AT_BOOTSTRAP not in self.known.names:
             return
         if me.pending.dest != me.leader and self.protocol.is_voter(me):  # type: ignore[union-attr]
-            yield RETRIES
+            yield RETRIES_AT_BOOTSTRAP
         else:
-            steps = self.known.without(RETRIES).retry(state.me, self.shared, Map())  # type: ignore[attr-defined]
+            steps = self.known.without(RETRIES_AT_BOOTSTRAP).retry(state.me, self.shared, Map())  # type: ignore[attr-defined]
             if all(step.me != me for step in steps):
-                yield RETRIES
+                yield RETRIES_AT_BOOTSTRAP
 
     def _reaches(self, event: Event, dest: ModelValue) -> bool:
         node = self.homes.get(event.address)
@@ -270,7 +278,7 @@ class LineChecks(ModelEffects):
         if due is not None:
             state = state._replace(due=tuple(d for d in state.due if d is not due))
             if self._parks(due) and body_differences(event.body, due.expected):
-                state = state._replace(needs=(*state.needs, PARKED))
+                state = state._replace(needs=(*state.needs, PARKED_FETCHES))
                 return self._unparked(node, state, event, Waiting(waiting.event, due), is_ended=is_ended)
             return self._matched(state, event, due)
         if event.body.api == "Fetch":

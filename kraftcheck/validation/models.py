@@ -17,11 +17,11 @@ from kraftcheck.validation.events import Event, EventKind, is_lost
 from kraftcheck.validation.lines import KnownUses
 from kraftcheck.validation.terms import ClusterTerms
 
-MANY = 1_000_000
+UNLIMITED_BOUND = 1_000_000
 """A bound that no log exhausts."""
 
 
-def terms_of(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
+def terms_of_cluster(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
     """Return the terms of a cluster: its nodes, and those that are voters at any time."""
     voters: set[int] = set()
     peers: set[int] = set()
@@ -47,7 +47,9 @@ def recorded_model(
 
     `formats` holds the voters and kraft.version of formatted disks.
     """
-    servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, homes, is_late=is_late)
+    servers, initial, version = _model_constants(
+        list(chain.from_iterable(logs.values())), terms, homes, is_late=is_late
+    )
 
     def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
         return formats.get((host, directory), (frozenset[Voter](), 0))[0]
@@ -62,7 +64,7 @@ def recorded_model(
         "initial_voters": initial_keys or frozenset(terms.hosts.values()),
         "bootstrap_servers": servers,
         "initial_version": version,
-        "old_software": _old_software(logs, terms, homes) - (initial_keys if version else frozenset()),
+        "old_software": _nodes_of_old_software(logs, terms, homes) - (initial_keys if version else frozenset()),
         "plain_answers": True,
         "auto_join": True,
     }
@@ -70,7 +72,7 @@ def recorded_model(
     def make(*left_out: str) -> QuorumBase:
         kind = as_kafka(Quorum, cluster=True, without=(*without, *left_out))
         made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, **methods})
-        bounds = {c.attribute: MANY for c in made.constants.values() if c.is_bound}
+        bounds = {c.attribute: UNLIMITED_BOUND for c in made.constants.values() if c.is_bound}
         protocol: QuorumBase = made(**{**bounds, "cuts": 0, "losses": 0, "duplicates": 0, **constants})
         return protocol
 
@@ -79,17 +81,21 @@ def recorded_model(
     return protocol, KnownUses(protocol, Quorum, parts, make)
 
 
-def _old_software(
+def _nodes_of_old_software(
     logs: dict[int, Sequence[Event]], terms: ClusterTerms, homes: dict[str, int]
 ) -> frozenset[ModelValue]:
     """Return the nodes whose software supports no kraft.version but 0, by their UpdateVoter or ApiVersions."""
     shown: dict[int | None, int] = defaultdict(int)
-    for node, version in chain.from_iterable(_software(events, terms, homes) for events in logs.values()):
+    for node, version in chain.from_iterable(
+        _highest_software_versions(events, terms, homes) for events in logs.values()
+    ):
         shown[node] = max(shown[node], version)
     return frozenset(terms.hosts[node] for node in terms.hosts if shown.get(node) == 0)
 
 
-def _software(events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int]) -> Iterator[tuple[int | None, int]]:
+def _highest_software_versions(
+    events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int]
+) -> Iterator[tuple[int | None, int]]:
     """Yield nodes with the highest kraft.version of their software, as a log shows it."""
     asked: dict[tuple[int, int], str] = {}
     for event in events:
@@ -103,7 +109,7 @@ def _software(events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int
             yield homes.get(asked.get((event.incarnation, event.correlation), "")), version
 
 
-def _constants(
+def _model_constants(
     events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int], *, is_late: bool
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""

@@ -38,20 +38,20 @@ from kraftcheck.validation.findings import (
     place_of_batch,
     place_of_record,
 )
-from kraftcheck.validation.records import Scan, SnapshotFooter, SnapshotHeader
+from kraftcheck.validation.records import BatchScan, SnapshotFooter, SnapshotHeader
 
 
 def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     """Check disks, each alone and all against each other."""
     report = CheckReport(Counter(dict.fromkeys(DISK_CHECKS, 0)))
-    _identity(disks, report)
+    _check_identity(disks, report)
     for disk in disks:
-        _integrity(disk, report)
-        _epochs(disk, report)
-        _quorum_state(disk, report)
+        _check_integrity(disk, report)
+        _check_epochs(disk, report)
+        _check_quorum_state(disk, report)
         for snapshot in disk.snapshots:
-            _snapshot(disk, snapshot, report)
-        _snapshots_and_start(disk, report)
+            _check_snapshot(disk, snapshot, report)
+        _check_no_hole(disk, report)
         compare_successive_voters(disk, report)
     compare_elections(disks, report)
     compare_voters(disks, report)
@@ -63,7 +63,7 @@ def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     return report
 
 
-def _identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
+def _check_identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
     clusters = {disk.cluster_id for disk in disks if disk.cluster_id}
     if len(clusters) > 1:
         raise InputError(f"disks: expected those of one cluster, found {', '.join(sorted(clusters))}; name one cluster")
@@ -79,21 +79,21 @@ def _identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
             report.add(Finding("identity", message, other.path, where, nodes), is_note=True)
 
 
-def _scans(disk: ReplicaDisk) -> Iterator[tuple[Scan, list[str], str]]:
+def _scans_of_disk(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list[str], str]]:
     yield disk.log, disk.files, disk.files[-1] if disk.files else ""
     for snapshot in disk.snapshots:
         yield snapshot.scan, [snapshot.file], ""
 
 
-def _integrity(disk: ReplicaDisk, report: CheckReport) -> None:
+def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check CRCs, and that batches have neither gaps nor foreign bytes between them."""
     nodes = (node_name(disk),)
     for problem in disk.problems:
         report.add(Finding("quorum-state", problem.message, problem.file, "", nodes))
-    for scan, files, active in _scans(disk):
+    for scan, files, active in _scans_of_disk(disk):
         report.checks["crc"] += len(scan.batches)
-        _faults(scan, files, active, nodes, report)
-        _gaps(scan.batches, disk.starts[0] if active else 0, files, nodes, report)
+        _report_scan_faults(scan, files, active, nodes, report)
+        _report_gaps(scan.batches, disk.starts[0] if active else 0, files, nodes, report)
     for number, start in enumerate(disk.starts):
         rows = disk.log.batches[disk.log.batches["file"] == number]
         if len(rows) and rows["base"][0] != start:
@@ -101,7 +101,9 @@ def _integrity(disk: ReplicaDisk, report: CheckReport) -> None:
             report.add(Finding("batches", message, disk.files[number], "byte 0", nodes))
 
 
-def _faults(scan: Scan, files: list[str], active: str, nodes: tuple[NodeName, ...], report: CheckReport) -> None:
+def _report_scan_faults(
+    scan: BatchScan, files: list[str], active: str, nodes: tuple[NodeName, ...], report: CheckReport
+) -> None:
     """Report the faults of a scan; only the active segment may have an unfinished end."""
     for fault in scan.faults:
         file, check = files[fault.file], "crc" if fault.kind == "crc" else "batches"
@@ -112,7 +114,9 @@ def _faults(scan: Scan, files: list[str], active: str, nodes: tuple[NodeName, ..
         report.add(Finding("crc", f"{hidden} more batches with a wrong CRC", files[0], "", nodes))
 
 
-def _gaps(batches: np.ndarray, start: int, files: list[str], nodes: tuple[NodeName, ...], report: CheckReport) -> None:
+def _report_gaps(
+    batches: np.ndarray, start: int, files: list[str], nodes: tuple[NodeName, ...], report: CheckReport
+) -> None:
     report.checks["batches"] += len(batches)
     expected = np.concatenate(([start], batches["last"][:-1] + 1))[: len(batches)]
     for place in np.flatnonzero(batches["base"] != expected)[:MOST_FINDINGS_A_CHECK]:
@@ -122,7 +126,7 @@ def _gaps(batches: np.ndarray, start: int, files: list[str], nodes: tuple[NodeNa
         report.add(Finding("batches", message, files[row["file"]], where, nodes))
 
 
-def _epochs(disk: ReplicaDisk, report: CheckReport) -> None:
+def _check_epochs(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that epochs never fall, and that each begins with its leader's LeaderChange, which is nowhere else."""
     batches, node = disk.log.batches, node_name(disk)
     epochs = batches["epoch"]
@@ -146,7 +150,7 @@ def _epochs(disk: ReplicaDisk, report: CheckReport) -> None:
         report.add(Finding("epochs", message, *place_of_record(disk, control), (node,)))
 
 
-def _quorum_state(disk: ReplicaDisk, report: CheckReport) -> None:
+def _check_quorum_state(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that quorum-state is not behind the log: Kafka stores an epoch before it appends a batch of it."""
     last, state = disk.last_epoch, disk.quorum_state
     if not len(disk.log.batches) or disk.is_alone:
@@ -162,21 +166,21 @@ def _quorum_state(disk: ReplicaDisk, report: CheckReport) -> None:
         report.add(Finding("quorum-state", message, file, "", (node_name(disk),)))
 
 
-def _snapshot(disk: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
+def _check_snapshot(disk: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
     """Check one snapshot: complete, with voters, and with an id of the log."""
     report.checks["snapshots"] += 1
-    for fault in (*_content_faults(disk, snapshot), *_id_faults(disk, snapshot)):
+    for fault in (*_snapshot_content_faults(disk, snapshot), *_snapshot_id_faults(disk, snapshot)):
         where = f"snapshot {snapshot.offset}, epoch {snapshot.epoch}"
         report.add(Finding("snapshots", fault, snapshot.file, where, (node_name(disk),)))
 
 
-def _content_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
+def _snapshot_content_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
     bodies = [control.body for control in snapshot.scan.controls]
     if not isinstance(next(iter(bodies), None), SnapshotHeader):
         yield "does not begin with a SnapshotHeader"
     if not isinstance(next(reversed(bodies), None), SnapshotFooter):
         yield "does not end with a SnapshotFooter"
-    known = _version_before(disk, snapshot.offset)
+    known = _kraft_version_before(disk, snapshot.offset)
     version = snapshot.version or known
     if version and snapshot.voters is None and snapshot.offset:
         yield f"has no voters, though kraft.version is {version}"
@@ -184,11 +188,11 @@ def _content_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
         yield f"has no kraft.version, though it is {version}"
 
 
-def _version_before(disk: ReplicaDisk, offset: int) -> int:
+def _kraft_version_before(disk: ReplicaDisk, offset: int) -> int:
     return max((one[:2] for one in disk.versions if one[0] < offset), default=(0, 0))[1]
 
 
-def _id_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
+def _snapshot_id_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
     row = disk.batch_at(snapshot.offset - 1)
     if row is None:
         return
@@ -198,7 +202,7 @@ def _id_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
         yield f"ends within the batch at offset {row['base']}"
 
 
-def _snapshots_and_start(disk: ReplicaDisk, report: CheckReport) -> None:
+def _check_no_hole(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that snapshots and log leave no hole: Kafka refuses to start with one."""
     node = node_name(disk)
     if disk.start > 0 and disk.files and not disk.is_alone:
@@ -227,15 +231,15 @@ LOG_CHECKS = {
 }
 """The checks of logs, with their meaning."""
 
-_DURABLE = ("Unattached", "Follower", "Candidate", "Leader")
-_STANDING = ("Prospective", "Candidate", "Leader")
-_REPORTED = 1 << 62
+_DURABLE_MODES = ("Unattached", "Follower", "Candidate", "Leader")
+_STANDING_MODES = ("Prospective", "Candidate", "Leader")
+_ALREADY_REPORTED = 1 << 62
 """In place of the offset of a truncation: further ones of the epoch are not compared."""
 _VoterSet = tuple[int, tuple[Any, ...], Event]
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredQuorumState:
     """The content of quorum-state."""
 
     epoch: int
@@ -244,13 +248,13 @@ class _Stored:
 
 
 @dataclass
-class _Node:
+class _NodeLogState:
     """The state of one node's log."""
 
     state: dict[str, Any] | None = None
-    stored: dict[EventKind, _Stored] = field(default_factory=dict)
+    stored: dict[EventKind, _StoredQuorumState] = field(default_factory=dict)
     """The last content of quorum-state by a completed transition, and the last by one that began."""
-    kept: list[_Stored] = field(default_factory=list)
+    kept: list[_StoredQuorumState] = field(default_factory=list)
     """The contents that the last process may have left."""
     voters: list[_VoterSet] = field(default_factory=list)
     """Voter sets by offset that this process has read, and that its log still has."""
@@ -266,24 +270,24 @@ class _Node:
 
 def check_events(events: Iterable[Event]) -> CheckReport:
     """Check the events of all nodes; those of one node are in the order of its log."""
-    monitor = _Monitor()
+    monitor = _EventMonitor()
     for event in events:
         monitor.add(event)
     monitor.finish()
     return monitor.report
 
 
-class _Monitor:
+class _EventMonitor:
     """Reads each event once."""
 
     def __init__(self) -> None:
         self.report = CheckReport(Counter(dict.fromkeys(LOG_CHECKS, 0)))
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: dict[int, _NodeLogState] = {}
         self._leaders: dict[int, tuple[int, Event]] = {}
         self._starts: dict[int, tuple[int, Event]] = {}
         self._highs: dict[int, tuple[int, Event]] = {}
         """The highest high watermark by epoch."""
-        self._readers: dict[EventKind, Callable[[_Node, Event], None]] = {
+        self._readers: dict[EventKind, Callable[[_NodeLogState, Event], None]] = {
             EventKind.DISK: self._disk,
             EventKind.BOOT: self._boot,
             EventKind.ATTEMPT: self._transition,
@@ -300,37 +304,37 @@ class _Monitor:
         """Read an event."""
         read = self._readers.get(event.kind)
         if read:
-            read(self._nodes.setdefault(event.node, _Node()), event)
+            read(self._nodes.setdefault(event.node, _NodeLogState()), event)
 
-    def _disk(self, node: _Node, event: Event) -> None:
+    def _disk(self, node: _NodeLogState, event: Event) -> None:
         node.snapshots = event.body
 
-    def _boot(self, node: _Node, event: Event) -> None:
+    def _boot(self, node: _NodeLogState, event: Event) -> None:
         node.kept = [node.stored[kind] for kind in (EventKind.TRANSITION, EventKind.ATTEMPT) if kind in node.stored]
         node.state, node.stored, node.voters = None, {}, []
 
-    def _truncated(self, node: _Node, event: Event) -> None:
+    def _truncated(self, node: _NodeLogState, event: Event) -> None:
         """A truncation takes the follower to a prefix of its leader's log, so a further one goes back further."""
         offset, epoch = event.body, node.state["epoch"] if node.state else -1
         before = node.truncated.get(epoch)
         self.report.checks["truncations"] += 1
-        if before is None or offset < before[0] < _REPORTED:
+        if before is None or offset < before[0] < _ALREADY_REPORTED:
             node.truncated = {epoch: (offset, event)}
-        elif before[0] < _REPORTED:
+        elif before[0] < _ALREADY_REPORTED:
             self._found("truncations", f"truncated to offset {offset} again in epoch {epoch}", event, before[1])
-            node.truncated = {epoch: (_REPORTED, event)}
+            node.truncated = {epoch: (_ALREADY_REPORTED, event)}
         if offset < node.high:
             message = f"truncated to offset {offset}, below its own high watermark {node.high}"
             self._found("truncations", message, event)
         self._forget(node, offset)
 
-    def _replaced(self, node: _Node, event: Event) -> None:
+    def _replaced(self, node: _NodeLogState, event: Event) -> None:
         self._forget(node, -2)
 
-    def _forget(self, node: _Node, end: int) -> None:
+    def _forget(self, node: _NodeLogState, end: int) -> None:
         node.voters, node.ever = ([one for one in sets if one[0] < end] for sets in (node.voters, node.ever))
 
-    def _high_watermark(self, node: _Node, event: Event) -> None:
+    def _high_watermark(self, node: _NodeLogState, event: Event) -> None:
         if node.state:
             self._high(node, event, node.state["epoch"], event.body)
 
@@ -341,10 +345,10 @@ class _Monitor:
 
     # Transitions
 
-    def _transition(self, node: _Node, event: Event) -> None:
+    def _transition(self, node: _NodeLogState, event: Event) -> None:
         state, before = event.body
-        stored = _stored(event.node, state)
-        if state["mode"] in _DURABLE:
+        stored = _stored_quorum_state(event.node, state)
+        if state["mode"] in _DURABLE_MODES:
             node.stored[event.kind] = stored
         if event.kind is EventKind.ATTEMPT:
             return
@@ -360,7 +364,7 @@ class _Monitor:
                 self._high(node, event, one["epoch"], one["high"])
         self._elects(node, event, state, before, stored)
 
-    def _restart(self, node: _Node, event: Event, now: _Stored) -> None:
+    def _restart(self, node: _NodeLogState, event: Event, now: _StoredQuorumState) -> None:
         """Compare the first state of a process with the last that an earlier one stored."""
         if not node.kept:
             return
@@ -370,19 +374,24 @@ class _Monitor:
             message = f"node {event.node} restarts without its disk: it was in epoch {last.epoch}"
             self._found("restarts", message, event, is_note=True)
             node.votes = {}
-        elif not any(_is_kept(one, now) for one in node.kept):
-            message = f"node {event.node} restarts in {_shown(now)}, but had stored {_shown(last)}"
+        elif not any(_may_restart_with(one, now) for one in node.kept):
+            message = f"node {event.node} restarts in {_value_text(now)}, but had stored {_value_text(last)}"
             self._found("restarts", message, event)
 
     def _elects(
-        self, node: _Node, event: Event, state: dict[str, Any], before: dict[str, Any] | None, stored: _Stored
+        self,
+        node: _NodeLogState,
+        event: Event,
+        state: dict[str, Any],
+        before: dict[str, Any] | None,
+        stored: _StoredQuorumState,
     ) -> None:
         """Check the leader and the votes of a state."""
         if stored.leader is not None:
             self._leads(event, stored.epoch, stored.leader)
         if stored.voted is not None:
             self._votes(event, event.node, stored.epoch, stored.voted)
-        if state["mode"] in _STANDING:
+        if state["mode"] in _STANDING_MODES:
             self._stands(node, event, state)
         if state["mode"] == "Leader":
             self._begins(event, state, before)
@@ -394,13 +403,13 @@ class _Monitor:
             self._found("leaders", f"epoch {epoch} has leaders {known} and {leader}", event, first)
 
     def _votes(self, event: Event, voter: int, epoch: int, candidate: int) -> None:
-        known, first = self._nodes.setdefault(voter, _Node()).votes.setdefault(epoch, (candidate, event))
+        known, first = self._nodes.setdefault(voter, _NodeLogState()).votes.setdefault(epoch, (candidate, event))
         self.report.checks["votes"] += first is not event
         if known != candidate:
             message = f"node {voter} votes in epoch {epoch} for node {known} and node {candidate}"
             self._found("votes", message, event, first)
 
-    def _stands(self, node: _Node, event: Event, state: dict[str, Any]) -> None:
+    def _stands(self, node: _NodeLogState, event: Event, state: dict[str, Any]) -> None:
         self.report.checks["observers"] += 1
         sets = [state["leader voters" if state["mode"] == "Leader" else "candidates"]]
         sets += [frozenset(voter[0] for voter in node.voters[-1][1])] if node.voters else []
@@ -421,26 +430,26 @@ class _Monitor:
             for voter in granted:
                 self._votes(event, voter, epoch, event.node)
 
-    def _high(self, node: _Node, event: Event, epoch: int, high: int) -> None:
+    def _high(self, node: _NodeLogState, event: Event, epoch: int, high: int) -> None:
         node.high = max(node.high, high)
         if high > self._highs.get(epoch, (0,))[0]:
             self._highs[epoch] = high, event
 
     # Voter sets
 
-    def _voters(self, node: _Node, event: Event) -> None:
+    def _voters(self, node: _NodeLogState, event: Event) -> None:
         voters, offset = event.body
         node.voters = [one for one in node.voters if one[0] < offset]
         if node.voters:
             self.report.checks["voter sets by offset"] += 1
             before = node.voters[-1][1]
             if not is_one_step(before, voters):
-                message = f"voters {_ids(before)} become {_ids(voters)} in one step at offset {offset}"
+                message = f"voters {_voter_ids(before)} become {_voter_ids(voters)} in one step at offset {offset}"
                 self._found("voter sets by offset", message, event)
         node.voters.append((offset, voters, event))
         known = {at: (read, other) for at, read, other in node.ever}
         if offset in known and set(known[offset][0]) != set(voters):
-            message = f"voters {_ids(known[offset][0])} at offset {offset} become {_ids(voters)}"
+            message = f"voters {_voter_ids(known[offset][0])} at offset {offset} become {_voter_ids(voters)}"
             self._found("voter sets by offset", message, event, known[offset][1])
         known[offset] = voters, event
         node.ever = sorted(((at, *read) for at, read in known.items()), key=itemgetter(0))
@@ -459,7 +468,9 @@ class _Monitor:
             for one in other.ever:
                 self._compare(node, other, *one)
 
-    def _compare(self, node: _Node, other: _Node, offset: int, voters: tuple[Any, ...], event: Event) -> None:
+    def _compare(
+        self, node: _NodeLogState, other: _NodeLogState, offset: int, voters: tuple[Any, ...], event: Event
+    ) -> None:
         """Compare a voter set with the one that another node has at its offset, if that node has read so far."""
         place = bisect_right(node.ever, offset, key=itemgetter(0)) - 1
         if place < 0 or offset > max(node.ever[-1][0], node.high - 1):
@@ -468,22 +479,23 @@ class _Monitor:
         at, known, first = node.ever[place]
         if set(known) != set(voters):
             committed = all(offset < max(one.high, one.ever[-1][0]) for one in (node, other))
-            message = f"voters {_ids(voters)} at offset {offset}, but node {first.node} has {_ids(known)} since {at}"
+            message = f"voters {_voter_ids(voters)} at offset {offset}, "
+            message += f"but node {first.node} has {_voter_ids(known)} since {at}"
             message += "" if committed else "; one of the sets may be uncommitted"
             self._found("voter sets by offset", message, event, first, is_note=not committed)
 
 
-def _stored(node: int, state: dict[str, Any]) -> _Stored:
+def _stored_quorum_state(node: int, state: dict[str, Any]) -> _StoredQuorumState:
     """Return the content of quorum-state in a state."""
     mode, voted = state["mode"], state.get("voted")
     if mode == "Candidate":
-        return _Stored(state["epoch"], None, node)
+        return _StoredQuorumState(state["epoch"], None, node)
     if mode in ("Leader", "Resigned"):
-        return _Stored(state["epoch"], node, None)
-    return _Stored(state["epoch"], state.get("leader"), voted[0] if voted else None)
+        return _StoredQuorumState(state["epoch"], node, None)
+    return _StoredQuorumState(state["epoch"], state.get("leader"), voted[0] if voted else None)
 
 
-def _is_kept(stored: _Stored, now: _Stored) -> bool:
+def _may_restart_with(stored: _StoredQuorumState, now: _StoredQuorumState) -> bool:
     """Whether a process that reads a quorum-state can begin so; the log may be ahead of a line that was lost."""
     if now.epoch != stored.epoch:
         return now.epoch > stored.epoch
@@ -491,10 +503,10 @@ def _is_kept(stored: _Stored, now: _Stored) -> bool:
     return is_vote_kept and stored.leader in (None, now.leader)
 
 
-def _shown(stored: _Stored) -> str:
+def _value_text(stored: _StoredQuorumState) -> str:
     leader = "no leader" if stored.leader is None else f"leader {stored.leader}"
     return f"epoch {stored.epoch} with {leader} and {'no vote' if stored.voted is None else f'vote {stored.voted}'}"
 
 
-def _ids(voters: Iterable[Any]) -> list[int]:
+def _voter_ids(voters: Iterable[Any]) -> list[int]:
     return sorted(voter[0] for voter in voters)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from kraftcheck.lockstep.jars import agent_jar
 
-SOURCE = Path(__file__).with_name("agent") / "ObservingAgent.java"
+AGENT_SOURCE = Path(__file__).with_name("agent") / "ObservingAgent.java"
 
 
-def observer() -> Path:
+def build_observer_jar() -> Path:
     """Return the agent's jar: `-javaagent:JAR=FILE[,BYTES]` writes to FILE, at most BYTES."""
-    return agent_jar(SOURCE)
+    return agent_jar(AGENT_SOURCE)
 
 
 if __name__ == "__main__":
-    print(observer())
+    print(build_observer_jar())

@@ -28,7 +28,7 @@ from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import LineOrder, check_changes_have_lines, check_start_shows_snapshot
 from kraftcheck.validation.effects import ModelEffects
 from kraftcheck.validation.events import Event, EventKind, is_lost, request_key
-from kraftcheck.validation.lines import LINE_CHECKS, PARKED, KnownUses, LineChecks
+from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownUses, LineChecks
 from kraftcheck.validation.starts import MidLife, control_records
 from kraftcheck.validation.state import BOOT_KINDS, Node, NodeState, Refusal, Waiting, transition_differences, unit_of
 from kraftcheck.validation.terms import (
@@ -44,7 +44,7 @@ SEARCHED_EVENTS = 4_000
 """Events of a sender in which an equal message is sought that may take the place of a later one."""
 
 
-class Order(ModelEffects):
+class UnitOrder(ModelEffects):
     """The order in which the units of all nodes run."""
 
     def advance(self, node: Node) -> None:
@@ -139,7 +139,7 @@ class Order(ModelEffects):
         return same and (one.address, one.peer) == (other.address, other.peer)
 
 
-HANDLERS = {
+REQUEST_HANDLERS = {
     "Fetch": "handle_fetch_request",
     "FetchSnapshot": "handle_fetch_snapshot_request",
     "Vote": "handle_vote_request",
@@ -151,7 +151,7 @@ HANDLERS = {
 }
 """The action for a received request, by API."""
 
-RESPONSES = {
+RESPONSE_HANDLERS = {
     "Fetch": "handle_fetch_response",
     "FetchSnapshot": "handle_fetch_snapshot_response",
     "Vote": "handle_vote_response",
@@ -169,7 +169,7 @@ MOST_SNAPSHOT_STEPS = 2
 """Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
 
 
-class ClusterReplay(Order, MidLife, LineChecks):
+class ClusterReplay(UnitOrder, MidLife, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
     def __init__(self, *parts: Any, known: KnownUses) -> None:
@@ -306,13 +306,13 @@ class ClusterReplay(Order, MidLife, LineChecks):
             for step in self.protocol.describe_quorum(state.me):  # type: ignore[attr-defined]
                 yield self._taken(state, step, node, event, key)
             return
-        if event.body.api not in HANDLERS:
+        if event.body.api not in REQUEST_HANDLERS:
             yield state
             return
         for before in self._prepared(node, state, unit):
             request = self.terms.request(event.body, event.peer, node.number, before.me.log)
             assert request is not None
-            handler = getattr(self.protocol, HANDLERS[event.body.api])
+            handler = getattr(self.protocol, REQUEST_HANDLERS[event.body.api])
             for step in handler(before.me, request, self.shared):
                 yield self._taken(before, step, node, event, key)
 
@@ -363,7 +363,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
             raise Refusal(event, f"has an error that the model lacks: {event.body.get('errorCode', 1)}")
         free = state._replace(sent=None) if state.sent == event.correlation else state
         asked = self._answered(free, event)
-        for step in getattr(self.protocol, RESPONSES[event.body.api])(me, response, self.shared):
+        for step in getattr(self.protocol, RESPONSE_HANDLERS[event.body.api])(me, response, self.shared):
             yield self._taken(asked, step, node, event, None)
         if isinstance(request, FetchRequest) and me.pending != request:
             yield from self._fetched_elsewhere(state, node, event, request, response)
@@ -470,7 +470,7 @@ class ClusterReplay(Order, MidLife, LineChecks):
         if is_last:
             return state
         if parked:
-            state = state._replace(needs=(*state.needs, PARKED))
+            state = state._replace(needs=(*state.needs, PARKED_FETCHES))
         if state.shown is not None:
             found = transition_differences(state.me, state.shown, self.terms, state.shown.get("high", 0))
             wrong = [d for d in found if d.field in ("mode", "epoch", "leader", "voted")]

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from kraftcheck.validation.observer import observer
+from kraftcheck.validation.observer import build_observer_jar
 from tests.support.kafka_cluster import Cluster, Node
 
 WAYS = ("INFO", "DEBUG", "TRACE", "agent")
@@ -36,7 +36,11 @@ def measure(version: str, way: str) -> dict[str, float]:
     found: dict[str, float] = {}
     with TemporaryDirectory() as folder, Cluster(Path(folder, "run"), version) as cluster:
         for node in cluster.nodes:
-            agent = (f"-javaagent:{observer()}={cluster.folder}/node{node.number}.ndjson",) if way == "agent" else ()
+            agent = (
+                (f"-javaagent:{build_observer_jar()}={cluster.folder}/node{node.number}.ndjson",)
+                if way == "agent"
+                else ()
+            )
             node.options = ("-Draft=INFO" if way == "agent" else f"-Draft={way}", *agent)
         cluster.begin("initial")
         cluster.admin.ask("load", cluster.servers, 5_000, AT_ONCE)  # the compiler's work is done

@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 
-from kraftcheck.validation.records import HEADER, crc32c
+from kraftcheck.validation.records import BATCH_HEADER, crc32c
 
 CONTROL = 0x20
 
@@ -39,8 +39,8 @@ def batch(base: int, epoch: int, time: int, records: list[tuple[bytes | None, by
         keyed = signed(-1) if key is None else signed(len(key)) + key
         record = b"\0" + signed(0) + signed(delta) + keyed + signed(len(value)) + value + b"\0"
         body += signed(len(record)) + record
-    length, last = HEADER.size - 12 + len(body), len(records) - 1
-    header = HEADER.pack(base, length, epoch, 2, 0, attributes, last, time, time, -1, -1, -1, len(records))
+    length, last = BATCH_HEADER.size - 12 + len(body), len(records) - 1
+    header = BATCH_HEADER.pack(base, length, epoch, 2, 0, attributes, last, time, time, -1, -1, -1, len(records))
     return checked(header + body)
 
 

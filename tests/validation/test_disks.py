@@ -15,7 +15,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import ReplicaDisk, is_disk, read_disks
 from kraftcheck.validation.findings import CheckReport, describe_disks, render_disks
 from kraftcheck.validation.monitors import check_disks
-from kraftcheck.validation.records import BATCH, HEADER, Voters, crc32c
+from kraftcheck.validation.records import BATCH_DTYPE, BATCH_HEADER, VotersRecord, crc32c
 from tests.support import kafka_disks as cluster
 
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "disks.tar.gz"
@@ -40,7 +40,7 @@ def log_of(folder: Path, node: int) -> Path:
 def batches_of(path: Path) -> list[bytes]:
     raw, found, at = path.read_bytes(), [], 0
     while at < len(raw):
-        size = HEADER.unpack_from(raw, at)[1] + 12
+        size = BATCH_HEADER.unpack_from(raw, at)[1] + 12
         found.append(raw[at : at + size])
         at += size
     return found
@@ -152,19 +152,19 @@ def swap(found: list[bytes]) -> None:
 
 def drop_a_voter(found: list[bytes]) -> None:
     """Write the voter set of offset 69 without node 1, with a right CRC."""
-    place = next(place for place, raw in enumerate(found) if HEADER.unpack_from(raw)[0] == 69)
-    time = HEADER.unpack_from(found[place])[7]
+    place = next(place for place, raw in enumerate(found) if BATCH_HEADER.unpack_from(raw)[0] == 69)
+    time = BATCH_HEADER.unpack_from(found[place])[7]
     found[place] = cluster.batch(69, 1, time, [cluster.voter_set({2, 3})], cluster.CONTROL)
 
 
 def other_leader(found: list[bytes]) -> None:
-    place = next(place for place, raw in enumerate(found) if HEADER.unpack_from(raw)[0] == 171)
-    time = HEADER.unpack_from(found[place])[7]
+    place = next(place for place, raw in enumerate(found) if BATCH_HEADER.unpack_from(raw)[0] == 171)
+    time = BATCH_HEADER.unpack_from(found[place])[7]
     found[place] = cluster.batch(171, 3, time, [cluster.leader_change(3, {1, 2, 3}, {3})], cluster.CONTROL)
 
 
 def no_leader_change(found: list[bytes]) -> None:
-    place = next(place for place, raw in enumerate(found) if HEADER.unpack_from(raw)[0] == 171)
+    place = next(place for place, raw in enumerate(found) if BATCH_HEADER.unpack_from(raw)[0] == 171)
     found[place] = cluster.batch(171, 3, 1795612866317, [(None, b"x")])
 
 
@@ -233,7 +233,7 @@ def no_first_snapshot(folder: Path) -> None:
 
 
 def snapshot_within_a_batch(folder: Path) -> None:
-    headers = map(HEADER.unpack_from, batches_of(log_of(folder, 3)))
+    headers = map(BATCH_HEADER.unpack_from, batches_of(log_of(folder, 3)))
     base = next(header[0] for header in headers if header[0] > 37 and header[6])
     path = snapshot_path(folder, 59)
     path.rename(path.with_name(path.name.replace("00059-", f"{base + 1:05}-")))
@@ -408,12 +408,12 @@ def test_honest_disks_are_not_alike(tmp_path: Path) -> None:
         disks, report = checked(tmp_path / f"{seed}")
         seen |= {note.check for note in report.notes}
         seen |= {"moved" for disk in disks if disk.start}
-        seen |= {"changed" for disk in disks if any(isinstance(one.body, Voters) for one in disk.log.controls)}
+        seen |= {"changed" for disk in disks if any(isinstance(one.body, VotersRecord) for one in disk.log.controls)}
     assert {"log matching", "moved", "changed"} <= seen
 
 
 def test_columns_are_aligned() -> None:
-    assert BATCH.itemsize == 44
+    assert BATCH_DTYPE.itemsize == 44
 
 
 FAULTS = {

@@ -20,7 +20,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_disk, read_disks
 from kraftcheck.validation.findings import render_disks
 from kraftcheck.validation.monitors import check_disks
-from kraftcheck.validation.records import HEADER
+from kraftcheck.validation.records import BATCH_HEADER
 from tests.support import kafka_disks as cluster
 
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "disks.tar.gz"
@@ -206,7 +206,7 @@ def test_random_bytes_with_right_crcs(tmp_path: Path) -> None:
     for _ in range(150):
         raw = bytearray(cluster.batch(0, 1, 1, good, cluster.CONTROL))
         for _ in range(random.choice([1, 3, 20])):
-            raw[random.randrange(HEADER.size, len(raw))] = random.choice([0, 1, 0x7F, 0x80, 0xFF])
+            raw[random.randrange(BATCH_HEADER.size, len(raw))] = random.choice([0, 1, 0x7F, 0x80, 0xFF])
         partition(tmp_path, cluster.checked(bytes(raw)))
         disks = read_disks([tmp_path])
         assert render_disks(disks, check_disks(disks))
