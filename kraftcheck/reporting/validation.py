@@ -42,7 +42,7 @@ from kraftcheck.validation.findings import (
 )
 from kraftcheck.validation.sources import count_kinds
 from kraftcheck.validation.state import Refusal
-from kraftcheck.validation.verdict import Gap, Result, Storm, Validation
+from kraftcheck.validation.verdict import LogGap, RequestStorm, Validation, ValidationResult
 
 MOST_QUOTED_CHARACTERS = 300
 """Maximum length of a quoted line or value in the text; the JSON has the whole."""
@@ -51,11 +51,11 @@ MOST_LISTED_FINDINGS = 20
 """Maximum number of findings, gaps and storms in the text."""
 
 _STYLE_OF_RESULT = {
-    Result.CONFORMS: NEW,
-    Result.UNBROKEN: NEW,
-    Result.DIVERGES: OLD,
-    Result.VIOLATES: OLD,
-    Result.INCONCLUSIVE: WARNING,
+    ValidationResult.CONFORMS: NEW,
+    ValidationResult.UNBROKEN: NEW,
+    ValidationResult.DIVERGES: OLD,
+    ValidationResult.VIOLATES: OLD,
+    ValidationResult.INCONCLUSIVE: WARNING,
 }
 
 
@@ -70,7 +70,7 @@ def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line
     for report in found.reports:
         for finding in report.findings[:MOST_LISTED_FINDINGS]:
             yield from _finding_lines(finding)
-    for text in found.open_questions[:MOST_LISTED_FINDINGS] if found.result is Result.INCONCLUSIVE else ():
+    for text in found.open_questions[:MOST_LISTED_FINDINGS] if found.result is ValidationResult.INCONCLUSIVE else ():
         yield [(WARNING, "  open"), (PLAIN, f": {text}")]
     if not quiet:
         yield from _detail_lines(found)
@@ -93,7 +93,7 @@ def _scope_text(found: Validation) -> str:
 
 def _checks_text(found: Validation, report: CheckReport) -> str:
     checks = count_with_noun(report.total, "check")
-    if found.result is Result.UNBROKEN:
+    if found.result is ValidationResult.UNBROKEN:
         return checks
     return f"{len(report.findings):,} broken in {checks}" if report.findings else f"nothing broken in {checks}"
 
@@ -201,7 +201,7 @@ def validation_notes(found: Validation) -> Iterator[str]:
         )
 
 
-def _storm_text(storm: Storm) -> str:
+def _storm_text(storm: RequestStorm) -> str:
     event = storm.event
     return (
         f"storm: node {event.node} received {storm.requests:,} equal requests {event.body.api} of node {event.peer}"
@@ -284,7 +284,7 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
         "storms": [_storm_as_json(storm) for storm in found.storms],
         "monitors": _report_as_json([], found.monitored),
         "disks": _report_as_json(found.disks, found.disk_report),
-        "open": found.open_questions if found.result is Result.INCONCLUSIVE else [],
+        "open": found.open_questions if found.result is ValidationResult.INCONCLUSIVE else [],
         "notes": list(validation_notes(found)),
         **_speed_as_json(found),
     }
@@ -299,13 +299,13 @@ def _report_as_json(disks: list[ReplicaDisk], report: CheckReport | None) -> dic
     return None if report is None else describe_disks(disks, report)
 
 
-def _gap_as_json(gap: Gap) -> dict[str, Any]:
+def _gap_as_json(gap: LogGap) -> dict[str, Any]:
     receipts = [event.place for event in gap.receipts]
     after, before = (event.place if event is not None else None for event in (gap.after, gap.before))
     return {"node": gap.node, "after": after, "before": before, "receipts": receipts}
 
 
-def _storm_as_json(storm: Storm) -> dict[str, Any]:
+def _storm_as_json(storm: RequestStorm) -> dict[str, Any]:
     event = storm.event
     return {**_event_as_json(event), "peer": event.peer, "requests": storm.requests, "rate": round(storm.rate, 1)}
 
@@ -371,7 +371,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
         if kind:
             ElementTree.SubElement(one, kind, {"message": in_xml(message)})
 
-    is_open = found.result is Result.INCONCLUSIVE
+    is_open = found.result is ValidationResult.INCONCLUSIVE
     if found.divergence is not None:
         text = lines_as_text(divergence_lines(found, found.divergence)).strip()
         case("replay", "skipped" if is_open else "failure", text)

@@ -17,8 +17,8 @@ from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import recorded_model, terms_of_cluster
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
-from kraftcheck.validation.sources import LIMIT, Sources, Wanted, line_of, read_sources
-from kraftcheck.validation.state import Node
+from kraftcheck.validation.sources import DEFAULT_LIMIT_BYTES, LogOptions, LogSources, line_of, read_sources
+from kraftcheck.validation.state import NodeProgress
 from kraftcheck.validation.verdict import Validation, gaps_in, storms_in, unwritten_in
 
 
@@ -39,7 +39,7 @@ def replay_of_sources(
     for events in logs.values():
         number_events(events)
     terms = terms_of_cluster(logs)
-    nodes = {node: Node(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
+    nodes = {node: NodeProgress(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
     formats: DiskFormats = {}
     homes = nodes_by_address(logs)
     protocol, known = recorded_model(logs, terms, formats, homes, without, is_late=bool(heads))
@@ -68,7 +68,7 @@ class ValidationInputs:
     pattern: str = DEFAULT_PATTERN
     since: int | None = None
     until: int | None = None
-    limit_bytes: int = LIMIT
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
     kafka: str = ""
     without: tuple[str, ...] = ()  # known differences that the model has not
     monitors: bool = False
@@ -77,7 +77,7 @@ class ValidationInputs:
     def read(self, report: Callable[[int], object] = lambda count: None) -> Validation:
         """Read the disks and the logs; raise InputError if there is neither, or one cannot be read."""
         disks = read_disks([path for path in self.paths if is_disk(path)], limit_bytes=self.limit_bytes)
-        wanted = Wanted(self.pattern, self.since, self.until, self.limit_bytes, report)
+        wanted = LogOptions(self.pattern, self.since, self.until, self.limit_bytes, report)
         sources = read_sources(filterfalse(is_segment, self.paths), self.nodes, wanted)
         _require_any_input(self, sources, has_disks=bool(disks))
         return Validation(sources, disks, self.kafka, self.without, self.monitors)
@@ -100,7 +100,7 @@ def validate_cluster(
         _replay_to_divergence(found, inputs, report, recorder)
 
 
-def _require_any_input(inputs: ValidationInputs, sources: Sources, *, has_disks: bool) -> None:
+def _require_any_input(inputs: ValidationInputs, sources: LogSources, *, has_disks: bool) -> None:
     """Raise InputError unless a log or a disk was found."""
     if sources.logs or sources.quiet or has_disks:
         return

@@ -33,7 +33,7 @@ from kraftcheck.spec import Map, ModelValue, Record, State, Step
 from kraftcheck.spec.language.changes import broken
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, MessagePairs
-from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_append
+from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, next_append
 from kraftcheck.validation.terms import (
     ClusterTerms,
     OffsetBatch,
@@ -157,7 +157,7 @@ class ModelEffects:
         self,
         protocol: QuorumBase,
         terms: ClusterTerms,
-        nodes: dict[int, Node],
+        nodes: dict[int, NodeProgress],
         pairs: MessagePairs,
         formats: DiskFormats,
         homes: dict[str, int],
@@ -191,7 +191,7 @@ class ModelEffects:
 
     # The effect of a step
 
-    def _taken(self, state: NodeState, step: Step, node: Node, event: Event, key: Any) -> NodeState:
+    def _taken(self, state: NodeState, step: Step, node: NodeProgress, event: Event, key: Any) -> NodeState:
         """Return the state after a step of the model, with the responses that are due."""
         after: Replica = step.me if isinstance(step.me, Replica) else state.me
         after, appended = self._with_ends(after, node, state.appended)
@@ -217,17 +217,17 @@ class ModelEffects:
             owed=next((sent for sent in step.sent if isinstance(sent, ApiVersionsRequest)), state.owed),
         )
 
-    def _due(self, message: Record, after: Replica, event: Event, key: Any) -> Due | None:
+    def _due(self, message: Record, after: Replica, event: Event, key: Any) -> DueResponse | None:
         expected = None if isinstance(message, FetchRequest) else self.terms.expected(message, after.log, after.start)
         if expected is None or isinstance(message, VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest):
             return None
         if isinstance(message, AdminResponse):
             api = next((name for name, operation in OPERATION_OF_API.items() if operation is message.operation), None)
-            return None if api is None else Due(api, None, expected, ())
+            return None if api is None else DueResponse(api, None, expected, ())
         if isinstance(message, UpdateVoterResponse):
-            return Due("UpdateRaftVoter", None, expected, ())
+            return DueResponse("UpdateRaftVoter", None, expected, ())
         if isinstance(message, DescribeQuorumResponse):
-            return Due("DescribeQuorum", key, expected, ())
+            return DueResponse("DescribeQuorum", key, expected, ())
         if key is None or isinstance(
             message, FetchSnapshotRequest | UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest
         ):
@@ -237,9 +237,9 @@ class ModelEffects:
             records = message.records
         elif isinstance(message, FetchSnapshotResponse):
             records = after.log[: len(message.content)]
-        return Due(event.body.api, key, expected, records)
+        return DueResponse(event.body.api, key, expected, records)
 
-    def _with_ends(self, me: Replica, node: Node, appended: int) -> tuple[Replica, int]:
+    def _with_ends(self, me: Replica, node: NodeProgress, appended: int) -> tuple[Replica, int]:
         """Return a leader with the end offsets of new batches, from the append lines that come next."""
         fresh = 0
         while fresh < len(me.log) and not isinstance(me.log[-1 - fresh], OffsetBatch):
@@ -258,7 +258,7 @@ class ModelEffects:
             log.append(data_batch(batch.epoch, end) if plain else OffsetBatch(batch.epoch, batch.records, end))
         return me.but(log=tuple(log)), appended
 
-    def _parks(self, due: Due) -> bool:
+    def _parks(self, due: DueResponse) -> bool:
         """Whether a response to a fetch may be delayed: it has no error, no records, no other offset to go to."""
         if due.api != "Fetch" or not getattr(self.protocol, "parks_fetches", False):
             return False
@@ -266,7 +266,7 @@ class ModelEffects:
         nothing = ("errorCode", 1), ("epoch", 0), ("endOffset", 1)
         return [expected.get(field) for field in nothing] == ["0", "-1", "-1"] and not due.records
 
-    def _moves(self, node: Node, state: NodeState, event: Event) -> Iterator[tuple[NodeState, str]]:
+    def _moves(self, node: NodeProgress, state: NodeState, event: Event) -> Iterator[tuple[NodeState, str]]:
         """Yield the state itself, and the states after a timer of the model."""
         yield state, ""
         for name in TIMER_FIELDS:

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.rules import version_in
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import OPERATION_OF_API, ModelEffects
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.state import Due, Node, NodeState, Refusal, Waiting
+from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, WaitingRequest
 from kraftcheck.validation.terms import (
     ERROR_CODES,
     Difference,
@@ -133,7 +133,7 @@ class LineChecks(ModelEffects):
 
     known: KnownUses
 
-    def _sends(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _sends(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         send = SEND_CHECKS.get(event.body.api)
         if send is None:
             return state
@@ -145,7 +145,7 @@ class LineChecks(ModelEffects):
         expected = self.terms.expected(request, me.log, me.start)
         return body_differences(event.body, expected or {})
 
-    def _send_fetch(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_fetch(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         """A fetch is the pending request of the model, or replaces one that has timed out."""
         best: list[Difference] | None = None
         for me, name in self._fetches(state):
@@ -192,7 +192,7 @@ class LineChecks(ModelEffects):
         for step in self.protocol.fetch_from_bootstrap_server(free):  # type: ignore[attr-defined]
             yield step.me, ""
 
-    def _send_fetch_snapshot(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_fetch_snapshot(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         pending = state.me.pending
         if not isinstance(pending, FetchSnapshotRequest):
             raise Refusal(event, "is a request for a snapshot that no response named")
@@ -201,7 +201,9 @@ class LineChecks(ModelEffects):
             raise Refusal(event, "is not the request that the model sends", found)
         return pending, state._replace(sent=event.correlation)
 
-    def _send_one_of(self, node: Node, state: NodeState, event: Event, allowed: Iterable[Record]) -> tuple[Record, Any]:
+    def _send_one_of(
+        self, node: NodeProgress, state: NodeState, event: Event, allowed: Iterable[Record]
+    ) -> tuple[Record, Any]:
         best: list[Difference] | None = None
         for request in allowed:
             found = self._differs(request, state.me, event)
@@ -212,7 +214,7 @@ class LineChecks(ModelEffects):
             best = found if best is None or len(found) < len(best) else best
         raise Refusal(event, "is a request that the model does not send", best or ())
 
-    def _send_vote(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_vote(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         me = state.me
         stands = me.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
         allowed = self.protocol.vote_requests(me, pre_vote=me.mode is Mode.PROSPECTIVE) if stands else []
@@ -222,13 +224,13 @@ class LineChecks(ModelEffects):
             raise Refusal(event, "is sent to a voter that has answered in this round")
         return request, state._replace(votes={**state.votes, voter: event.correlation})
 
-    def _send_begin(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_begin(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         me = state.me
         leads = me.mode is Mode.LEADER
         allowed = [self.protocol.announcement(me, key) for key in self.protocol.others(me)] if leads else []  # type: ignore[attr-defined]
         return self._send_one_of(node, state, event, allowed)
 
-    def _send_end(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_end(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         me = state.me
         allowed: Sequence[Record] = state.ends
         if me.mode is not Mode.RESIGNED:
@@ -237,7 +239,7 @@ class LineChecks(ModelEffects):
             allowed = self.protocol.end_quorum_epoch_requests(me, ())
         return self._send_one_of(node, state, event, allowed)
 
-    def _send_own(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_own(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, in place of its next fetch."""
         me = state.me
         if state.sent is not None and getattr(me.pending, "dest", None) == me.leader:
@@ -248,7 +250,7 @@ class LineChecks(ModelEffects):
         request, state = self._send_one_of(node, state._replace(me=after), event, requests)
         return request, state._replace(sent=event.correlation, needs=(*state.needs, ONE_REQUEST))
 
-    def _send_beside(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_beside(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, while it keeps fetching; an earlier one is lost."""
         free = state.me.but(updating=False, joining=False)
         send = self.protocol.send_update_voter if event.body.api == "UpdateRaftVoter" else self.protocol.join  # type: ignore[attr-defined]
@@ -256,14 +258,14 @@ class LineChecks(ModelEffects):
         request, state = self._send_one_of(node, state, event, (sent for step in steps for sent in step.sent))
         return request, state._replace(me=steps[0].me)
 
-    def _send_versions(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_versions(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         if state.owed is None:
             raise Refusal(event, "is a question for which no voter is being added")
         if not self._reaches(event, state.owed.dest):
             raise Refusal(event, "goes to another node than the voter that is being added")
         return state.owed, state._replace(owed=None)
 
-    def _answers(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _answers(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         key = request_key(event)
         waiting = state.waiting.get(key)
         if waiting is None:
@@ -279,7 +281,7 @@ class LineChecks(ModelEffects):
             state = state._replace(due=tuple(d for d in state.due if d is not due))
             if self._parks(due) and body_differences(event.body, due.expected):
                 state = state._replace(needs=(*state.needs, PARKED_FETCHES))
-                return self._unparked(node, state, event, Waiting(waiting.event, due), is_ended=is_ended)
+                return self._unparked(node, state, event, WaitingRequest(waiting.event, due), is_ended=is_ended)
             return self._matched(state, event, due)
         if event.body.api == "Fetch":
             return self._unparked(node, state, event, waiting, is_ended=is_ended)
@@ -288,14 +290,14 @@ class LineChecks(ModelEffects):
             return ended
         return self._expired(node, state, event)
 
-    def _expired(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _expired(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         """A voter change times out, once its question to the new voter is sent."""
         for step in self.protocol.expire_operation(state.me) if state.owed is None else ():  # type: ignore[attr-defined]
             expired = self._taken(state, step, node, event, None)
             return self._matched(expired._replace(due=()), event, expired.due[-1])
         raise Refusal(event, "is a response that the model does not send")
 
-    def _ended(self, node: Node, state: NodeState, event: Event) -> NodeState | None:
+    def _ended(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState | None:
         """Return the state in which a timer has ended the office, and with it a voter change; its line comes next."""
         for after, name in self._moves(node, state, event):
             due = next((due for due in after.due if name and due.api == event.body.api), None)
@@ -304,7 +306,7 @@ class LineChecks(ModelEffects):
                 return after._replace(due=rest, actions=(*after.actions, name))
         return None
 
-    def _matched(self, state: NodeState, event: Event, due: Due) -> NodeState:
+    def _matched(self, state: NodeState, event: Event, due: DueResponse) -> NodeState:
         found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
             found.append(Difference("records", "none", f"up to offset {end_offset(due.records[-1])}"))
@@ -314,7 +316,9 @@ class LineChecks(ModelEffects):
             self.records[id(event)] = due.records
         return state
 
-    def _unparked(self, node: Node, state: NodeState, event: Event, waiting: Waiting, *, is_ended: bool) -> NodeState:
+    def _unparked(
+        self, node: NodeProgress, state: NodeState, event: Event, waiting: WaitingRequest, *, is_ended: bool
+    ) -> NodeState:
         """A parked fetch ends: with its first response, handled again, or with an error as leadership is lost."""
         if waiting.is_timed_out_by(event):
             return state
@@ -346,7 +350,7 @@ class LineChecks(ModelEffects):
             return before.but(high_watermark=me.high_watermark)
         return me
 
-    def _ends_parked(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _ends_parked(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         """A parked fetch ends, one that was received from this replica key at this offset."""
         offset, directory = event.body
         fetches = [one.event.body for one in state.waiting.values() if one.event.peer == event.peer]
@@ -356,7 +360,7 @@ class LineChecks(ModelEffects):
             raise Refusal(event, "ends a parked fetch that was not received", differs)
         return state._replace(ended=event.peer)
 
-    def _appends(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _appends(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         base, end, epoch = event.body
         if event.seq > state.appended:
             steps = self.protocol.client_append(state.me, self.shared)  # type: ignore[attr-defined]
@@ -376,7 +380,7 @@ class LineChecks(ModelEffects):
             raise Refusal(event, "is another append than the model's", found)
         return state
 
-    def _stores(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _stores(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         log = state.me.log
         return self._equal(
             state,
@@ -394,21 +398,21 @@ class LineChecks(ModelEffects):
             raise Refusal(event, "shows another value than the model's", found)
         return state
 
-    def _high_watermark(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _high_watermark(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         ours = offset_after_batches(state.me.log, state.me.high_watermark)
         return self._equal(state, event, ("high watermark",), (event.body,), (ours,))._replace(high=ours)
 
-    def _first_high_watermark(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _first_high_watermark(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         ours = offset_after_batches(state.me.log, state.me.high_watermark)
         names = "high watermark", "high watermark before"
         return self._equal(state, event, names, (event.body, 0), (ours, state.high))
 
-    def _ends_at(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _ends_at(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         return self._equal(
             state, event, ("log end",), (event.body,), (offset_after_batches(state.me.log, len(state.me.log)),)
         )
 
-    def _reads_voters(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _reads_voters(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         voters, offset = event.body
         wanted = self.terms.voters(voters)
         if self._voters_at(state.me, offset) != wanted:
@@ -422,7 +426,7 @@ class LineChecks(ModelEffects):
         formatted = self.protocol.formatted_voters(me.id, me.directory)
         return self.protocol.voters_in(me.log[: batch_count_at(me.log, offset + 1)], formatted)
 
-    def _reads_version(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _reads_version(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         version, offset = event.body
         me = state.me
         formatted = self.protocol.formatted_version(me.id, me.directory)
@@ -431,7 +435,7 @@ class LineChecks(ModelEffects):
             return state  # an upgrade: the voters' line comes next
         return self._equal(state, event, ("kraft.version",), (version,), (ours,))
 
-    def _is_state(self, node: Node, state: NodeState, event: Event) -> NodeState:
+    def _is_state(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
         """Compare the whole state with the model's."""
         me, shown = state.me, event.body
         kafka = {name: shown.get(name) for name in ("mode", "epoch", "leader")}

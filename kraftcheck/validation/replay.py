@@ -29,8 +29,16 @@ from kraftcheck.validation.completeness import LineOrder, check_changes_have_lin
 from kraftcheck.validation.effects import ModelEffects
 from kraftcheck.validation.events import Event, EventKind, is_lost, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownUses, LineChecks
-from kraftcheck.validation.starts import MidLife, control_records
-from kraftcheck.validation.state import BOOT_KINDS, Node, NodeState, Refusal, Waiting, transition_differences, unit_of
+from kraftcheck.validation.starts import MidLifeStates, control_records
+from kraftcheck.validation.state import (
+    BOOT_KINDS,
+    NodeProgress,
+    NodeState,
+    Refusal,
+    WaitingRequest,
+    next_unit_events,
+    transition_differences,
+)
 from kraftcheck.validation.terms import (
     Difference,
     batch_count_at,
@@ -47,11 +55,11 @@ SEARCHED_EVENTS = 4_000
 class UnitOrder(ModelEffects):
     """The order in which the units of all nodes run."""
 
-    def advance(self, node: Node) -> None:
+    def advance(self, node: NodeProgress) -> None:
         """Replay a node's next unit; raise Refusal if the model does not allow it."""
         raise NotImplementedError
 
-    def run(self) -> Iterator[Node]:
+    def run(self) -> Iterator[NodeProgress]:
         """Replay every unit; yield the node of each. Stops at the first divergence."""
         ready, idle = deque(self._unfinished()), 0
         while ready:
@@ -80,14 +88,14 @@ class UnitOrder(ModelEffects):
     def _unfinished(self) -> Iterator[int]:
         return (number for number, node in sorted(self.nodes.items()) if not node.is_done)
 
-    def _blocked(self, node: Node) -> bool:
+    def _blocked(self, node: NodeProgress) -> bool:
         event = node.events[node.position]
         if event.kind in (EventKind.DISK, EventKind.BOOTSTRAP, EventKind.BOOT):
             return self._waits_for_log(node)
         origin = self.pairs.sent.get(id(event)) or self.pairs.answered.get(id(event))
         return origin is not None and id(origin) not in self.done
 
-    def _waits_for_log(self, node: Node) -> bool:
+    def _waits_for_log(self, node: NodeProgress) -> bool:
         """Whether a killed process has stored batches, without a line, that no replayed node has yet."""
         if node.state is None or node.is_released:
             return False
@@ -95,7 +103,7 @@ class UnitOrder(ModelEffects):
         ends = [end_offset(n.state.me.log[-1]) for n in self.nodes.values() if n.state is not None and n.state.me.log]
         return wanted > max(ends, default=0)
 
-    def _released(self, node: Node) -> bool:
+    def _released(self, node: NodeProgress) -> bool:
         """Whether a blocked node can go on after all.
 
         Equal messages are paired by their ids alone, which leaves several ways where a connection breaks. A receipt
@@ -130,7 +138,7 @@ class UnitOrder(ModelEffects):
         if answer.kind is not EventKind.ANSWER or node.state is None or node.is_done:
             return False
         waiting = node.state.waiting.get(request_key(answer))
-        is_next = node.position <= answer.seq < node.position + len(unit_of(node))
+        is_next = node.position <= answer.seq < node.position + len(next_unit_events(node))
         return is_next and waiting is not None and waiting.is_timed_out_by(answer)
 
     @staticmethod
@@ -169,7 +177,7 @@ MOST_SNAPSHOT_STEPS = 2
 """Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
 
 
-class ClusterReplay(UnitOrder, MidLife, LineChecks):
+class ClusterReplay(UnitOrder, MidLifeStates, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
     def __init__(self, *parts: Any, known: KnownUses) -> None:
@@ -178,13 +186,13 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
         self.begin_late()
         self.orders = {number: LineOrder(node.events[: node.position]) for number, node in self.nodes.items()}
 
-    def advance(self, node: Node) -> None:
+    def advance(self, node: NodeProgress) -> None:
         """Replay a node's next unit; raise Refusal if the model does not allow it."""
-        unit = unit_of(node)
+        unit = next_unit_events(node)
         end = node.position + len(unit)
         self.take(node, unit, is_last=end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation)
 
-    def take(self, node: Node, unit: Sequence[Event], *, is_last: bool) -> None:
+    def take(self, node: NodeProgress, unit: Sequence[Event], *, is_last: bool) -> None:
         """Replay a unit of a node; its last lines may be missing if it is the last one of a process."""
         self.known.noted.clear()
         settled = next(self._outcomes(node, unit, is_last=is_last))
@@ -194,7 +202,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
         self.orders[node.number].check(unit, is_last=is_last)
         node.state = self._accept(node, settled._replace(due=()), unit)
 
-    def _outcomes(self, node: Node, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeState]:
+    def _outcomes(self, node: NodeProgress, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeState]:
         """Yield the states after a unit; raise Refusal behind the last one."""
         best: Refusal | None = None
         for start in self._starts(node, unit):
@@ -207,7 +215,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
                     best = refusal
         raise best or Refusal(unit[0], "is not allowed")
 
-    def _count_known(self, node: Node, unit: Sequence[Event], settled: NodeState, *, is_last: bool) -> None:
+    def _count_known(self, node: NodeProgress, unit: Sequence[Event], settled: NodeState, *, is_last: bool) -> None:
         """Count the known differences without which the model does not take a unit to the same state."""
         self.known.counts.update(set(settled.needs))
         for name in sorted(self.known.noted):
@@ -221,7 +229,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
                 self.known.counts[name] += 1
 
     @contextmanager
-    def _without(self, name: str, node: Node) -> Iterator[None]:
+    def _without(self, name: str, node: NodeProgress) -> Iterator[None]:
         """Replay by the model without a known difference; then everything is as it was."""
         states = [(one, one.state, one.alternatives) for one in self.nodes.values()]
         kept = self.protocol, self.shared, self.records, self.check.before
@@ -236,7 +244,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
             for one, state, alternatives in states:
                 one.state, one.alternatives = state, alternatives
 
-    def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
+    def _accept(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> NodeState:
         node.position += len(unit)
         self.explained.update(event.kind for event in unit)
         self.done.update(id(event) for event in unit if event.kind in (EventKind.SEND, EventKind.ANSWER))
@@ -266,7 +274,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
 
     # The first event of a unit
 
-    def _starts(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _starts(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the states after each outcome that the model has for the first event of a unit."""
         self.split_named(unit[0])
         event, state = unit[0], node.state
@@ -281,7 +289,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
         else:
             yield state
 
-    def _before_changes(self, node: Node, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _before_changes(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the state, and a leader's states after the waiting batches that it appends before a voter set.
 
         It flushes all of them together, so the high watermark follows the new voter set.
@@ -298,10 +306,10 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
             state = taken._replace(me=me, puts=state.puts)
             yield state
 
-    def _requested(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _requested(self, state: NodeState, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
         event = unit[0]
         key = request_key(event)
-        state = state._replace(waiting={**state.waiting, key: Waiting(event, None)})
+        state = state._replace(waiting={**state.waiting, key: WaitingRequest(event, None)})
         if event.body.api == "DescribeQuorum":
             for step in self.protocol.describe_quorum(state.me):  # type: ignore[attr-defined]
                 yield self._taken(state, step, node, event, key)
@@ -316,7 +324,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
             for step in handler(before.me, request, self.shared):
                 yield self._taken(before, step, node, event, key)
 
-    def _prepared(self, node: Node, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _prepared(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
         yield state
         answer = next((e for e in unit if e.kind is EventKind.ANSWER and request_key(e) == request_key(unit[0])), None)
@@ -342,7 +350,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
             if changed in shown:
                 yield state._replace(me=after, actions=(*state.actions, "TakeSnapshot"))
 
-    def _responded(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _responded(self, state: NodeState, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
         event, me = unit[0], state.me
         request = node.asked.get(event.correlation)
         if request is None:
@@ -375,7 +383,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
         return state._replace(votes=found) if event.body.api == "Vote" else state
 
     def _fetched_elsewhere(
-        self, state: NodeState, node: Node, event: Event, request: FetchRequest, response: Record
+        self, state: NodeState, node: NodeProgress, event: Event, request: FetchRequest, response: Record
     ) -> Iterator[NodeState]:
         """Yield the states after the response to a fetch beside the pending request, which goes to another node."""
         me = state.me
@@ -440,7 +448,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
 
     # The other events of a unit
 
-    def _follow(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
+    def _follow(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> NodeState:
         """Return the state after the lines of a unit; raise Refusal at the first that the model does not allow."""
         position = 0
         while position < len(unit):
@@ -458,13 +466,13 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
                     state = check(self, node, state, event)
         return state
 
-    def _settled(self, node: Node, state: NodeState, unit: Sequence[Event], *, is_last: bool) -> NodeState:
+    def _settled(self, node: NodeProgress, state: NodeState, unit: Sequence[Event], *, is_last: bool) -> NodeState:
         """Return the state at the end of a unit, with its parked fetches.
 
         Raise Refusal if the model has taken a step whose lines are missing. At the end of a log or of a process they
         may be missing: the returned state then still has responses that are due.
         """
-        parked = {due.key: Waiting(state.waiting[due.key].event, due) for due in state.due if self._parks(due)}
+        parked = {due.key: WaitingRequest(state.waiting[due.key].event, due) for due in state.due if self._parks(due)}
         left = tuple(due for due in state.due if not self._parks(due))
         state = state._replace(waiting={**state.waiting, **parked}, due=left)
         if is_last:
@@ -485,7 +493,7 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
             check_changes_have_lines(node.state.me, state, unit)
         return state
 
-    def _transitions(self, node: Node, state: NodeState, run: list[Event]) -> NodeState:
+    def _transitions(self, node: NodeProgress, state: NodeState, run: list[Event]) -> NodeState:
         """Return the state after transitions in a row; the last one must be a state of the model."""
         if not run:
             return state
@@ -544,4 +552,4 @@ class ClusterReplay(UnitOrder, MidLife, LineChecks):
             last = after
 
 
-__all__ = ["ClusterReplay", "Error", "Node", "Refusal"]
+__all__ = ["ClusterReplay", "Error", "NodeProgress", "Refusal"]

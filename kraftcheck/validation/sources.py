@@ -34,15 +34,15 @@ LONGEST_LINE = 32 << 20
 LARGEST_HEADER = 16 << 20
 """Maximum size of a tarball's headers of one member, in bytes."""
 
-DEEPEST = 4
+DEEPEST_ARCHIVE = 4
 """Tarballs and gzip streams in one another."""
 
 MOST_MEMBERS = 1_000_000
 
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
-class Stream:
+class FileStream:
     """A file's content: peek at its beginning, then read it once. `limit` bounds the bytes that are read."""
 
     def __init__(self, name: str, raw: BinaryIO, limit: int) -> None:
@@ -72,13 +72,13 @@ class Stream:
     def _more(self, size: int) -> bytes:
         if self.position + len(self._head) > self.limit:
             raise InputError(f"{self.name}: expected at most {self.limit:,} bytes, unpacked, found more; split it")
-        with reported(self.name):
+        with damage_as_input_error(self.name):
             return self._raw.read(size)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines without their ends; bytes that are not UTF-8 become U+FFFD."""
         rest, number = b"", 1
-        while chunk := self.read(_CHUNK):
+        while chunk := self.read(_CHUNK_BYTES):
             whole, end, more = chunk.rpartition(b"\n")
             if not end:
                 rest += more
@@ -96,15 +96,15 @@ class Stream:
             yield rest.decode("utf-8", "replace")
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file to be recognized; its stream is valid until the next entry."""
 
-    stream: Stream
+    stream: FileStream
     is_named: bool  # the user named this very file
 
 
 @contextmanager
-def reported(name: str) -> Iterator[None]:
+def damage_as_input_error(name: str) -> Iterator[None]:
     """Turn errors of a damaged file into InputError."""
     try:
         yield
@@ -116,7 +116,7 @@ def reported(name: str) -> Iterator[None]:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}; copy the file again") from None
 
 
-def entries(path: Path, limit: int, skip: Callable[[str], object]) -> Iterator[Entry]:
+def file_entries(path: Path, limit: int, skip: Callable[[str], object]) -> Iterator[FileEntry]:
     """Yield the files of a path in order of their names; `skip` tells which names to leave out of folders.
 
     Links and devices in folders and tarballs are left out.
@@ -128,44 +128,48 @@ def entries(path: Path, limit: int, skip: Callable[[str], object]) -> Iterator[E
             for one in sorted(names):
                 file = Path(folder, one)
                 if not skip(one) and not file.is_symlink() and file.is_file():
-                    yield from _opened(file, visible(str(file)), limit, skip, is_named=False)
+                    yield from _open_entries(file, visible(str(file)), limit, skip, is_named=False)
     elif path.is_file():
-        yield from _opened(path, name, limit, skip, is_named=True)
+        yield from _open_entries(path, name, limit, skip, is_named=True)
     elif path.exists():
         raise InputError(f"{name}: expected a file or a folder, found a device or a pipe; name a file")
     else:
         raise InputError(f"{name}: not found; name a log file, a data folder, or a folder of them")
 
 
-def _opened(path: Path, name: str, limit: int, skip: Callable[[str], object], *, is_named: bool) -> Iterator[Entry]:
-    with reported(name):
-        file = path.open("rb", buffering=_CHUNK)
+def _open_entries(
+    path: Path, name: str, limit: int, skip: Callable[[str], object], *, is_named: bool
+) -> Iterator[FileEntry]:
+    with damage_as_input_error(name):
+        file = path.open("rb", buffering=_CHUNK_BYTES)
     with file:
-        yield from _unpacked(Stream(name, file, limit), skip, 0, is_named=is_named)
+        yield from _unpacked_entries(FileStream(name, file, limit), skip, 0, is_named=is_named)
 
 
-def _unpacked(stream: Stream, skip: Callable[[str], object], depth: int, *, is_named: bool) -> Iterator[Entry]:
+def _unpacked_entries(
+    stream: FileStream, skip: Callable[[str], object], depth: int, *, is_named: bool
+) -> Iterator[FileEntry]:
     """Yield a stream, unpacked if it is gzipped, or the members of a tarball."""
     is_gzip = stream.peek(2) == b"\x1f\x8b"
     is_tar = not is_gzip and stream.peek(512)[257:262] == b"ustar"
-    if (is_gzip or is_tar) and depth >= DEEPEST:
-        raise InputError(f"{stream.name}: expected at most {DEEPEST} archives in one another; unpack it")
+    if (is_gzip or is_tar) and depth >= DEEPEST_ARCHIVE:
+        raise InputError(f"{stream.name}: expected at most {DEEPEST_ARCHIVE} archives in one another; unpack it")
     if is_gzip:
         raw = cast(BinaryIO, GzipFile(fileobj=cast(BinaryIO, stream)))
-        yield from _unpacked(Stream(stream.name, raw, stream.limit), skip, depth + 1, is_named=is_named)
+        yield from _unpacked_entries(FileStream(stream.name, raw, stream.limit), skip, depth + 1, is_named=is_named)
     elif is_tar:
-        yield from _members(stream, skip, depth + 1)
+        yield from _tarball_members(stream, skip, depth + 1)
     else:
-        yield Entry(stream, is_named)
+        yield FileEntry(stream, is_named)
 
 
-def _members(stream: Stream, skip: Callable[[str], object], depth: int) -> Iterator[Entry]:
+def _tarball_members(stream: FileStream, skip: Callable[[str], object], depth: int) -> Iterator[FileEntry]:
     limit = stream.limit
-    with reported(stream.name):
+    with damage_as_input_error(stream.name):
         stream.limit = LARGEST_HEADER
-        archive = tarfile.open(fileobj=cast(Any, stream), mode="r|", bufsize=_CHUNK)  # noqa: SIM115
+        archive = tarfile.open(fileobj=cast(Any, stream), mode="r|", bufsize=_CHUNK_BYTES)  # noqa: SIM115
     for _ in range(MOST_MEMBERS):
-        with reported(stream.name):
+        with damage_as_input_error(stream.name):
             stream.limit = min(limit, stream.position + LARGEST_HEADER)  # forged headers may ask for any size
             member = archive.next()
             archive.members = []  # type: ignore[attr-defined]
@@ -174,27 +178,27 @@ def _members(stream: Stream, skip: Callable[[str], object], depth: int) -> Itera
             return
         base = member.name.rpartition("/")[2]
         if not member.isreg() or skip(base):
-            _skip(archive, member, stream)
+            _skip_member(archive, member, stream)
             continue
         file = archive.extractfile(member)
         assert file is not None
-        inner = Stream(f"{stream.name}:{visible(member.name)}", cast(BinaryIO, file), limit)
-        yield from _unpacked(inner, skip, depth, is_named=False)
-        _skip(archive, member, stream)
+        inner = FileStream(f"{stream.name}:{visible(member.name)}", cast(BinaryIO, file), limit)
+        yield from _unpacked_entries(inner, skip, depth, is_named=False)
+        _skip_member(archive, member, stream)
     raise InputError(f"{stream.name}: expected at most {MOST_MEMBERS:,} entries, found more; repack it")
 
 
-def _skip(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: Stream) -> None:
+def _skip_member(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: FileStream) -> None:
     """Go to the end of a member."""
     if member.isreg():
-        with reported(stream.name):
+        with damage_as_input_error(stream.name):
             archive.fileobj.seek(archive.offset)
 
 
-LIMIT = 64 << 30
+DEFAULT_LIMIT_BYTES = 64 << 30
 """Default limit on the unpacked size of a file, in bytes."""
 
-BYTES_OF_EVENT = 2048
+BYTES_OF_SMALLEST_EVENT = 2048
 """Memory of an event and of its part of the replay."""
 
 HEAD_BYTES = 1 << 16
@@ -203,12 +207,12 @@ HEAD_BYTES = 1 << 16
 STEP_KINDS = frozenset({EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER})
 """Kinds of events that only DEBUG or TRACE shows; without them a log cannot be replayed."""
 
-_VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
-_DISK_FILE = re.compile(r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*")
+_KAFKA_VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
+_DISK_FILE_NAME = re.compile(r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*")
 _RAFT_LOGGERS = ("RaftManager", "org.apache.kafka.raft")
 
 
-Reader = Callable[[Iterable[str], str], Iterator[Event]]
+LineReader = Callable[[Iterable[str], str], Iterator[Event]]
 """Reader of the lines of a file, given its name."""
 
 
@@ -237,7 +241,7 @@ class LogFile:
 
 
 @dataclass
-class Sources:
+class LogSources:
     """The events of each node in order, the files that have them, and notes."""
 
     logs: dict[int, list[Event]] = field(default_factory=dict)  # of logs that show messages
@@ -262,21 +266,21 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LogOptions:
     """How to read logs: log4j's pattern, the range of times, and the limit on unpacked bytes."""
 
     pattern: str = DEFAULT_PATTERN
     since: int | None = None  # milliseconds
     until: int | None = None
-    limit_bytes: int = LIMIT
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
     report: Callable[[int], object] = lambda count: None
 
 
 def read_sources(
-    paths: Iterable[Path], nodes: Sequence[tuple[int, Path]] = (), wanted: Wanted | None = None
-) -> Sources:
+    paths: Iterable[Path], nodes: Sequence[tuple[int, Path]] = (), wanted: LogOptions | None = None
+) -> LogSources:
     """Read the logs in files, folders and tarballs; `nodes` gives paths whose events are those of one node."""
-    reader = _Reader(wanted or Wanted())
+    reader = _LogsReader(wanted or LogOptions())
     for path in paths:
         reader.path(path)
     for node, path in nodes:
@@ -284,27 +288,27 @@ def read_sources(
     return reader.sources()
 
 
-class _Reader:
+class _LogsReader:
     """Reads logs one after another."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: LogOptions) -> None:
         line_pattern(wanted.pattern)
         self._wanted = wanted
         self._found: list[LogFile] = []
-        self._result = Sources()
+        self._result = LogSources()
         self._count = 0
-        self._most = available_memory() // BYTES_OF_EVENT
+        self._most = available_memory() // BYTES_OF_SMALLEST_EVENT
 
     def path(self, path: Path, node: int | None = None) -> None:
         """Read a file, or every log of a folder or a tarball."""
-        for entry in entries(path, self._wanted.limit_bytes, _DISK_FILE.fullmatch):
+        for entry in file_entries(path, self._wanted.limit_bytes, _DISK_FILE_NAME.fullmatch):
             problem = self._entry(entry, node)
             if problem is not None:
                 if entry.is_named:
                     raise InputError(problem)
                 self._result.others += 1
 
-    def _entry(self, entry: Entry, node: int | None) -> str | None:
+    def _entry(self, entry: FileEntry, node: int | None) -> str | None:
         """Read a log; return the problem if the file is none."""
         stream = entry.stream
         if stream.peek(3) == BOM_UTF8:
@@ -324,10 +328,10 @@ class _Reader:
                 f"{stream.name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json),"
                 " found JSON of another program; leave the file out"
             )
-        problem = _foreign(stream.name, head, self._wanted.pattern)
+        problem = _foreign_file_problem(stream.name, head, self._wanted.pattern)
         return problem or self._log(stream, node, partial(read_lines, pattern=self._wanted.pattern))
 
-    def _log(self, stream: Stream, node: int | None, read: Reader) -> str | None:
+    def _log(self, stream: FileStream, node: int | None, read: LineReader) -> str | None:
         events, lines = list[Event](), 0
         wanted = self._wanted
 
@@ -364,7 +368,7 @@ class _Reader:
                 )
 
     def _version(self, line: str, place: str) -> None:
-        found = _VERSION.search(line)
+        found = _KAFKA_VERSION.search(line)
         if found:
             self._result.versions.setdefault(found[1], place)
 
@@ -382,7 +386,7 @@ class _Reader:
                 event.node = only
         else:
             _require_blocks(name, events)
-            _assign(events)
+            _assign_nodes(events)
             self._result.notes.append(f"{name}: has the lines of nodes {', '.join(map(str, sorted(named)))}")
         for one in sorted(named):
             own = [event for event in events if event.node == one] if len(named) > 1 else events
@@ -390,14 +394,14 @@ class _Reader:
                 self._found.append(LogFile(name, one, own))
         return None
 
-    def sources(self) -> Sources:
+    def sources(self) -> LogSources:
         """Return the events of each node, in the order of its files."""
         result = self._result
         of_node: dict[int, list[LogFile]] = {}
         for file in self._found:
             of_node.setdefault(file.node, []).append(file)
         for node, files in sorted(of_node.items()):
-            kept = _in_order(_once(files, result.notes))
+            kept = _files_by_time(_without_copies(files, result.notes))
             result.files += kept
             for logs, shows_steps in ((result.logs, True), (result.quiet, False)):
                 chosen = [file for file in kept if file.shows_steps == shows_steps]
@@ -420,7 +424,7 @@ class _Reader:
                 del self._result.logs[node]
 
 
-def _foreign(name: str, head: bytes, pattern: str) -> str | None:
+def _foreign_file_problem(name: str, head: bytes, pattern: str) -> str | None:
     """Return the problem of a file in whose beginning no line has the pattern."""
     match = line_pattern(pattern).match
     lines = head.decode("utf-8", "replace").split("\n")
@@ -448,7 +452,7 @@ def _require_blocks(name: str, events: Sequence[Event]) -> None:
         )
 
 
-def _assign(events: Sequence[Event]) -> None:
+def _assign_nodes(events: Sequence[Event]) -> None:
     """Give events of a file of several nodes a node: the snapshots of a start the next named one, others the last."""
     following = -1
     for event in reversed(events):
@@ -463,11 +467,11 @@ def _assign(events: Sequence[Event]) -> None:
         last = event.node
 
 
-def _once(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
+def _without_copies(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
     """Leave out copies of a file, and files that another one continues."""
     kept: list[LogFile] = []
     for file in sorted(files, key=lambda one: -len(one.events)):
-        whole = next((other for other in kept if _begins(other, file)), None)
+        whole = next((other for other in kept if _begins_with_events_of(other, file)), None)
         if whole is None:
             kept.append(file)
         else:
@@ -475,16 +479,19 @@ def _once(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
     return kept
 
 
-def _begins(whole: LogFile, part: LogFile) -> bool:
+def _begins_with_events_of(whole: LogFile, part: LogFile) -> bool:
     """Whether a file begins with all events of another one."""
-    return all(_content(one) == _content(other) for one, other in zip(whole.events, part.events, strict=False))
+    return all(
+        _events_as_content(one) == _events_as_content(other)
+        for one, other in zip(whole.events, part.events, strict=False)
+    )
 
 
-def _content(event: Event) -> tuple[object, ...]:
+def _events_as_content(event: Event) -> tuple[object, ...]:
     return event.time, event.kind, event.correlation, event.body
 
 
-def _in_order(files: Iterable[LogFile]) -> list[LogFile]:
+def _files_by_time(files: Iterable[LogFile]) -> list[LogFile]:
     """Return the files of a node by the time of their first lines, the only use of time."""
     return sorted(files, key=lambda file: (file.first, file.name))
 
@@ -495,11 +502,11 @@ def _note_overlaps(files: Sequence[LogFile], notes: list[str]) -> None:
             notes.append(f"node {after.node}: {after.name} begins before {before.name} ends")
 
 
-def line_of(paths: Iterable[Path], event: Event, limit: int = LIMIT) -> str:
+def line_of(paths: Iterable[Path], event: Event, limit: int = DEFAULT_LIMIT_BYTES) -> str:
     """Return the text of an event's line, read again; empty if it has changed since."""
     try:
         for path in paths:
-            for entry in entries(path, limit, _DISK_FILE.fullmatch):
+            for entry in file_entries(path, limit, _DISK_FILE_NAME.fullmatch):
                 if entry.stream.name == event.file:
                     return next(islice(entry.stream.lines(), event.line - 1, None), "").strip()
     except InputError:
@@ -507,7 +514,7 @@ def line_of(paths: Iterable[Path], event: Event, limit: int = LIMIT) -> str:
     return ""
 
 
-def voters_in(logs: Mapping[int, Sequence[Event]]) -> set[int]:
+def all_voters(logs: Mapping[int, Sequence[Event]]) -> set[int]:
     """Return the nodes that some voter set of the logs has."""
     found: set[int] = set()
     for events in logs.values():

@@ -34,7 +34,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import ModelEffects
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
-from kraftcheck.validation.state import GROWING_KINDS, Node, NodeState, Waiting
+from kraftcheck.validation.state import GROWING_KINDS, NodeProgress, NodeState, WaitingRequest
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
     ClusterTerms,
@@ -47,28 +47,28 @@ from kraftcheck.validation.terms import (
     offset_after_batches,
 )
 
-Controls = tuple[Record, ...]
+ControlRecords = tuple[Record, ...]
 """Control records of a batch: voters, and a kraft.version."""
 
-ByOffset = dict[int, Controls]
+ControlsByOffset = dict[int, ControlRecords]
 
 
-def add_unless_in_force(records: ByOffset, offset: int, record: Record) -> None:
+def add_unless_in_force(records: ControlsByOffset, offset: int, record: Record) -> None:
     """Add a record unless it is in force at an offset: there, or as the first one if none of its type comes before."""
     known = [at for at, found in records.items() if at <= offset and any(type(one) is type(record) for one in found)]
     if not known or record not in records[max(known)]:
-        _put(records, offset if known else 0, record)
+        _put_control(records, offset if known else 0, record)
 
 
-def _put(records: ByOffset, offset: int, record: Record) -> None:
+def _put_control(records: ControlsByOffset, offset: int, record: Record) -> None:
     rest = tuple(one for one in records.get(offset, ()) if type(one) is not type(record))
     records[offset] = (*rest, record)
 
 
-def control_records(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ByOffset, ByOffset]:
+def control_records(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ControlsByOffset, ControlsByOffset]:
     """Return the voters and versions that lines show by their offsets in a log, and those at ends of snapshots."""
-    found: ByOffset = {}
-    snapshots: ByOffset = {}
+    found: ControlsByOffset = {}
+    snapshots: ControlsByOffset = {}
     loaded = -1
     for event in events:
         if event.kind is EventKind.LOADED:
@@ -76,7 +76,7 @@ def control_records(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ByOff
         elif event.kind in (EventKind.VERSION, EventKind.VOTERS) and event.body[1] >= 0:
             value, offset = event.body
             record = KRaftVersion(value) if event.kind is EventKind.VERSION else Voters(terms.voters(value))
-            _put(snapshots if offset == loaded - 1 else found, offset, record)
+            _put_control(snapshots if offset == loaded - 1 else found, offset, record)
     return found, snapshots
 
 
@@ -93,10 +93,10 @@ def requested_ends(events: Sequence[Event]) -> Iterator[LogEnd]:
             if event.kind is EventKind.APPEND:
                 yield event.body[0], 0
             return
-        yield from _ends_in_request(event)
+        yield from _log_ends_in_request(event)
 
 
-def _ends_in_request(event: Event) -> Iterator[LogEnd]:
+def _log_ends_in_request(event: Event) -> Iterator[LogEnd]:
     names = END_FIELDS.get(event.body.api) if event.kind is EventKind.SEND else None
     if names is not None and event.body.number(names[0]) > 0:
         yield event.body.number(names[0]), event.body.number(names[1])
@@ -113,7 +113,7 @@ def shown_ends(events: Iterable[Event]) -> list[LogEnd]:
         elif event.kind in (EventKind.STORED, EventKind.APPEND):
             ends.append(event.body[-2:])
         else:
-            ends += _ends_in_request(event)
+            ends += _log_ends_in_request(event)
     return ends
 
 
@@ -136,16 +136,16 @@ def _ends_of_epochs(ends: Sequence[LogEnd], kept: set[int]) -> list[LogEnd]:
     return [one for one, after in pairwise([*ends, (0, -1)]) if after[1] != one[1] or one[0] in kept]
 
 
-Rewrite = Callable[[Log], Log]
+RewriteLog = Callable[[Log], Log]
 
-FIRST_LENGTH = 64
+FIRST_LOG_LENGTH = 64
 """Batches of a log at which it is rebased first."""
 
 
-class Rebasing(ModelEffects):
+class LogRebasing(ModelEffects):
     """Shortens the logs of a replay."""
 
-    longest = FIRST_LENGTH
+    longest = FIRST_LOG_LENGTH
 
     def rebase(self) -> None:
         """Merge committed data batches in every log."""
@@ -153,7 +153,7 @@ class Rebasing(ModelEffects):
         committed = offset_after_batches(self.shared.committed, len(self.shared.committed))
         self._rewrite(lambda log: merge_batches(log, kept, committed))
         longest = max((len(replica.log) for replica in self._replicas()), default=0)
-        self.longest = max(FIRST_LENGTH, 2 * longest)
+        self.longest = max(FIRST_LOG_LENGTH, 2 * longest)
 
     def split(self, offset: int) -> None:
         """Split the merged batches that cover an offset; a follower may store a part of them only."""
@@ -182,7 +182,7 @@ class Rebasing(ModelEffects):
                 if after.epoch != batch.epoch:
                     yield end_offset(batch)
 
-    def _rewrite(self, change: Rewrite) -> None:
+    def _rewrite(self, change: RewriteLog) -> None:
         for node in self.nodes.values():
             if node.state is not None:
                 node.state = node.state._replace(me=divide_log(node.state.me, change))
@@ -233,7 +233,7 @@ def split_batch(log: Log, offset: int) -> Log:
     return (*log[:position], data_batch(log[position].epoch, offset), *log[position:])
 
 
-def divide_log(me: Replica, change: Rewrite) -> Replica:
+def divide_log(me: Replica, change: RewriteLog) -> Replica:
     """Return a replica with another division of its log into batches, and with the numbers of batches that follow."""
     old, log = me.log, change(me.log)
     if len(log) == len(old):
@@ -260,12 +260,12 @@ def divide_log(me: Replica, change: Rewrite) -> Replica:
     return after
 
 
-class Starts(Rebasing):
+class StartStates(LogRebasing):
     """States of a starting process."""
 
     is_late = False  # whether the replay of some node begins in the life of a process
 
-    def _boots(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _boots(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the states in which a process may start."""
         node.asked = {}
         number, endpoint = self._directory(node, unit[0].incarnation), self._own_endpoint(node, unit[0].incarnation)
@@ -287,7 +287,7 @@ class Starts(Rebasing):
             me, _ = self.protocol.next_request(self.protocol.after_restart(kept))
             yield NodeState(self._with_snapshots(me, unit), ends=())
 
-    def _left(self, node: Node, last: NodeState) -> list[NodeState]:
+    def _left(self, node: NodeProgress, last: NodeState) -> list[NodeState]:
         """Return the states in which a process may have ended.
 
         They are without an append that has no line if a later process shows a log without it.
@@ -304,13 +304,13 @@ class Starts(Rebasing):
     def _formatted(self, host: ModelValue, directory: int, unit: Sequence[Event]) -> None:
         """Note the voter set and kraft.version that a disk was formatted with, as its first start shows them."""
         told = [event.body[0] for event in unit if event.kind is EventKind.VOTERS and event.body[1] < 0]
-        if not any(event.kind is EventKind.VOTERS for event in _read(unit)):  # static voters
+        if not any(event.kind is EventKind.VOTERS for event in _lines_until_voters(unit)):  # static voters
             told = [event.body for event in unit if event.kind is EventKind.STARTING_VOTERS]
         versions = [event.body[0] for event in unit if event.kind is EventKind.VERSION and event.body[1] < 0]
         voters = self.terms.voters(told[-1]) if told else frozenset[Voter]()
         self.formats[host, directory] = (voters, versions[-1] if versions else 0)
 
-    def _extended(self, me: Replica, node: Node, event: Event) -> Replica:
+    def _extended(self, me: Replica, node: NodeProgress, event: Event) -> Replica:
         """Return a replica with the batches that its killed process has stored without a line, if there are any."""
         end, epoch = node.known_end(event.incarnation)
         node.is_released = False
@@ -343,7 +343,7 @@ class Starts(Rebasing):
         ends = {batch_count_at(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
 
-    def _first(self, node: Node, unit: Sequence[Event], fresh: Replica) -> Replica:
+    def _first(self, node: NodeProgress, unit: Sequence[Event], fresh: Replica) -> Replica:
         """Return a replica at its first start: as formatted, or as its lines show it if it has run before."""
         shown = next((event.body[0] for event in unit if event.kind is EventKind.TRANSITION), None)
         if shown is None:
@@ -354,12 +354,12 @@ class Starts(Rebasing):
             node.is_old = True
             named = chain.from_iterable(event.body for event in unit if event.kind is EventKind.DISK)
             ends = [*sorted(one for one in named if 0 < one[0] < end), (end, epoch)]
-            me = self.protocol.with_log(me, self.old_log([_read(unit)], ends), flushes=True)
+            me = self.protocol.with_log(me, self.old_log([_lines_until_voters(unit)], ends), flushes=True)
             self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
         elif any(
-            event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _read(unit)
+            event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _lines_until_voters(unit)
         ):  # a bootstrap snapshot
-            controls = chain.from_iterable(control_records(self.terms, _read(unit))[0].values())
+            controls = chain.from_iterable(control_records(self.terms, _lines_until_voters(unit))[0].values())
             me = self.protocol.with_log(me, make_log(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
         if shown["epoch"] == 0 and end <= 0:
             return me
@@ -375,20 +375,20 @@ class Starts(Rebasing):
         me, _ = self.protocol.next_request(self.begun_at(me, self.log_start(node, unit[0].incarnation)))
         return self._with_snapshots(me, unit)
 
-    def lines_of_all(self, node: Node) -> Iterable[Iterable[Event]]:
+    def lines_of_all(self, node: NodeProgress) -> Iterable[Iterable[Event]]:
         """Return the events of all nodes, a node's own last."""
         return [*(other.events for other in self.nodes.values() if other is not node), node.events]
 
     def old_log(
-        self, lines: Iterable[Iterable[Event]], ends: Sequence[LogEnd], otherwise: Controls = (), start: int = 0
+        self, lines: Iterable[Iterable[Event]], ends: Sequence[LogEnd], otherwise: ControlRecords = (), start: int = 0
     ) -> Log:
         """Return a log from an offset on, with the voters and versions that lines show; later ones count more.
 
         Before the first of them are those that a snapshot shows, or `otherwise`.
         """
         end = ends[-1][0] if ends else 0
-        records: ByOffset = {}
-        snapshots: ByOffset = {}
+        records: ControlsByOffset = {}
+        snapshots: ControlsByOffset = {}
         for events in lines:
             found, in_snapshots = control_records(self.terms, events)
             records |= found
@@ -400,7 +400,7 @@ class Starts(Rebasing):
                 add_unless_in_force(records, offset, one)
         return make_log(start, ends, records, ())
 
-    def log_start(self, node: Node, incarnation: int) -> int:
+    def log_start(self, node: NodeProgress, incarnation: int) -> int:
         """Return the start of a process's log, as its next or else its last response to a fetch shows it."""
         for event in chain(node.events[node.position :], reversed(node.events[: node.position])):
             if event.incarnation == incarnation and event.kind is EventKind.ANSWER and event.body.api == "Fetch":
@@ -415,7 +415,7 @@ class Starts(Rebasing):
             return me
         return me.but(start=count, high_watermark=count, snapshots=(count,))
 
-    def _leader(self, node: Node, shown: dict[str, Any]) -> ModelValue | Nil:
+    def _leader(self, node: NodeProgress, shown: dict[str, Any]) -> ModelValue | Nil:
         if shown["mode"] in ("Leader", "Resigned"):
             return self.terms.hosts[node.number]
         leader = shown.get("leader")
@@ -427,7 +427,7 @@ class Starts(Rebasing):
             return 1
         return self.terms.endpoint(leader, address) if address else 0
 
-    def _directory(self, node: Node, incarnation: int) -> int:
+    def _directory(self, node: NodeProgress, incarnation: int) -> int:
         """Return the number of the directory id of an incarnation; 0 if no event shows it."""
         for event in chain(node.events[node.position :], reversed(node.events[: node.position])):
             if event.incarnation != incarnation:
@@ -436,7 +436,7 @@ class Starts(Rebasing):
                 return self.terms.directory(node.number, event.body.get("replicaDirectoryId"))
         return 0
 
-    def _own_endpoint(self, node: Node, incarnation: int) -> int:
+    def _own_endpoint(self, node: NodeProgress, incarnation: int) -> int:
         """Return the number of the endpoint that an incarnation names for itself; 0 if no event shows it.
 
         The voter set of a leader has its own endpoint.
@@ -464,7 +464,7 @@ def _own_address(event: Event, node: int, *, leads: bool) -> str | None:
     return None if host in (None, "''") or port is None else f"{host[1:-1]}:{port}"
 
 
-def _read(unit: Sequence[Event]) -> list[Event]:
+def _lines_until_voters(unit: Sequence[Event]) -> list[Event]:
     """Return the lines of a start up to the voters that the process has read; it may write others at once."""
     return list(takewhile(lambda event: event.kind is not EventKind.STARTING_VOTERS, unit))
 
@@ -474,7 +474,7 @@ def _read(unit: Sequence[Event]) -> list[Event]:
 OFFSET_FIELDS = ("fetchOffset", "highWatermark", "endOffset", "lastOffset", "logStartOffset")
 
 
-class MidLife(Starts):
+class MidLifeStates(StartStates):
     """States of replicas that are replayed from a transition on."""
 
     def begin_late(self) -> None:
@@ -493,7 +493,7 @@ class MidLife(Starts):
             for text in chain.from_iterable(map(event.body.all, OFFSET_FIELDS)):
                 self.split(int(text))
 
-    def _late(self, node: Node, head: Sequence[Event]) -> NodeState:
+    def _late(self, node: NodeProgress, head: Sequence[Event]) -> NodeState:
         """Return the state of a node behind the transition that ends its head."""
         shown = head[-1].body[0]
         me = self._with_old_log(self._fresh(node, head), node, head)
@@ -506,9 +506,9 @@ class MidLife(Starts):
             voted=self.terms.key(*voted) if voted else Nil.NIL,
         )
         me, _ = self.protocol.next_request(me)
-        return NodeState(me, shown, waiting=_unanswered(head), origin=me, high=shown["high"])
+        return NodeState(me, shown, waiting=_unanswered_requests(head), origin=me, high=shown["high"])
 
-    def _fresh(self, node: Node, head: Sequence[Event]) -> Replica:
+    def _fresh(self, node: NodeProgress, head: Sequence[Event]) -> Replica:
         """Return a replica with its key, its endpoint and its voters, as formatted."""
         host, directory = self.terms.hosts[node.number], self._directory(node, head[-1].incarnation) or 1
         voters = self._late_voters(node, head[-1].body[0], directory)
@@ -518,7 +518,7 @@ class MidLife(Starts):
         endpoint = self._own_endpoint(node, head[-1].incarnation) or own
         return self.protocol.formatted(host, directory, endpoint).but(voters=voters, version=version)
 
-    def _with_old_log(self, me: Replica, node: Node, head: Sequence[Event]) -> Replica:
+    def _with_old_log(self, me: Replica, node: NodeProgress, head: Sequence[Event]) -> Replica:
         """Return a replica with its log, the log start, and the high watermark."""
         voters, version = me.voters, me.version
         controls = (KRaftVersion(version), Voters(voters)) if version else ()
@@ -533,7 +533,7 @@ class MidLife(Starts):
         me = divide_log(self.begun_at(me, start), lambda log: split_batch(log, high))
         return me.but(high_watermark=sum(end_offset(batch) <= high for batch in me.log))
 
-    def _late_voters(self, node: Node, shown: dict[str, Any], directory: int) -> frozenset[Voter]:
+    def _late_voters(self, node: NodeProgress, shown: dict[str, Any], directory: int) -> frozenset[Voter]:
         """Return the voters whose ids a transition shows, as the lines of this node and the others name them."""
         texts, addresses = self._names(node)
         found = set()
@@ -544,16 +544,18 @@ class MidLife(Starts):
             found.add(Voter(key.but(directory=directory) if is_own else key, endpoint))
         return frozenset(found)
 
-    def _names(self, node: Node) -> tuple[dict[int, str], dict[int, str]]:
+    def _names(self, node: NodeProgress) -> tuple[dict[int, str], dict[int, str]]:
         """Return directory ids and addresses by voter: those that lines of this node name, else those of others."""
         before, after = node.events[: node.position], node.events[node.position :]
         others = (other.events for other in self.nodes.values() if other is not node)
-        named = list(chain(_named(reversed(before)), _named(after), *map(_named, others)))[::-1]  # the nearest last
+        named = list(chain(_named_voters(reversed(before)), _named_voters(after), *map(_named_voters, others)))[
+            ::-1
+        ]  # the nearest last
         addresses = {one: address for address, one in self.homes.items()}
         return {one: text for one, text, _ in named}, addresses | {one: at for one, _, at in named if at}
 
 
-def _named(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
+def _named_voters(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
     """Yield the voters that events name: id, directory id, and the address or an empty text."""
     for event in events:
         name = NAMED_VOTERS.get(event.kind)
@@ -561,37 +563,37 @@ def _named(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
             yield from name(event)
 
 
-def _in_set(event: Event) -> Iterator[tuple[int, str, str]]:
+def _voters_named_in_set(event: Event) -> Iterator[tuple[int, str, str]]:
     told = event.body[0] if event.kind is EventKind.VOTERS else event.body
     return ((voter[0], voter[1], voter[2]) for voter in told)
 
 
-def _in_states(event: Event) -> Iterator[tuple[int, str, str]]:
+def _voters_named_in_states(event: Event) -> Iterator[tuple[int, str, str]]:
     keys = chain.from_iterable(state.get("keys", ()) for state in event.body if state is not None)
     return ((int(one), text, "") for one, text in keys)
 
 
-def _in_request(event: Event) -> Iterator[tuple[int, str, str]]:
+def _voters_named_in_request(event: Event) -> Iterator[tuple[int, str, str]]:
     if event.body.api in ("Vote", "BeginQuorumEpoch"):
         yield event.body.number("voterId"), event.body.get("voterDirectoryId") or NO_DIRECTORY[0], ""
 
 
 NAMED_VOTERS = {
-    EventKind.VOTERS: _in_set,
-    EventKind.STARTING_VOTERS: _in_set,
-    EventKind.TRANSITION: _in_states,
-    EventKind.SEND: _in_request,
-    EventKind.REQUEST: _in_request,
+    EventKind.VOTERS: _voters_named_in_set,
+    EventKind.STARTING_VOTERS: _voters_named_in_set,
+    EventKind.TRANSITION: _voters_named_in_states,
+    EventKind.SEND: _voters_named_in_request,
+    EventKind.REQUEST: _voters_named_in_request,
 }
 """The voters that an event names, by its kind."""
 
 
-def _unanswered(head: Sequence[Event]) -> dict[Any, Waiting]:
+def _unanswered_requests(head: Sequence[Event]) -> dict[Any, WaitingRequest]:
     """Return the requests of a head without a response; their responses are taken as they come."""
-    found: dict[Any, Waiting] = {}
+    found: dict[Any, WaitingRequest] = {}
     for event in head:
         if event.kind is EventKind.REQUEST:
-            found[request_key(event)] = Waiting(event, None, is_late=True)
+            found[request_key(event)] = WaitingRequest(event, None, is_late=True)
         elif event.kind is EventKind.ANSWER:
             found.pop(request_key(event), None)
     return found

@@ -27,7 +27,7 @@ from kraftcheck.validation.terms import (
 VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
 
 
-class Due(NamedTuple):
+class DueResponse(NamedTuple):
     """A response that the model has sent, and whose line is still to come."""
 
     api: str
@@ -36,11 +36,11 @@ class Due(NamedTuple):
     records: tuple[Batch, ...]
 
 
-class Waiting(NamedTuple):
+class WaitingRequest(NamedTuple):
     """A received request without a response: a parked fetch with its first response, or a voter change."""
 
     event: Event
-    first: Due | None
+    first: DueResponse | None
     is_late: bool = False  # whether it was received before the replay of its node begins
 
     def is_timed_out_by(self, answer: Event) -> bool:
@@ -58,8 +58,8 @@ class NodeState(NamedTuple):
     me: Replica
     shown: dict[str, Any] | None = None  # the last transition
     sent: int | None = None  # the correlation id of the pending request, once it is sent
-    waiting: dict[Any, Waiting] = {}
-    due: tuple[Due, ...] = ()
+    waiting: dict[Any, WaitingRequest] = {}
+    due: tuple[DueResponse, ...] = ()
     ends: tuple[EndQuorumEpochRequest, ...] = ()  # the EndQuorumEpoch requests of a resigned leader
     puts: tuple[tuple[str, Any], ...] = ()
     appended: int = -1  # position of the last append line that the log of the model contains
@@ -87,7 +87,7 @@ class Refusal(Exception):  # noqa: N818 - the model's, not a fault of the progra
         self.action = action
 
 
-class Node:
+class NodeProgress:
     """The events of a node, and how far they are replayed."""
 
     def __init__(self, number: int, events: Sequence[Event], position: int = 0) -> None:
@@ -132,24 +132,28 @@ class Node:
         return self.diverged or self.position >= len(self.events)
 
 
-def unit_of(node: Node) -> Sequence[Event]:
+def next_unit_events(node: NodeProgress) -> Sequence[Event]:
     """Return the events of a node's next unit."""
     events, start = node.events, node.position
     first, end = events[start], start + 1
     boots = first.kind in BOOT_KINDS
     while end < len(events):
         event = events[end]
-        if event.incarnation != first.incarnation or event.kind in MESSAGES or (event.kind in BOOT_KINDS and not boots):
+        if (
+            event.incarnation != first.incarnation
+            or event.kind in RECEIVED_MESSAGE_KINDS
+            or (event.kind in BOOT_KINDS and not boots)
+        ):
             break
         end += 1
     return events[start:end]
 
 
 BOOT_KINDS = (EventKind.DISK, EventKind.BOOTSTRAP, EventKind.BOOT)
-MESSAGES = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED)
+RECEIVED_MESSAGE_KINDS = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED)
 
 
-def next_append(node: Node, start: int) -> int:
+def next_append(node: NodeProgress, start: int) -> int:
     """Return the position of a node's next append line; one behind all events if none comes in this incarnation."""
     incarnation = node.events[min(start, len(node.events) - 1)].incarnation
     for position in range(start, len(node.events)):
@@ -212,19 +216,21 @@ CHANGE_KINDS = (
 def events_before_replay(events: Sequence[Event]) -> int:
     """Return the number of a node's events before those that can be replayed."""
     start = next((place for place, event in enumerate(events) if event.kind in BOOT_KINDS), len(events))
-    whole = next((place for place, event in enumerate(events) if event.kind in MESSAGES), start)  # the first whole unit
+    whole = next(
+        (place for place, event in enumerate(events) if event.kind in RECEIVED_MESSAGE_KINDS), start
+    )  # the first whole unit
     found = None
     for place, event in enumerate(events[whole:start], whole):
-        if event.kind in MESSAGES and found is not None:
+        if event.kind in RECEIVED_MESSAGE_KINDS and found is not None:
             break
-        if event.kind is EventKind.TRANSITION and _resets(event, again=found is not None):
+        if event.kind is EventKind.TRANSITION and _resets_volatile_state(event, again=found is not None):
             found = place + 1
         elif event.kind in CHANGE_KINDS:
             found = None
     return start if found is None else found
 
 
-def _resets(event: Event, *, again: bool) -> bool:
+def _resets_volatile_state(event: Event, *, again: bool) -> bool:
     """Whether a transition drops the volatile state of its replica, or keeps it dropped."""
     after, before = event.body
     changes = before is not None and (before["mode"], before["epoch"]) != (after["mode"], after["epoch"])

@@ -33,7 +33,7 @@ class Refused(NamedTuple):
     action: str
 
 
-class _Taken(NamedTuple):
+class _TakenStep(NamedTuple):
     node: int
     end: int  # the number of the node's events with this step
     is_last: bool
@@ -59,9 +59,9 @@ class ValidationState:
         check_known(without, known_differences(cluster=True), cluster=True)
         self._without = tuple(without)
         self._logs: dict[int, list[Event]] = {}
-        self._taken: list[_Taken] = []
+        self._taken: list[_TakenStep] = []
         self._facts: set[Any] = set()
-        self._replay: _Steps | None = None
+        self._replay: _StepReplay | None = None
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -82,8 +82,8 @@ class ValidationState:
         log = self._logs.setdefault(number, [])
         log += events
         number_events(log)
-        step = _Taken(number, len(log), is_last)
-        facts = {fact for event in events for fact in _facts(event)}
+        step = _TakenStep(number, len(log), is_last)
+        facts = {fact for event in events for fact in _cluster_facts(event)}
         refusal: Refusal | None = None
         if self._replay is not None and facts <= self._facts:
             refusal = self._replay.refusal(step)
@@ -102,12 +102,12 @@ class ValidationState:
         self._replay = self._again(self._taken)[0] if self._taken else None
         return refusal
 
-    def _again(self, steps: Iterable[_Taken]) -> tuple[_Steps, Refusal | None]:
-        replay = _Steps(self._logs, self._without)
+    def _again(self, steps: Iterable[_TakenStep]) -> tuple[_StepReplay, Refusal | None]:
+        replay = _StepReplay(self._logs, self._without)
         return replay, next(filter(None, map(replay.refusal, steps)), None)
 
 
-class _Steps:
+class _StepReplay:
     """A replay of steps, which pairs messages in their order: each is sent before it is received."""
 
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:
@@ -120,14 +120,14 @@ class _Steps:
         self._asked: dict[tuple[int, int, int], Event] = {}
         self._answers: dict[tuple[int, int | None, MessageBody], list[Event]] = defaultdict(list)
 
-    def refusal(self, step: _Taken) -> Refusal | None:
+    def refusal(self, step: _TakenStep) -> Refusal | None:
         """Take a step; return why the model does not allow it, or None."""
-        from kraftcheck.validation.state import Refusal, unit_of
+        from kraftcheck.validation.state import Refusal, next_unit_events
 
         node = self.replay.nodes[step.node]
         try:
             while node.position < step.end:
-                unit = unit_of(node)[: step.end - node.position]
+                unit = next_unit_events(node)[: step.end - node.position]
                 is_over = node.position + len(unit) >= step.end
                 self._pair(unit[0])
                 self.replay.take(node, unit, is_last=step.is_last and is_over)
@@ -186,7 +186,7 @@ class _Steps:
                 self._answers[event.node, event.peer, event.body].append(event)
 
 
-def _facts(event: Event) -> Iterator[Any]:
+def _cluster_facts(event: Event) -> Iterator[Any]:
     """Yield what an event shows of the cluster as a whole: nodes, addresses, voters, and what starts with a process."""
     from kraftcheck.validation.state import BOOT_KINDS
 
@@ -241,10 +241,10 @@ def validate_step(
     refusal = state._step(events, is_last=is_last)
     if refusal is None:
         return None
-    return Refused(_guard(refusal), refusal.event, refusal.action)
+    return Refused(_refusing_guard(refusal), refusal.event, refusal.action)
 
 
-def _guard(refusal: Refusal) -> str:
+def _refusing_guard(refusal: Refusal) -> str:
     event = refusal.event
     subject = f"{event.kind} {event.body.api}" if isinstance(event.body, MessageBody) else event.kind
     shown = "; ".join(f"{one.field}: {one.kafka}, model {one.model}" for one in refusal.differences)

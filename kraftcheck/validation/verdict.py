@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_lost
 from kraftcheck.validation.findings import CheckReport
-from kraftcheck.validation.sources import Sources, voters_in
+from kraftcheck.validation.sources import LogSources, all_voters
 from kraftcheck.validation.state import Refusal
 
-STORM = 300
+LEAST_STORM_REQUESTS = 300
 """Equal requests within a second, from which they are a storm."""
 
 
-Replayed = Any
+ReplayOrNone = Any
 """A `ClusterReplay`."""
 
 
-class Result(StrEnum):
+class ValidationResult(StrEnum):
     """Verdicts on a cluster."""
 
     CONFORMS = "conforms"
@@ -34,15 +34,15 @@ class Result(StrEnum):
 
 
 EXIT_CODES = {
-    Result.CONFORMS: 0,
-    Result.UNBROKEN: 0,
-    Result.DIVERGES: 1,
-    Result.VIOLATES: 12,
-    Result.INCONCLUSIVE: 20,
+    ValidationResult.CONFORMS: 0,
+    ValidationResult.UNBROKEN: 0,
+    ValidationResult.DIVERGES: 1,
+    ValidationResult.VIOLATES: 12,
+    ValidationResult.INCONCLUSIVE: 20,
 }
 
 
-class Gap(NamedTuple):
+class LogGap(NamedTuple):
     """Messages that were received, and that the log of their sender lacks."""
 
     node: int  # the sender
@@ -58,7 +58,7 @@ class Gap(NamedTuple):
         return f"after {self.after.place}" if self.after else f"before {self.before.place}" if self.before else ""
 
 
-class Storm(NamedTuple):
+class RequestStorm(NamedTuple):
     """Equal requests in rapid succession."""
 
     event: Event  # the first one
@@ -75,16 +75,16 @@ class Storm(NamedTuple):
 class Validation:
     """The inputs and the outcome of a validation."""
 
-    sources: Sources
+    sources: LogSources
     disks: list[ReplicaDisk]
     version: str = ""  # Kafka's, as given
     without: tuple[str, ...] = ()
     accepts_monitors: bool = False
-    replay: Replayed | None = None
+    replay: ReplayOrNone | None = None
     monitored: CheckReport | None = None  # checks of the logs
     disk_report: CheckReport | None = None
-    gaps: list[Gap] = field(default_factory=list)
-    storms: list[Storm] = field(default_factory=list)
+    gaps: list[LogGap] = field(default_factory=list)
+    storms: list[RequestStorm] = field(default_factory=list)
     limit: str = ""  # the limit that stopped the replay
     seconds: float = 0.0  # of the replay
     line: str = ""  # the text of the line at which the logs diverge
@@ -144,7 +144,7 @@ class Validation:
     @cached_property
     def voters(self) -> set[int]:
         """The nodes that some voter set of the logs has."""
-        return voters_in(self.sources.every) | voters_in(self.sources.logs)
+        return all_voters(self.sources.every) | all_voters(self.sources.logs)
 
     @property
     def open_questions(self) -> list[str]:
@@ -184,16 +184,16 @@ class Validation:
         return found + ([f"{self.limit} stopped the replay"] if self.limit else [])
 
     @property
-    def result(self) -> Result:
+    def result(self) -> ValidationResult:
         """The verdict."""
         if self.broken or any(report.findings for report in self.reports):
-            return Result.VIOLATES
+            return ValidationResult.VIOLATES
         if self.divergence is not None:
             is_open = not self.is_whole or self.lacking(self.divergence.event) is not None
-            return Result.INCONCLUSIVE if is_open else Result.DIVERGES
+            return ValidationResult.INCONCLUSIVE if is_open else ValidationResult.DIVERGES
         if self.replay is None:
-            return Result.UNBROKEN if self.accepts_monitors else Result.INCONCLUSIVE
-        return Result.INCONCLUSIVE if self.open_questions else Result.CONFORMS
+            return ValidationResult.UNBROKEN if self.accepts_monitors else ValidationResult.INCONCLUSIVE
+        return ValidationResult.INCONCLUSIVE if self.open_questions else ValidationResult.CONFORMS
 
     def lacking(self, event: Event) -> int | None:
         """Return a node whose lines are missing, so that an event need not follow from the others; else None.
@@ -215,31 +215,31 @@ class Validation:
         return EXIT_CODES[self.result]
 
 
-def gaps_in(replay: Replayed, late: Collection[int] = (), *, ends: bool = False) -> list[Gap]:
+def gaps_in(replay: ReplayOrNone, late: Collection[int] = (), *, ends: bool = False) -> list[LogGap]:
     """Return the gaps in the senders' logs, but for the beginnings of `late` nodes, and for logs that are cut."""
-    found: list[Gap] = []
+    found: list[LogGap] = []
     missing = {id(event) for event in replay.pairs.unpaired}
     for node in replay.nodes.values() if missing else ():
         of_sender: dict[tuple[int, bool], list[Event]] = defaultdict(list)
-        for sender, event in _received(node.events, replay):
+        for sender, event in _received_messages(node.events, replay):
             of_sender[sender, event.kind is EventKind.REQUEST].append(event)
         for (sender, _), receipts in of_sender.items():
-            found += _gaps_of(sender, receipts, replay, missing)
+            found += _gaps_of_sender(sender, receipts, replay, missing)
     return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
 
 
-def unwritten_in(replay: Replayed) -> dict[int, int]:
+def unwritten_in(replay: ReplayOrNone) -> dict[int, int]:
     """Return the senders of the received messages that their logs lack, by id() of the receipt."""
     paired = replay.pairs.sent.keys() | replay.pairs.answered.keys()
     return {
         id(event): sender
         for node in replay.nodes.values()
-        for sender, event in _received(node.events, replay)
+        for sender, event in _received_messages(node.events, replay)
         if event.kind is not EventKind.IGNORED and event.body.api != "ApiVersions" and id(event) not in paired
     }
 
 
-def _received(events: Sequence[Event], replay: Replayed) -> Iterator[tuple[int, Event]]:
+def _received_messages(events: Sequence[Event], replay: ReplayOrNone) -> Iterator[tuple[int, Event]]:
     """Yield the messages that a node received, with their senders, for senders that have a log."""
     asked: dict[tuple[int, int], int | None] = {}
     for event in events:
@@ -251,23 +251,25 @@ def _received(events: Sequence[Event], replay: Replayed) -> Iterator[tuple[int, 
             yield sender, event
 
 
-def _gaps_of(sender: int, receipts: Sequence[Event], replay: Replayed, missing: Collection[int]) -> Iterator[Gap]:
+def _gaps_of_sender(
+    sender: int, receipts: Sequence[Event], replay: ReplayOrNone, missing: Collection[int]
+) -> Iterator[LogGap]:
     last, unpaired = None, list[Event]()
     for receipt in receipts:
         origin = replay.pairs.sent.get(id(receipt)) or replay.pairs.answered.get(id(receipt))
         if origin is not None:
             if unpaired:
-                yield Gap(sender, last, origin, unpaired)
+                yield LogGap(sender, last, origin, unpaired)
             last, unpaired = origin, []
         elif id(receipt) in missing:
             unpaired.append(receipt)
     if unpaired:
-        yield Gap(sender, last, None, unpaired)
+        yield LogGap(sender, last, None, unpaired)
 
 
-def storms_in(sources: Sources) -> list[Storm]:
+def storms_in(sources: LogSources) -> list[RequestStorm]:
     """Return the storms of equal requests, as their receivers saw them."""
-    found: list[Storm] = []
+    found: list[RequestStorm] = []
     for events in sources.logs.values():
         runs: dict[Any, list[Event]] = {}
         for event in events:
@@ -276,18 +278,18 @@ def storms_in(sources: Sources) -> list[Storm]:
             key = event.peer, event.body.api
             run = runs.get(key)
             if run is None or event.body != run[0].body or event.time - run[-1].time > 100:
-                found += _storm(run)
+                found += _storm_of_run(run)
                 runs[key] = [event]
             else:
                 run.append(event)
         for run in runs.values():
-            found += _storm(run)
+            found += _storm_of_run(run)
     return sorted(found, key=lambda storm: -storm.requests)
 
 
-def _storm(run: Sequence[Event] | None) -> Iterator[Storm]:
+def _storm_of_run(run: Sequence[Event] | None) -> Iterator[RequestStorm]:
     """Yield a run of equal requests if it is a storm: of at least half a second, at a high rate."""
-    if run and len(run) >= STORM // 2:
+    if run and len(run) >= LEAST_STORM_REQUESTS // 2:
         seconds = (run[-1].time - run[0].time) / 1000
-        if seconds >= 0.5 and len(run) / seconds >= STORM:
-            yield Storm(run[0], len(run), seconds)
+        if seconds >= 0.5 and len(run) / seconds >= LEAST_STORM_REQUESTS:
+            yield RequestStorm(run[0], len(run), seconds)
