@@ -22,7 +22,7 @@ from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import summary
-from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, Candidates, Chosen, GivenWalk, RandomWalk, Sort, Step
+from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, Candidates, CandidateSort, Chosen, GivenWalk, RandomWalk, Step
 from kraftcheck.spec.cfg.binding import bind, override
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
 from kraftcheck.spec.language.semantics import choose_transition, path_to
@@ -121,7 +121,7 @@ def tellings(driver: Driver, fault: Model, options: argparse.Namespace) -> Itera
         (driven(driver, fault.protocol, config), driven(driver, Quorum, config), init)
         for config, init in (with_room(fault), widest)
     ]
-    drawn: Counter[Sort] = Counter()
+    drawn: Counter[CandidateSort] = Counter()
     for number in range(1, options.walks + 1):
         both, model, init = pairs[number % 3 == 0]
         choose = FromStart(both, init, RandomWalk(f"{options.seed}/{number}", drawn))

@@ -12,7 +12,7 @@ from kraftcheck.catalogue import Model, all_properties_config, blaming_protocol,
 from kraftcheck.jobs import configuration_with_settings, lenient_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
-from kraftcheck.lockstep.survey import Task, naming
+from kraftcheck.lockstep.survey import Task, naming_file
 from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, WalkFile, read_walk, settings_of
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import bind
@@ -114,7 +114,7 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Task]
     file = file._replace(
         without=tuple(dict.fromkeys((*file.without, *arguments.without))), go_on=file.go_on or arguments.go_on
     )
-    with naming(path):
+    with naming_file(path):
         model = find_quorum_model(file.model, file.variant or None)
         config = with_settings(all_properties_config(model.protocol), file.settings)
         bind(model.protocol, config)  # reports mistakes before Java starts
@@ -129,7 +129,7 @@ def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
     for story in read_stories(path):
         name = f"{path}:{story.start.line}:1"
-        with naming(name):
+        with naming_file(name):
             _, config = scenario_job(story.words)
             model = find_quorum_model(story.words.model, story.words.variant or None)
             bound = bind(model.protocol, config)

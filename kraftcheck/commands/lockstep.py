@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.jobs import add_options, parse_count, parse_seed
 from kraftcheck.lockstep.process import Driver, DriverDied
-from kraftcheck.lockstep.walks import DEPTH, RUNS
+from kraftcheck.lockstep.walks import DEFAULT_DEPTH, DEFAULT_RUNS
 from kraftcheck.reporting.lines import HEAD, Meter, escape_control_characters, print_lines
 from kraftcheck.reporting.lockstep import (
     VersionCell,
@@ -42,7 +42,7 @@ from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from kraftcheck.lockstep.changes import Changes
+    from kraftcheck.lockstep.changes import VersionChanges
     from kraftcheck.lockstep.survey import Task, TaskResult
 
 EXIT_VIOLATED, EXIT_INTERRUPTED = 12, 130
@@ -69,9 +69,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     disk = "keep Kafka's log and quorum-state in temporary files instead of memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=disk)
     walks = parser.add_argument_group("walks")
-    runs = f"number of random walks (default: {RUNS}; with --walk: none)"
+    runs = f"number of random walks (default: {DEFAULT_RUNS}; with --walk: none)"
     walks.add_argument("--runs", type=parse_count, metavar="N", help=runs)
-    depth = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
+    depth = f"steps of a walk (default: {DEFAULT_DEPTH}); with --cover steps from the start (default: all)"
     walks.add_argument("--depth", type=parse_count, metavar="N", help=depth)
     walks.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of the random walks (default: 0)")
     walk = "take the walks of these files: walk files, scenarios, or traces (as replay reads them)"
@@ -150,7 +150,7 @@ def _require_one_version(arguments: argparse.Namespace, given: Sequence[str]) ->
 
 def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[Task]) -> None:
     """Refuse `--junit-test` for more than one walk or version, or with Kafka's log on disk."""
-    from kraftcheck.lockstep.junit import require_own
+    from kraftcheck.lockstep.junit import require_project_folder
 
     if arguments.junit_test is None:
         return
@@ -158,7 +158,7 @@ def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[Task]) -> N
         raise InputError("--junit-test: expected one walk and one version of Kafka; give one --walk and one --kafka")
     if arguments.disk:
         raise InputError("--junit-test: not supported with --disk; the test has Kafka's MockLog, so leave --disk out")
-    require_own(arguments.junit_test)
+    require_project_folder(arguments.junit_test)
 
 
 def _run_versions(versions: Sequence[str], drive: Callable[[str], VersionRun]) -> Iterator[VersionRun]:
@@ -176,14 +176,14 @@ def _walk_on_version(
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
     from kraftcheck.lockstep.process import is_mixed
-    from kraftcheck.lockstep.reach import Reach
+    from kraftcheck.lockstep.reach import CoverageRecorder
     from kraftcheck.lockstep.survey import TaskResult, rare_collections
 
     if is_mixed(kafka):
         return _walk_on_mixed_cluster(kafka, tasks, arguments, meter, files)
     try:
         path = classpath(kafka, disk=arguments.disk)
-        reach = Reach(path) if arguments.reach else None
+        reach = CoverageRecorder(path) if arguments.reach else None
         options = path.options if reach is None else reach.options
         driving = Driver(path.java, path.text, options, disk=arguments.disk)
     except InputError as problem:
@@ -226,10 +226,10 @@ def _run_tasks(
     driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> Iterator[TaskResult]:
     """Yield the outcome of each task; stop at an interruption or at the end of the Java process."""
-    from kraftcheck.lockstep.survey import make
+    from kraftcheck.lockstep.survey import run_task
 
     for number, task in enumerate(tasks, start=1):
-        made = make(driver, task, arguments, meter.add)
+        made = run_task(driver, task, arguments, meter.add)
         if arguments.out:
             several = {version: len(arguments.kafka) > 1, str(number): len(tasks) > 1}
             folder = arguments.out.joinpath(*(name for name, needed in several.items() if needed))
@@ -293,9 +293,9 @@ def _version_names(driven: Sequence[VersionRun], versions: Sequence[str]) -> lis
 
 def _version_changes(
     driven: Sequence[VersionRun], asked: Sequence[Task], versions: Sequence[str], arguments: argparse.Namespace
-) -> Changes | None:
+) -> VersionChanges | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""
-    from kraftcheck.lockstep.changes import Compared, changes
+    from kraftcheck.lockstep.changes import VersionWalks, compare_versions
     from kraftcheck.lockstep.jars import classpath
 
     newest = driven[-1].made
@@ -303,11 +303,11 @@ def _version_changes(
     if not arguments.changes or not is_whole:
         return None
     compared = [
-        Compared(kafka, name, agrees_with_model(one.made), [*map(count_walks_by_finding, one.made)])
+        VersionWalks(kafka, name, agrees_with_model(one.made), [*map(count_walks_by_finding, one.made)])
         for kafka, name, one in zip(versions, _version_names(driven, versions), driven, strict=True)
     ]
     jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
-    return changes(compared, [_row_name(task) for task in asked], jars)
+    return compare_versions(compared, [_row_name(task) for task in asked], jars)
 
 
 def _print_findings(driven: VersionRun, asked: Sequence[Task], *, quiet: bool) -> None:
@@ -323,7 +323,7 @@ def _print_findings(driven: VersionRun, asked: Sequence[Task], *, quiet: bool) -
 
 
 def _write_output_files(
-    driven: Sequence[VersionRun], asked: Sequence[Task], files: OutputFiles, changed: Changes | None
+    driven: Sequence[VersionRun], asked: Sequence[Task], files: OutputFiles, changed: VersionChanges | None
 ) -> None:
     """Write the files of `--json` and `--report`, unless no task was started."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]

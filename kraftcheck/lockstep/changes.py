@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 from zlib import error
 
-from kraftcheck.lockstep.jars import CLIENT, holds
+from kraftcheck.lockstep.jars import CLIENT_CLASS, jar_contains
 from kraftcheck.spec.errors import InputError
 
-PACKAGE = "org/apache/kafka/"
+KAFKA_PACKAGE = "org/apache/kafka/"
 
 
 class ChangedFinding(NamedTuple):
@@ -34,7 +34,7 @@ class ChangedClasses(NamedTuple):
     unchanged: int  # number of the others
 
 
-class Compared(NamedTuple):
+class VersionWalks(NamedTuple):
     """The results of walks on one version of Kafka."""
 
     kafka: str  # as on the command line
@@ -43,7 +43,7 @@ class Compared(NamedTuple):
     findings: Sequence[Counter[str]]  # of each task, the number of walks by finding
 
 
-class Changes(NamedTuple):
+class VersionChanges(NamedTuple):
     """The changes between two versions of Kafka."""
 
     since: str
@@ -58,12 +58,12 @@ class Changes(NamedTuple):
         return {**self._asdict(), "findings": [one._asdict() for one in self.findings], "classes": classes}
 
 
-def base_of(versions: Sequence[Compared]) -> Compared:
+def last_agreeing_version(versions: Sequence[VersionWalks]) -> VersionWalks:
     """Return the last version before the newest that agrees; else the one before the newest."""
     return next((one for one in reversed(versions[:-1]) if one.agrees), versions[-2])
 
 
-def changed_findings(walks: Sequence[str], since: Compared, now: Compared) -> tuple[ChangedFinding, ...]:
+def changed_findings(walks: Sequence[str], since: VersionWalks, now: VersionWalks) -> tuple[ChangedFinding, ...]:
     """Return the findings of each task that not as many walks have on both versions."""
     found = list[ChangedFinding]()
     for walk, before, after in zip(walks, since.findings, now.findings, strict=False):
@@ -72,16 +72,16 @@ def changed_findings(walks: Sequence[str], since: Compared, now: Compared) -> tu
     return tuple(found)
 
 
-def classes_of(jars: Iterable[Path]) -> dict[str, str]:
+def class_digests(jars: Iterable[Path]) -> dict[str, str]:
     """Return the digest of each top-level class of kafka-raft, over the bytes of the class and its nested classes."""
-    core = next((jar for jar in jars if holds(jar, CLIENT)), None)
+    core = next((jar for jar in jars if jar_contains(jar, CLIENT_CLASS)), None)
     if core is None:
         raise InputError("--changes: expected the jar of kafka-raft, found none; give a version, or a folder with it")
     found: defaultdict[str, list[bytes]] = defaultdict(list)
     try:
         with ZipFile(core) as jar:
             for entry in sorted(name for name in jar.namelist() if name.endswith(".class")):
-                name = entry.removesuffix(".class").partition("$")[0].removeprefix(PACKAGE).replace("/", ".")
+                name = entry.removesuffix(".class").partition("$")[0].removeprefix(KAFKA_PACKAGE).replace("/", ".")
                 found[name].append(entry.encode() + b"\0" + blake2b(jar.read(entry)).digest())
     except (BadZipFile, OSError, error) as problem:
         raise InputError(f"--changes: {core}: cannot be read: {problem}; fetch or build the jar again") from None
@@ -96,12 +96,14 @@ def changed_classes(since: Mapping[str, str], now: Mapping[str, str]) -> Changed
     return ChangedClasses(new, removed, tuple(changed), len(both) - len(changed))
 
 
-def changes(versions: Sequence[Compared], walks: Sequence[str], jars: Callable[[str], Iterable[Path]]) -> Changes:
+def compare_versions(
+    versions: Sequence[VersionWalks], walks: Sequence[str], jars: Callable[[str], Iterable[Path]]
+) -> VersionChanges:
     """Return what changed in the last version since the last one before it that agrees with the model.
 
     `walks` are the names of the tasks; `jars` returns the jars of a version as the command line names it.
     """
-    since, now = base_of(versions), versions[-1]
-    older, newer = (classes_of(jars(one.kafka)) for one in (since, now))
+    since, now = last_agreeing_version(versions), versions[-1]
+    older, newer = (class_digests(jars(one.kafka)) for one in (since, now))
     findings = changed_findings(walks, since, now)
-    return Changes(since.name, now.name, since.agrees, findings, changed_classes(older, newer))
+    return VersionChanges(since.name, now.name, since.agrees, findings, changed_classes(older, newer))

@@ -59,7 +59,7 @@ class ServerParts(NamedTuple):
     delayed: tuple[int, ...]  # the driver's numbers of the fetches whose responses it delays
 
 
-def compared(
+def compared_parts(
     model: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest], protocol: QuorumBase
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared parts of a server that the model has: name, the model's value, Kafka's value.
@@ -169,7 +169,7 @@ class KafkaCluster:
     def __init__(self, driver: Driver, protocol: QuorumBase) -> None:
         self._driver = driver
         self.protocol = protocol
-        self._hosts = {number_of(host): host for host in protocol.hosts} | {0: ADMIN}
+        self._hosts = {kafka_id(host): host for host in protocol.hosts} | {0: ADMIN}
         self._book = LogIndex(self._hosts)
         self._pieces = SnapshotPieceReader(protocol)
         epochs = lambda node: self.replicas[self._hosts[node]].epoch  # noqa: E731
@@ -192,12 +192,12 @@ class KafkaCluster:
         self._take(
             self._driver.ask(
                 "cluster",
-                nodes=numbers(p.hosts),
-                voters=numbers(p.initial_voters),
-                brokers=numbers(p.brokers),
-                bootstrap=numbers(p.bootstrap_servers),
-                old=numbers(p.old_software),
-                foreign=numbers(p.other_cluster),
+                nodes=kafka_ids(p.hosts),
+                voters=kafka_ids(p.initial_voters),
+                brokers=kafka_ids(p.brokers),
+                bootstrap=kafka_ids(p.bootstrap_servers),
+                old=kafka_ids(p.old_software),
+                foreign=kafka_ids(p.other_cluster),
                 version=p.initial_version,
                 autoJoin=p.auto_join,
                 fetchLimit=p.fetch_limit,
@@ -257,7 +257,7 @@ class KafkaCluster:
 
     def offset_of(self, host: ModelValue, batches: int) -> tuple[int, int]:
         """Return the end offset, in records, and the last epoch of a replica's first `batches` batches."""
-        held = self._book.of(number_of(host))
+        held = self._book.of(kafka_id(host))
         return held.ends[batches - 1], held.batches[batches - 1].epoch
 
     def is_answer(self, number: int) -> bool:
@@ -374,15 +374,15 @@ def exception_of(answer: Answer) -> KafkaThrew | None:
     return KafkaThrew(answer["error"], next(own, ""))
 
 
-def number_of(host: ModelValue) -> int:
+def kafka_id(host: ModelValue) -> int:
     """Return Kafka's id of a host: the digits of its name, else its place in the order of model values."""
     digits = "".join(filter(str.isdigit, host.name))
     return int(digits) if digits else host.index + 1
 
 
-def numbers(hosts: frozenset[ModelValue]) -> list[int]:
+def kafka_ids(hosts: frozenset[ModelValue]) -> list[int]:
     """Return Kafka's ids of hosts, in canonical order."""
-    return [number_of(host) for host in ordered(hosts)]
+    return [kafka_id(host) for host in ordered(hosts)]
 
 
 ID = attrgetter("id")
@@ -410,16 +410,16 @@ def known_messages(state: State) -> Iterator[tuple[Record, Record]]:
     return ((canonical(message), message) for inbox in state.inboxes.values() for message in inbox)
 
 
-def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference]:
+def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference]:
     """Yield the differences between a state of the model and Kafka's, replicas first."""
     for host, replica in state.replicas.items():
         if not isinstance(replica, Admin):
-            yield from of_replica(replica, cluster.replicas[host])
+            yield from replica_differences(replica, cluster.replicas[host])
             if replica.mode not in ENDED:
                 delayed = frozenset(cluster.delayed(host).values())
-                parts = compared(replica, cluster.replicas[host].server, delayed, cluster.protocol)
-                yield from _differing(host, parts)
-    yield from _differing(None, compared_reports(state.shared, cluster.reported))
+                parts = compared_parts(replica, cluster.replicas[host].server, delayed, cluster.protocol)
+                yield from _differing_fields(host, parts)
+    yield from _differing_fields(None, compared_reports(state.shared, cluster.reported))
     ours, theirs = messages_of(state), set(cluster.in_flight.values())
     if ours != theirs:
         for message in ours - theirs:
@@ -428,17 +428,17 @@ def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference
             yield FieldDifference(None, type(message).__name__, None, message)
 
 
-def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
+def replica_differences(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
     """Yield the differences between a replica of the model and Kafka's."""
     has_ended = model.mode in ENDED, kafka.mode is Mode.DOWN
     if any(has_ended):  # its other fields no longer matter
         if not all(has_ended):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
-    yield from _differing(model.id, _compared(model, kafka))
+    yield from _differing_fields(model.id, _compared(model, kafka))
 
 
-def _differing(where: ModelValue | None, parts: Iterable[tuple[str, Any, Any]]) -> Iterator[FieldDifference]:
+def _differing_fields(where: ModelValue | None, parts: Iterable[tuple[str, Any, Any]]) -> Iterator[FieldDifference]:
     return (FieldDifference(where, field, ours, theirs) for field, ours, theirs in parts if ours != theirs)
 
 
@@ -478,7 +478,7 @@ def exposed_change(change: Change | Nil) -> PendingChange | Nil:
     return Nil.NIL if isinstance(change, Nil) else PendingChange(change.operation, change.voter, change.offset)
 
 
-def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
+def _model_voter_change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
     """Convert Kafka's voter change to the model's; its client comes from the model, since Kafka does not expose it."""
     found = kafka.change
     if isinstance(found, Nil) or found == exposed_change(was.change):
@@ -537,7 +537,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplica, delayed: frozenset[Fetc
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
         offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),
         pending=kafka.pending[0] if kafka.mode in WAITING_MODES and kafka.pending else Nil.NIL,
-        change=_change(was, kafka),
+        change=_model_voter_change(was, kafka),
         heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
         updating=kafka.due,
     )

@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
-from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, messages_of, number_of, numbers
+from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, kafka_id, kafka_ids, messages_of
 from kraftcheck.lockstep.messages import NO_OP, canonical
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
@@ -50,11 +50,11 @@ def fails_in_office(before: State, step: Transition) -> bool:
 
 
 def _expire(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    cluster.do("expire", node=number_of(step.actor), fails=fails_in_office(before, step))
+    cluster.do("expire", node=kafka_id(step.actor), fails=fails_in_office(before, step))
 
 
 def _append(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    cluster.do("append", node=number_of(step.actor), value=str(step.target.shared.appended))
+    cluster.do("append", node=kafka_id(step.actor), value=str(step.target.shared.appended))
 
 
 def _snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
@@ -65,7 +65,7 @@ def _snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
     else:
         end, command = after.start, "clean" if isinstance(after, DiskReplica) else "snapshot"
     offset, epoch = cluster.offset_of(step.actor, end)
-    cluster.do(command, node=number_of(step.actor), offset=offset, epoch=epoch)
+    cluster.do(command, node=kafka_id(step.actor), offset=offset, epoch=epoch)
 
 
 def _activate(cluster: KafkaCluster, _: State, step: Transition) -> None:
@@ -73,13 +73,13 @@ def _activate(cluster: KafkaCluster, _: State, step: Transition) -> None:
     if not cluster.replicas[step.actor].server.claims:
         raise MessageNotInFlight(f"the controller of {step.actor} has not learned that it leads")
     if step.target.replicas[step.actor].mode is Mode.LEADER:
-        cluster.do("append", node=number_of(step.actor), value=NO_OP)
+        cluster.do("append", node=kafka_id(step.actor), value=NO_OP)
     else:
-        cluster.do("resign", node=number_of(step.actor))
+        cluster.do("resign", node=kafka_id(step.actor))
 
 
 def _list_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    cluster.do("list-voters", node=number_of(step.actor), voters=numbers(step.target.replicas[step.actor].listed))
+    cluster.do("list-voters", node=kafka_id(step.actor), voters=kafka_ids(step.target.replicas[step.actor].listed))
 
 
 def _expire_fetch(cluster: KafkaCluster, before: State, step: Transition) -> None:
@@ -89,16 +89,16 @@ def _expire_fetch(cluster: KafkaCluster, before: State, step: Transition) -> Non
     if not numbers:
         raise MessageNotInFlight(f"{step.actor} does not delay {ended.request}")
     for number in sorted(numbers):
-        cluster.do("expire-fetch", node=number_of(step.actor), fetch=number)
+        cluster.do("expire-fetch", node=kafka_id(step.actor), fetch=number)
 
 
 def _describe_features(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """Kafka's `KRaftMetadataCache.features` returns what the client does, which each state has."""
-    cluster.do("nothing", node=number_of(step.actor))
+    cluster.do("nothing", node=kafka_id(step.actor))
     cluster.reported |= {cluster.replicas[step.actor].server.told}
 
 
-def _found(cluster: KafkaCluster, step: Transition) -> int:
+def _message_number(cluster: KafkaCluster, step: Transition) -> int:
     """Return the driver's number of a step's message; raise MessageNotInFlight without one."""
     assert step.message is not None
     number = cluster.find(canonical(step.message))
@@ -108,16 +108,16 @@ def _found(cluster: KafkaCluster, step: Transition) -> int:
 
 
 def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    cluster.drop(_found(cluster, step))
+    cluster.drop(_message_number(cluster, step))
 
 
 def _deliver(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    cluster.deliver(_found(cluster, step), fails=fails_in_office(before, step))
+    cluster.deliver(_message_number(cluster, step), fails=fails_in_office(before, step))
 
 
-def _plainly(command: str, **arguments: int) -> Command:
+def _simple_command(command: str, **arguments: int) -> Command:
     def do(cluster: KafkaCluster, _: State, step: Transition) -> None:
-        cluster.do(command, node=number_of(step.actor), **arguments)
+        cluster.do(command, node=kafka_id(step.actor), **arguments)
 
     return do
 
@@ -127,7 +127,7 @@ def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transiti
     if not cluster.replicas[step.actor].held:
         raise MessageNotInFlight(f"{step.actor} would not fetch from a bootstrap server")
     server = step.target.replicas[step.actor].pending.dest
-    cluster.do("ask-bootstrap", node=number_of(step.actor), server=number_of(server))
+    cluster.do("ask-bootstrap", node=kafka_id(step.actor), server=kafka_id(server))
 
 
 def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
@@ -136,33 +136,33 @@ def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
     wanted = getattr(step.target.replicas[step.actor].pending, "dest", None)
     follows = before.replicas[step.actor].mode is Mode.FOLLOWER
     server = wanted if wanted in servers else next(iter(ordered(servers)), None) if follows else None
-    cluster.do("time-out", node=number_of(step.actor), server=0 if server is None else number_of(server))
+    cluster.do("time-out", node=kafka_id(step.actor), server=0 if server is None else kafka_id(server))
 
 
-def _nothing(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _send_no_command(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """Send no command to Kafka: the model itself delivers no messages over a cut link."""
 
 
 def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Repeat a leader's BeginQuorumEpoch requests, except those with an equal request in flight."""
     for message in messages_of(step.target) - messages_of(before):
-        cluster.do("repeat-begin", node=number_of(step.actor), voter=number_of(message.dest))  # type: ignore[attr-defined]
+        cluster.do("repeat-begin", node=kafka_id(step.actor), voter=kafka_id(message.dest))  # type: ignore[attr-defined]
 
 
 # Voter changes: a step of the model shows its request by its effect only, the change or the answer.
 
 
 def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _asked(before, step) or _refused(cluster, before, step, Operation.ADD_VOTER)
-    cluster.do("add-voter", node=number_of(step.actor), voter=number_of(asked.id))
+    asked = _requested_replica(before, step) or _refused_replica(cluster, before, step, Operation.ADD_VOTER)
+    cluster.do("add-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id))
 
 
 def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _asked(before, step) or _refused(cluster, before, step, Operation.REMOVE_VOTER)
-    cluster.do("remove-voter", node=number_of(step.actor), voter=number_of(asked.id), directory=asked.directory)
+    asked = _requested_replica(before, step) or _refused_replica(cluster, before, step, Operation.REMOVE_VOTER)
+    cluster.do("remove-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id), directory=asked.directory)
 
 
-def _asked(before: State, step: Transition) -> Key | None:
+def _requested_replica(before: State, step: Transition) -> Key | None:
     """Return the key of the replica that a leader adds or removes in a step; None if it rejects the request."""
     me, after = before.replicas[step.actor], step.target.replicas[step.actor]
     change = Nil.NIL if after.change == me.change else after.change
@@ -183,8 +183,8 @@ def is_same_request(cluster: KafkaCluster, before: State, step: Transition, othe
         return True
     adds = step.action == "AddVoter"
     operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
-    asked = _asked(before, step) or _refused(cluster, before, step, operation)
-    found = _asked(before, other)
+    asked = _requested_replica(before, step) or _refused_replica(cluster, before, step, operation)
+    found = _requested_replica(before, other)
     if found is not None:
         return found == asked
     me, protocol = before.replicas[step.actor], cluster.protocol
@@ -192,23 +192,23 @@ def is_same_request(cluster: KafkaCluster, before: State, step: Transition, othe
     endpoints = {r.key: r.endpoint for r in before.replicas.values() if isinstance(r, Replica)}
     voter = Voter(asked, endpoints.get(asked, 1))
     outcome = protocol.begin_adding(me, voter, ADMIN) if adds else protocol.begin_removing(me, asked, ADMIN)
-    errors = _errors(before, other, operation)
+    errors = _admin_errors(before, other, operation)
     return not errors or bool(errors & ({outcome[2], Error.REQUEST_TIMED_OUT} if adds else {outcome[2]}))
 
 
-def _errors(before: State, step: Transition, operation: Operation) -> set[Error]:
+def _admin_errors(before: State, step: Transition, operation: Operation) -> set[Error]:
     """Return the errors in a replica's answers to an administrator."""
     known, now = messages_of(before), messages_of(step.target)
     answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
     return {answer.error for answer in answers if answer.source == step.actor}
 
 
-def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
+def _refused_replica(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
     """Return a replica whose addition or removal would be rejected with the step's error."""
     me: Replica = before.replicas[step.actor]
     protocol = cluster.protocol
     assert isinstance(protocol, QuorumVoterChanges)
-    errors = _errors(before, step, operation)
+    errors = _admin_errors(before, step, operation)
     running = [r for r in before.replicas.values() if isinstance(r, Replica) and r.id not in protocol.brokers]
     if operation is Operation.ADD_VOTER:
         fitting = [r.key for r in running if protocol.begin_adding(me, Voter(r.key, r.endpoint), ADMIN)[2] in errors]
@@ -223,32 +223,32 @@ def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: 
 COMMANDS: dict[str, Command] = {
     **dict.fromkeys(TIMER_ACTIONS, _expire),
     "ClientAppend": _append,
-    "Resign": _plainly("resign"),
-    "Restart": _plainly("restart"),
-    "RestartLosingUnflushed": _plainly("power-loss"),
-    "LoseDisk": _plainly("lose-disk"),
+    "Resign": _simple_command("resign"),
+    "Restart": _simple_command("restart"),
+    "RestartLosingUnflushed": _simple_command("power-loss"),
+    "LoseDisk": _simple_command("lose-disk"),
     "TakeSnapshot": _snapshot,
-    "RegisterListener": _plainly("listen"),
+    "RegisterListener": _simple_command("listen"),
     "Activate": _activate,
     "ListVoters": _list_voters,
     "ExpireFetch": _expire_fetch,
     "DescribeFeatures": _describe_features,
     "LoseMessage": _lose,
     # a follower has one timer for UpdateVoter, and for its own AddVoter and RemoveVoter
-    **dict.fromkeys(("SendUpdateVoter", "Join"), _plainly("update-period")),
-    "Upgrade": _plainly("upgrade", version=1),
-    "Downgrade": _plainly("upgrade", version=0),
+    **dict.fromkeys(("SendUpdateVoter", "Join"), _simple_command("update-period")),
+    "Upgrade": _simple_command("upgrade", version=1),
+    "Downgrade": _simple_command("upgrade", version=0),
     "FetchFromBootstrapServer": _fetch_from_bootstrap_server,
     "Retry": _retry,
-    "Crash": _plainly("stop"),
-    "Cut": _nothing,
-    "Heal": _nothing,
-    "CheckQuorum": _plainly("check-quorum"),
+    "Crash": _simple_command("stop"),
+    "Cut": _send_no_command,
+    "Heal": _send_no_command,
+    "CheckQuorum": _simple_command("check-quorum"),
     "RepeatBeginQuorumEpoch": _repeat_begin_quorum_epoch,
-    "ExpireOperation": _plainly("expire-operation"),
-    "MoveEndpoint": _plainly("move-endpoint"),
-    "ChangeSoftware": _plainly("change-software"),
-    "DescribeQuorum": _plainly("describe"),
+    "ExpireOperation": _simple_command("expire-operation"),
+    "MoveEndpoint": _simple_command("move-endpoint"),
+    "ChangeSoftware": _simple_command("change-software"),
+    "DescribeQuorum": _simple_command("describe"),
     "AddVoter": _add_voter,
     "RemoveVoter": _remove_voter,
 }

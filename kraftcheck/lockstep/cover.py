@@ -22,7 +22,7 @@ from typing import NamedTuple
 from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
 from kraftcheck.lockstep.commands import is_driven
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.walks import Candidates, Chosen, Taken, labelled
+from kraftcheck.lockstep.walks import Candidates, Chosen, TakenChoice, labelled
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, path_to
@@ -34,7 +34,7 @@ MOST_STATES = 500_000
 class Edge(NamedTuple):
     """A labelled step."""
 
-    label: Taken
+    label: TakenChoice
     target: int  # number of the target state
     is_driven: bool  # whether Kafka can be made to take it
 
@@ -85,20 +85,20 @@ def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> St
     return graph
 
 
-TRIES = 4
+MOST_REFUSALS = 4
 """Refusals by Kafka after which a step is given up."""
 
-MOST_FRUITLESS = 10 * TRIES
+MOST_FRUITLESS_WALKS = 10 * MOST_REFUSALS
 """Consecutive walks without news, after which no more walks are begun."""
 
-NETWORK = ("LoseMessage", "DuplicateMessage")
+NETWORK_ACTIONS = ("LoseMessage", "DuplicateMessage")
 """Steps of the network, which concern messages too."""
 
-Place = tuple[int, int]
+EdgePlace = tuple[int, int]
 """A labelled step: the number of its state, and its place among the steps there."""
 
 
-class Reason(StrEnum):
+class UntakenReason(StrEnum):
     """Reason why a labelled step was not taken."""
 
     POSTPONED = "an urgent step postponed"
@@ -119,7 +119,7 @@ class Reason(StrEnum):
     """No rule explains it."""
 
 
-class Cover:
+class EdgeCover:
     """The labelled steps of a state graph: taken, still untaken, and given up."""
 
     def __init__(self, graph: StateGraph) -> None:
@@ -127,30 +127,32 @@ class Cover:
         self.walks = self.taken = 0
         self._taken = [bytearray(len(edges)) for edges in graph.edges]
         self._left = [len(edges) for edges in graph.edges]
-        self._barred: dict[Place, Reason] = {}
-        self._refused: Counter[tuple[Place, Reason]] = Counter()
-        self._leads: dict[Place, tuple[Reason, int | None]] = {}  # Kafka's own target; None: outside of the graph
-        self._closed: dict[Place, Reason] = {}  # taken, but given up as parts of paths
-        self._in_vain: Counter[Place] = Counter()  # number of consecutive failures
+        self._barred: dict[EdgePlace, UntakenReason] = {}
+        self._refused: Counter[tuple[EdgePlace, UntakenReason]] = Counter()
+        self._leads: dict[
+            EdgePlace, tuple[UntakenReason, int | None]
+        ] = {}  # Kafka's own target; None: outside of the graph
+        self._closed: dict[EdgePlace, UntakenReason] = {}  # taken, but given up as parts of paths
+        self._in_vain: Counter[EdgePlace] = Counter()  # number of consecutive failures
         self._reopened = False
         self._walk: CoverWalk | None = None
         self._fruitless = self._tried = 0
         self._distances = [0] * len(graph.states)
         for place in self._places(range(len(graph.edges))):
             if not self.edge(place).is_driven:
-                self._bar(place, Reason.NOT_DRIVEN)
+                self._bar(place, UntakenReason.NOT_DRIVEN)
 
     def goes_on(self) -> bool:
         """Whether a further walk can reach an untaken step."""
         self._end_walk()
-        if self._fruitless < MOST_FRUITLESS and (self._settle(0) or self._settles_anew()):
+        if self._fruitless < MOST_FRUITLESS_WALKS and (self._settle(0) or self._settles_anew()):
             return True
         if not self._reopened:  # a step that failed on some paths may succeed on others
             self._reopened = True
             self._fruitless = -1 if self._closed else 0  # reopened steps count as news
             self._closed.clear()
             self._in_vain.clear()
-        return self._fruitless < MOST_FRUITLESS and self._settles_anew()
+        return self._fruitless < MOST_FRUITLESS_WALKS and self._settles_anew()
 
     def _settles_anew(self) -> bool:
         """Recompute all distances to untaken steps; return whether a path from the start to an untaken step is left."""
@@ -169,7 +171,7 @@ class Cover:
             return
         if self._walk.last is not None:
             self.take(self._walk.last)
-            self._leads[self._walk.last] = Reason.DIFFERS, None
+            self._leads[self._walk.last] = UntakenReason.DIFFERS, None
         self._fruitless = self._fruitless + 1 if self.learnt == self._walk.learnt_before else 0
         self._walk = None
 
@@ -185,11 +187,11 @@ class Cover:
 
     # Recording
 
-    def is_taken(self, place: Place) -> bool:
+    def is_taken(self, place: EdgePlace) -> bool:
         """Whether a step was taken."""
         return bool(self._taken[place[0]][place[1]])
 
-    def take(self, place: Place) -> None:
+    def take(self, place: EdgePlace) -> None:
         """Record that a step was taken."""
         node, number = place
         self._in_vain[place] = 0
@@ -198,33 +200,33 @@ class Cover:
             self.taken += 1
             self._left[node] -= self._barred.pop(place, None) is None
 
-    def refuse(self, place: Place, reason: Reason, leads: int | None = None) -> None:
+    def refuse(self, place: EdgePlace, reason: UntakenReason, leads: int | None = None) -> None:
         """Record that Kafka refused a step, or took it to another target than the model."""
         self._refused[place, reason] += 1
-        self._tried += reason is not Reason.MISSING and self._refused[place, reason] <= 2 * TRIES
-        if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
+        self._tried += reason is not UntakenReason.MISSING and self._refused[place, reason] <= 2 * MOST_REFUSALS
+        if self._refused[place, reason] < MOST_REFUSALS or reason is UntakenReason.MISSING:
             return
-        if reason in (Reason.POSTPONED, Reason.LEFT):
+        if reason in (UntakenReason.POSTPONED, UntakenReason.LEFT):
             self._leads[place] = reason, leads
         elif not self._taken[place[0]][place[1]]:
             self._bar(place, reason)
         else:
             self._in_vain[place] += 1
-            if self._in_vain[place] >= 2 * TRIES:
+            if self._in_vain[place] >= 2 * MOST_REFUSALS:
                 self._closed[place] = reason
 
-    def _bar(self, place: Place, reason: Reason) -> None:
+    def _bar(self, place: EdgePlace, reason: UntakenReason) -> None:
         if place not in self._barred:
             self._barred[place] = reason
             self._left[place[0]] -= 1
 
     # Choosing
 
-    def next(self, nodes: Iterable[int], offered: Container[tuple[object, ...]]) -> Place | None:
+    def next(self, nodes: Iterable[int], offered: Container[tuple[object, ...]]) -> EdgePlace | None:
         """Return the step to take: an untaken step, or the first step on a path to one; None if none exists."""
-        fresh: list[tuple[int, Place]] = []
-        ways: list[tuple[int, Place]] = []
-        gone: list[tuple[int, Place]] = []
+        fresh: list[tuple[int, EdgePlace]] = []
+        ways: list[tuple[int, EdgePlace]] = []
+        gone: list[tuple[int, EdgePlace]] = []
         for place in self._places(nodes):
             target, is_left = self._target(*place), self._is_left(place)
             if self.edge(place).label[:3] in offered:
@@ -233,7 +235,7 @@ class Cover:
                 elif (nearer := self._nearer(place)) is not None:
                     ways.append((self._distances[nearer], place))
             elif is_left:
-                self.refuse(place, why_gone(self.edge(place)))
+                self.refuse(place, why_not_in_flight(self.edge(place)))
             elif target is not None:
                 gone.append((self._distances[target], place))
         if fresh:
@@ -241,31 +243,31 @@ class Cover:
         distance, best = min(ways, default=(self.far, None))
         for nearer, place in gone:
             if nearer < distance:
-                self.refuse(place, why_gone(self.edge(place)))
+                self.refuse(place, why_not_in_flight(self.edge(place)))
         return best
 
-    def _nearer(self, place: Place) -> int | None:
+    def _nearer(self, place: EdgePlace) -> int | None:
         """Return the target of a step that begins a path to an untaken step; None for any other step."""
         target = self._target(*place)
         if target is None or target == place[0] or self._is_closed(place):
             return None
         return target if self._settle(target) else None
 
-    def edge(self, place: Place) -> Edge:
+    def edge(self, place: EdgePlace) -> Edge:
         """Return a labelled step."""
         return self.graph.edges[place[0]][place[1]]
 
-    def _places(self, nodes: Iterable[int]) -> Iterator[Place]:
+    def _places(self, nodes: Iterable[int]) -> Iterator[EdgePlace]:
         return ((node, number) for node in nodes for number in range(len(self.graph.edges[node])))
 
-    def _is_left(self, place: Place) -> bool:
+    def _is_left(self, place: EdgePlace) -> bool:
         return not self.is_taken(place) and place not in self._barred
 
     def _onward(self, node: int, target: int | None) -> int:
         """Rank a step: 0 if it stays in its state or leaves the graph, 1 if its target has untaken steps, else 2."""
         return 0 if target in (node, None) else 1 if self._left[target or 0] else 2
 
-    def _is_closed(self, place: Place) -> bool:
+    def _is_closed(self, place: EdgePlace) -> bool:
         """Whether paths must avoid a step that Kafka refuses."""
         return place in self._barred or place in self._closed
 
@@ -299,7 +301,7 @@ class Cover:
 
     # Steps not taken
 
-    def untaken(self) -> Iterator[tuple[Edge, Reason, bool]]:
+    def untaken(self) -> Iterator[tuple[Edge, UntakenReason, bool]]:
         """Yield each labelled step that no walk took, its reason, and whether the reason concerns the step itself.
 
         A step that can be reached only behind an untaken step has the same reason.
@@ -308,12 +310,12 @@ class Cover:
         for place in self._places(range(len(self.graph.edges))):
             if not self.is_taken(place):
                 own = self._barred.get(place)
-                yield self.edge(place), own or behind.get(place[0], Reason.MISSING), own is not None
+                yield self.edge(place), own or behind.get(place[0], UntakenReason.MISSING), own is not None
 
-    def _behind(self) -> dict[int, Reason]:
+    def _behind(self) -> dict[int, UntakenReason]:
         """Return the states that no walk can reach, each with the reason of an untaken step before it."""
         reached = self._reachable({0})
-        found: dict[int, Reason] = {}
+        found: dict[int, UntakenReason] = {}
         for place in self._places(sorted(reached)):
             why = self._why_closed(place)
             if why is not None and self.edge(place).target not in reached:
@@ -327,7 +329,7 @@ class Cover:
                     waiting.append(edge.target)
         return found
 
-    def _why_closed(self, place: Place) -> Reason | None:
+    def _why_closed(self, place: EdgePlace) -> UntakenReason | None:
         """Return the reason why a step does not lead to its target; None if it does."""
         if self._is_closed(place):
             return self._barred.get(place) or self._closed[place]
@@ -343,12 +345,12 @@ class Cover:
         return reached
 
 
-def why_gone(edge: Edge) -> Reason:
+def why_not_in_flight(edge: Edge) -> UntakenReason:
     """Return the reason why the message of a step is not in flight in Kafka."""
     message = edge.label.message
     if isinstance(message, FetchRequest):
-        return Reason.UNSENT
-    return Reason.STALE if type(message).__name__.endswith("Response") else Reason.MISSING
+        return UntakenReason.UNSENT
+    return UntakenReason.STALE if type(message).__name__.endswith("Response") else UntakenReason.MISSING
 
 
 class CoverWalk:
@@ -358,8 +360,8 @@ class CoverWalk:
     these messages is in some of them, and not in others.
     """
 
-    def __init__(self, cover: Cover, lockstep: Lockstep) -> None:
-        self.last: Place | None = None
+    def __init__(self, cover: EdgeCover, lockstep: Lockstep) -> None:
+        self.last: EdgePlace | None = None
         self.learnt_before = cover.learnt
         self._cover = cover
         self._graph = cover.graph
@@ -409,14 +411,14 @@ class CoverWalk:
                 reached += targets
         return reached
 
-    def _left(self, place: Place, state: State) -> None:
+    def _left(self, place: EdgePlace, state: State) -> None:
         """Record a step after which Kafka's state is outside of the graph."""
         target = self._graph.states[self._graph.edges[place[0]][place[1]].target]
         if self._lockstep.also is None and state.spent != target.spent:
-            self._cover.refuse(place, Reason.OUTCOME)  # an outcome beyond the bounds
+            self._cover.refuse(place, UntakenReason.OUTCOME)  # an outcome beyond the bounds
             return
         self._cover.take(place)
-        self._cover.refuse(place, Reason.LEFT if self._lockstep.also is None else Reason.POSTPONED)
+        self._cover.refuse(place, UntakenReason.LEFT if self._lockstep.also is None else UntakenReason.POSTPONED)
 
     def _from(self, node: int, number: int, state: State) -> Iterator[int]:
         """Yield the targets that a step had in Kafka: its own, another outcome's, or one after an urgent step."""
@@ -430,13 +432,13 @@ class CoverWalk:
                 if then is not None:
                     cover.take((node, other))
                     cover.take((target, then))
-                    cover.refuse((node, number), Reason.POSTPONED, edges[target][then].target)
+                    cover.refuse((node, number), UntakenReason.POSTPONED, edges[target][then].target)
                     yield edges[target][then].target
                     return
             elif self._is_at(target, state):
                 for left in outcomes:
                     if left != other and not cover.is_taken((node, left)):
-                        cover.refuse((node, left), Reason.OUTCOME)
+                        cover.refuse((node, left), UntakenReason.OUTCOME)
                 cover.take((node, other))
                 yield target
                 return
@@ -467,7 +469,7 @@ class CoverWalk:
     @staticmethod
     def _is_dropped(edge: Edge, state: State) -> bool:
         """Whether a step delivers an answer that is no longer in flight."""
-        is_answer = edge.label.action not in NETWORK and why_gone(edge) is Reason.STALE
+        is_answer = edge.label.action not in NETWORK_ACTIONS and why_not_in_flight(edge) is UntakenReason.STALE
         return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
 
     def _is_at(self, node: int, state: State) -> bool:

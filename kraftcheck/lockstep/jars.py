@@ -20,9 +20,9 @@ NO_JDK = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"
 KAFKA_RANGE = "4.1 to 4.4"
 DRIVER_SOURCES = Path(__file__).with_name("driver")
 MAIN_CLASS = "org.apache.kafka.raft.LockstepDriver"
-CLIENT = "org/apache/kafka/raft/KafkaRaftClient.class"
-KIT = "org/apache/kafka/raft/MockLog.class"
-FAMILIES = {
+CLIENT_CLASS = "org/apache/kafka/raft/KafkaRaftClient.class"
+TEST_KIT_CLASS = "org/apache/kafka/raft/MockLog.class"
+DRIVER_SOURCES_BY_CLASS = {
     "org/apache/kafka/common/record/internal/MemoryRecords.class": ("since_4_3", "until_4_2"),
     "org/apache/kafka/common/utils/internals/LogContext.class": ("since_4_4", "until_4_3"),
 }
@@ -31,8 +31,8 @@ FAMILIES = {
 QUIET_OPTIONS = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 """Options of Java: an unsuitable class archive is ignored, without a message on standard output."""
 
-PATIENCE = 600.0  # seconds for Maven or the compiler
-MOST_KEPT = 24  # compiled drivers; the oldest go first
+MAVEN_TIMEOUT_SECONDS = 600.0  # seconds for Maven or the compiler
+MOST_CACHED_DRIVERS = 24  # compiled drivers; the oldest go first
 
 REHEARSAL_COMMANDS: tuple[dict[str, object], ...] = (
     {"do": "cluster", "nodes": [1, 2], "voters": [1, 2], "version": 1},
@@ -44,7 +44,7 @@ REHEARSAL_COMMANDS: tuple[dict[str, object], ...] = (
 """Commands that load the classes of most walks: an election and a fetch."""
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Return the cache folder of compiled drivers and of the paths to Kafka's jars."""
     given = os.environ.get("XDG_CACHE_HOME")
     folder = Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
@@ -56,7 +56,7 @@ def cache() -> Path:
     return folder
 
 
-def holds(jar: Path, name: str) -> bool:
+def jar_contains(jar: Path, name: str) -> bool:
     """Whether a jar contains a class."""
     try:
         with ZipFile(jar) as file:
@@ -65,7 +65,7 @@ def holds(jar: Path, name: str) -> bool:
         raise InputError(f"--kafka: {jar}: not a jar: {error}") from None
 
 
-def jdk(name: str) -> Path:
+def jdk_program(name: str) -> Path:
     """Return the path of a JDK program."""
     found, where = java_program(name)
     if found is None:
@@ -80,43 +80,46 @@ def require_new_enough(program: Path) -> None:
         raise InputError(f"{NO_JDK}; {program} is {'of unknown version' if version is None else f'version {version}'}")
 
 
-def _identity(file: Path) -> str:
+def _file_identity(file: Path) -> str:
     """Return a text that changes when a file is replaced by another."""
     return f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 
 
 def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
     """Return the folder of `driver.jar`, compiled against Kafka's jars, with its class archive if there is one."""
-    digest = blake2b(_identity(java.resolve()).encode(), digest_size=8)
+    digest = blake2b(_file_identity(java.resolve()).encode(), digest_size=8)
     for path in sorted(DRIVER_SOURCES.rglob("*.java")):
         digest.update(path.read_bytes())
     for jar in jars:
-        digest.update(_identity(jar).encode())
-    target = cache() / "driver" / digest.hexdigest()
+        digest.update(_file_identity(jar).encode())
+    target = cache_folder() / "driver" / digest.hexdigest()
     if not target.is_dir():
         require_new_enough(java)
-        compiler = jdk("javac")
+        compiler = jdk_program("javac")
         require_new_enough(compiler)
         _require_kafka(jars, kafka)
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f"{target.name}.{os.getpid()}.new")
         try:
-            _compile(compiler, jars, kafka, new)
+            _compile_driver(compiler, jars, kafka, new)
             new.rename(target)
         except OSError:
             if not target.is_dir():  # otherwise another process was first
                 raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
-        _archive(java, jars, target)
-        _forget_the_oldest(target.parent)
+        _make_class_archive(java, jars, target)
+        _remove_oldest_drivers(target.parent)
     return target
 
 
 def _require_kafka(jars: Sequence[Path], kafka: str) -> None:
     """Require exactly one jar with Kafka's Raft client, and one with MockLog."""
-    for wanted, what in ((CLIENT, "kafka-raft"), (KIT, "kafka-raft's test kit (classifier test or test-fixtures)")):
-        found = [jar for jar in jars if holds(jar, wanted)]
+    for wanted, what in (
+        (CLIENT_CLASS, "kafka-raft"),
+        (TEST_KIT_CLASS, "kafka-raft's test kit (classifier test or test-fixtures)"),
+    ):
+        found = [jar for jar in jars if jar_contains(jar, wanted)]
         if not found:
             raise InputError(f"--kafka {kafka}: no jar of {what} there; add it, with its dependencies")
         if len(found) > 1:
@@ -124,15 +127,15 @@ def _require_kafka(jars: Sequence[Path], kafka: str) -> None:
             raise InputError(f"--kafka {kafka}: expected one jar of {what} there, found {names}; remove all but one")
 
 
-def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> None:
+def _compile_driver(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> None:
     """Compile the driver for these jars, into a jar: Java keeps no class archive for a folder."""
     sources = sorted(DRIVER_SOURCES.glob("common/*.java"))
-    for held, (since, until) in FAMILIES.items():
-        family = since if any(holds(jar, held) for jar in jars) else until
+    for held, (since, until) in DRIVER_SOURCES_BY_CLASS.items():
+        family = since if any(jar_contains(jar, held) for jar in jars) else until
         sources += sorted(DRIVER_SOURCES.glob(f"{family}/*.java"))
     classes = new / "classes"
     command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
-    done = run_program([*command, *map(str, sources)], PATIENCE)
+    done = run_program([*command, *map(str, sources)], MAVEN_TIMEOUT_SECONDS)
     if done.returncode != 0:
         first = next((line for line in done.stderr.splitlines() if "error:" in line), "javac says nothing")
         problem = first.rpartition("/")[2]
@@ -143,23 +146,23 @@ def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> Non
     shutil.rmtree(classes)
 
 
-def _archive(java: Path, jars: Sequence[Path], target: Path) -> None:
+def _make_class_archive(java: Path, jars: Sequence[Path], target: Path) -> None:
     """Make an archive of the classes that walks need; without one, the driver only starts more slowly."""
     entries = os.pathsep.join(map(str, (target / "driver.jar", *jars)))
     with atomic_replacement(target / "classes.jsa") as new:
         options = (*QUIET_OPTIONS, f"-XX:ArchiveClassesAtExit={new}")
         commands = "".join(f"{json.dumps(command)}\n" for command in REHEARSAL_COMMANDS)
-        run_program([str(java), *options, "-cp", entries, MAIN_CLASS], PATIENCE, commands)
+        run_program([str(java), *options, "-cp", entries, MAIN_CLASS], MAVEN_TIMEOUT_SECONDS, commands)
         new.touch()  # an empty archive is not used
 
 
-def _forget_the_oldest(folder: Path) -> None:
-    kept = sorted((path for path in folder.iterdir() if re.fullmatch(r"[0-9a-f]+", path.name)), key=_age)
-    for path in kept[:-MOST_KEPT]:
+def _remove_oldest_drivers(folder: Path) -> None:
+    kept = sorted((path for path in folder.iterdir() if re.fullmatch(r"[0-9a-f]+", path.name)), key=_last_use)
+    for path in kept[:-MOST_CACHED_DRIVERS]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _age(path: Path) -> float:
+def _last_use(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:  # another process was first
@@ -172,7 +175,7 @@ RAFT_JAR = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
 MISSING_ARTIFACT = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
 CLASSIFIERS = ("test", "test-fixtures")  # of the jar with Kafka's MockLog; renamed in 4.4
 
-POM = """\
+POM_XML = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>kraftcheck</groupId><artifactId>lockstep</artifactId><version>1</version>
 <dependencies>
@@ -213,22 +216,22 @@ class Classpath(NamedTuple):
 
 def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     """Return the class path that drives a version of Kafka."""
-    java = jdk("java")
-    jars = _from_folder(Path(kafka)) if Path(kafka).is_dir() else _by_maven(kafka)
+    java = jdk_program("java")
+    jars = _classpath_from_folder(Path(kafka)) if Path(kafka).is_dir() else _classpath_by_maven(kafka)
     driver = build_driver(java, jars, kafka) / "driver.jar"
-    if disk and not any(holds(jar, LOG_CLASS) for jar in jars):
+    if disk and not any(jar_contains(jar, LOG_CLASS) for jar in jars):
         raise InputError(f"--disk: Kafka's log on disk is in kafka-raft from 4.3 on; in {kafka} there is none")
     named = (RAFT_JAR.fullmatch(jar.name) for jar in jars)
     version = next((match[1] for match in named if match and not match[1].endswith(CLASSIFIERS)), f"in {kafka}")
     return Classpath(java, (driver, *jars), version)
 
 
-def _from_folder(folder: Path) -> list[Path]:
+def _classpath_from_folder(folder: Path) -> list[Path]:
     jars = sorted(folder.rglob("*.jar"))
     return [jar for jar in jars if not jar.name.endswith(("-sources.jar", "-javadoc.jar"))]
 
 
-def _by_maven(version: str) -> list[Path]:
+def _classpath_by_maven(version: str) -> list[Path]:
     """Return the jars of a version, with its test kit."""
     if not VERSION.fullmatch(version):
         raise InputError(f"--kafka {version}: expected a version such as 4.3.0, or a folder with jars")
@@ -252,8 +255,8 @@ class NotInMavenError(Exception):
 
 def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
     """Return the jars of artifacts and of their dependencies; Maven fetches missing ones."""
-    folder = cache() / name
-    pom, noted = POM.format(dependencies="\n".join(map(_dependency, wanted))), folder / "jars"
+    folder = cache_folder() / name
+    pom, noted = POM_XML.format(dependencies="\n".join(map(_dependency_xml, wanted))), folder / "jars"
     if noted.is_file():
         asked, *lines = noted.read_text().split("\0")
         jars = [Path(line) for line in lines]
@@ -267,22 +270,22 @@ def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
         project.write_text(pom)
         listed.touch()
         command = [maven, "-q", "-B", "-f", str(project), "dependency:build-classpath", f"-Dmdep.outputFile={listed}"]
-        done = run_program(command, PATIENCE)
+        done = run_program(command, MAVEN_TIMEOUT_SECONDS)
         entries = listed.read_text().strip()
     if done.returncode != 0 or not entries:
-        _fail(name, done.stdout + done.stderr, done.returncode)
+        _raise_maven_error(name, done.stdout + done.stderr, done.returncode)
     jars = [Path(entry) for entry in entries.split(os.pathsep)]
     with atomic_replacement(noted) as new:
         new.write_text("\0".join([pom, *map(str, jars)]))
     return jars
 
 
-def _dependency(one: Artifact) -> str:
+def _dependency_xml(one: Artifact) -> str:
     classifier = one.classifier and f"<classifier>{one.classifier}</classifier>"
     return DEPENDENCY_XML.format(**one._replace(classifier=classifier)._asdict())
 
 
-def _fail(name: str, said: str, code: int) -> NoReturn:
+def _raise_maven_error(name: str, said: str, code: int) -> NoReturn:
     missing = MISSING_ARTIFACT.search(said)
     if missing is not None:
         raise NotInMavenError(f"there is no {missing[1] or missing[2]}")
@@ -306,21 +309,21 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
     digest = blake2b(manifest.encode(), digest_size=8)
     for text in [*(source.read_bytes() for source in sources), *(str(jar).encode() for jar in jars)]:
         digest.update(text)
-    target = cache() / "built" / f"{sources[0].stem}-{digest.hexdigest()}.jar"
+    target = cache_folder() / "built" / f"{sources[0].stem}-{digest.hexdigest()}.jar"
     if not target.is_file():
         target.parent.mkdir(exist_ok=True)
         classes = target.with_name(f"{target.name}.{os.getpid()}.classes")
-        compiler = jdk("javac")
+        compiler = jdk_program("javac")
         require_new_enough(compiler)
         command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
         try:
-            done = run_program([*command, *map(str, sources)], PATIENCE)
+            done = run_program([*command, *map(str, sources)], MAVEN_TIMEOUT_SECONDS)
             if done.returncode != 0:
                 first = next((line for line in done.stderr.splitlines() if "error:" in line), "javac says nothing")
                 raise InputError(f"{sources[0].name}: cannot be compiled: {first.rpartition('/')[2]}")
             with atomic_replacement(target) as new, ZipFile(new, "w") as jar:
                 if manifest:
-                    _pack(jar, manifest, jars[0])
+                    _pack_jar(jar, manifest, jars[0])
                 for path in sorted(classes.rglob("*.class")):
                     jar.write(path, str(path.relative_to(classes)))
         finally:
@@ -328,7 +331,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
     return target
 
 
-def _pack(jar: ZipFile, manifest: str, path: Path) -> None:
+def _pack_jar(jar: ZipFile, manifest: str, path: Path) -> None:
     jar.writestr("META-INF/MANIFEST.MF", manifest)
     with ZipFile(path) as other:
         for entry in other.infolist():

@@ -25,10 +25,10 @@ from kraftcheck.lockstep.cluster import (
     KafkaCluster,
     KafkaThrew,
     MessageNotInFlight,
-    differences,
     known_messages,
     messages_of,
     model_state_of,
+    state_differences,
     without_message,
 )
 from kraftcheck.lockstep.commands import (
@@ -41,7 +41,7 @@ from kraftcheck.lockstep.commands import (
 )
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import CandidateCache, Candidates, Chosen, Taken
+from kraftcheck.lockstep.walks import CandidateCache, Candidates, Chosen, TakenChoice
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.changes import broken
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -65,7 +65,7 @@ class Finding(NamedTuple):
 
     verdict: LockstepVerdict
     step: int  # the number of the step; the first is 1
-    taken: Taken | None  # the step
+    taken: TakenChoice | None  # the step
     differences: tuple[FieldDifference, ...] = ()  # the differences, if any
     violated: tuple[str, ...] = ()  # properties that Kafka's own states violate
     problem: str = ""  # the exception that Kafka threw, with its place
@@ -75,7 +75,7 @@ class _Step(NamedTuple):
     """A step taken by model and Kafka: the states before, between and after it, differences, Kafka's exception."""
 
     number: int
-    taken: Taken
+    taken: TakenChoice
     states: tuple[State, ...]
     differing: tuple[FieldDifference, ...]
     problem: str
@@ -134,10 +134,10 @@ class Lockstep:
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant" and not prop.of_actor]
 
-    def walk(self, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
+    def walk(self, choose: Choose, depth: int) -> tuple[list[TakenChoice], list[Finding]]:
         """Walk until the end, a difference or a violation; return the steps and the findings."""
-        state, walked, judge = self._start(), list[Taken](), _StepEvaluator(self)
-        differing = tuple(differences(state, self.cluster))
+        state, walked, judge = self._start(), list[TakenChoice](), _StepEvaluator(self)
+        differing = tuple(state_differences(state, self.cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
         for number in range(1, depth + 1):
@@ -146,7 +146,7 @@ class Lockstep:
                 break
             alike, which = _asking(*chosen)
             step = alike[which]
-            taken = Taken(step.action, step.actor, step.message, which + 1)
+            taken = TakenChoice(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
             self.also = None
             # Kafka takes a step in a process of its own. Meanwhile, Python evaluates the properties of the step before.
@@ -192,9 +192,9 @@ class Lockstep:
         """Return the state after every process has started, in which a sole voter is already elected."""
         self.also = None
         offers = Candidates(self._timeouts, state)
-        for offer in offers.all if any(differences(state, self.cluster)) else ():
+        for offer in offers.all if any(state_differences(state, self.cluster)) else ():
             for transition in offers.outcomes(offer):
-                if not any(differences(transition.target, self.cluster)):
+                if not any(state_differences(transition.target, self.cluster)):
                     self.also = transition.action, transition.actor
                     return transition.target
         return state
@@ -253,7 +253,7 @@ class Lockstep:
         self, state: State, step: Transition, target: State, lost: list[Record]
     ) -> Iterator[FieldDifference]:
         """Yield the differences after a step; `target` is its state without the answers that Kafka dropped."""
-        shown = list(differences(target, self.cluster))
+        shown = list(state_differences(target, self.cluster))
         yield from shown or (*self._effects(step.target, lost), *self._successors(state, step))
 
     def _successors(self, state: State, step: Transition) -> Iterator[FieldDifference]:

@@ -23,8 +23,8 @@ from kraftcheck.processes import kill_process_session
 from kraftcheck.spec.errors import InputError
 
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET_OPTIONS)
-GRACE = 5.0  # seconds for the process to end by itself
-PATIENCE = 120.0  # seconds for one command
+GRACE_SECONDS = 5.0  # seconds for the process to end by itself
+ANSWER_TIMEOUT_SECONDS = 120.0  # seconds for one command
 TAIL_BYTES = 16_384  # bytes read from the end of its error output
 
 Answer = dict[str, Any]
@@ -75,8 +75,10 @@ class Driver:
         if work is not None:
             work()
         with suppress(OSError):
-            if not select([self._process.stdout], [], [], PATIENCE)[0]:
-                self.died = DriverDied(f"the Java process gave no answer to `{command}` within {PATIENCE:.0f} s")
+            if not select([self._process.stdout], [], [], ANSWER_TIMEOUT_SECONDS)[0]:
+                self.died = DriverDied(
+                    f"the Java process gave no answer to `{command}` within {ANSWER_TIMEOUT_SECONDS:.0f} s"
+                )
                 self._end(0)
                 raise self.died
             line = self._process.stdout.readline()
@@ -97,7 +99,7 @@ class Driver:
         if line:
             self._end(0)
             return f"the Java process gave no answer, but said: {line[:200]}"
-        self._end(GRACE)
+        self._end(GRACE_SECONDS)
         size = self._said.seek(0, 2)
         self._said.seek(max(0, size - TAIL_BYTES))
         said = [text.strip() for text in self._said.read().decode(errors="replace").splitlines() if text.strip()]
@@ -118,7 +120,7 @@ class Driver:
     def close(self) -> None:
         """End the process."""
         try:
-            self._end(GRACE)
+            self._end(GRACE_SECONDS)
         finally:
             kill_process_session(self._process)
             if self._process.stdout is not None:
@@ -147,7 +149,7 @@ OTHER_REPLICAS = -1
 
 REPLICA_VERSION = re.compile(r"(\w+)=(.+)")
 
-STARTS = ("restart", "power-loss", "lose-disk", "move-endpoint", "change-software", "list-voters")
+START_COMMANDS = ("restart", "power-loss", "lose-disk", "move-endpoint", "change-software", "list-voters")
 """Commands that start a replica's process: it has the next version of the replica."""
 
 
@@ -163,7 +165,7 @@ def start_mixed(kafka: str, newest: str) -> MixedDriver:
     """
     place: dict[int, list[str]] = {}
     for word in kafka.split(","):
-        node, version = _placed(word)
+        node, version = _parse_placement(word)
         if node in place:
             raise InputError(f"--kafka {word}: expected one version for a replica, and one for the others; remove one")
         place[node] = version.split(":")
@@ -179,7 +181,7 @@ def start_mixed(kafka: str, newest: str) -> MixedDriver:
     return mixed
 
 
-def _placed(word: str) -> tuple[int, str]:
+def _parse_placement(word: str) -> tuple[int, str]:
     """Return the number of a replica, or `OTHER_REPLICAS`, and its version."""
     placed = REPLICA_VERSION.fullmatch(word)
     if placed is None:
@@ -217,7 +219,7 @@ class MixedDriver(Driver):
         """Execute a command in the process of its replica or message, and return the answer."""
         if command == "cluster":
             return self._start(arguments)
-        if command in STARTS and self._later.get(arguments["node"]):
+        if command in START_COMMANDS and self._later.get(arguments["node"]):
             self._move(arguments["node"], self._later[arguments["node"]].pop(0), whole=command != "power-loss")
         number = arguments.get("message")
         at = self._of(arguments["node"]) if number is None else self._at.pop(number)
@@ -277,7 +279,7 @@ class MixedDriver(Driver):
             elsewhere = {str(node): self._versions[self._of(node)] for node in others}
             waiting.append((at, driver.ask("cluster", **arguments, first=at * IDS_A_PROCESS, elsewhere=elsewhere)))
         for at, answer in waiting:
-            _merge(together, self._settled(at, answer))
+            _merge_answers(together, self._settled(at, answer))
         return together
 
     def _settled(self, at: int, answer: Answer) -> Answer:
@@ -306,7 +308,7 @@ class MixedDriver(Driver):
         self.close()
 
 
-def _merge(together: Answer, answer: Answer) -> None:
+def _merge_answers(together: Answer, answer: Answer) -> None:
     together["states"].update(answer.get("states", {}))
     together["sent"] += answer.get("sent", ())
     together["stale"] = answer["stale"]

@@ -8,36 +8,36 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from kraftcheck.lockstep.jars import CLIENT, Artifact, Classpath, NotInMavenError, fetch_jars, holds
+from kraftcheck.lockstep.jars import CLIENT_CLASS, Artifact, Classpath, NotInMavenError, fetch_jars, jar_contains
 from kraftcheck.processes import run_program
 from kraftcheck.spec.errors import InputError
 
 JACOCO = "0.8.13"
 PACKAGES = ("org/apache/kafka/raft", "org/apache/kafka/raft/internals")
-PATIENCE = 120.0  # seconds for the report
+REPORT_TIMEOUT_SECONDS = 120.0  # seconds for the report
 
 
-class Counted(NamedTuple):
+class CoverageCount(NamedTuple):
     """Counts of reached lines or branches, and of all."""
 
     reached: int = 0
     all: int = 0
 
-    def __add__(self, other: object) -> Counted:
-        assert isinstance(other, Counted)
-        return Counted(self.reached + other.reached, self.all + other.all)
+    def __add__(self, other: object) -> CoverageCount:
+        assert isinstance(other, CoverageCount)
+        return CoverageCount(self.reached + other.reached, self.all + other.all)
 
 
 class ClassReach(NamedTuple):
     """Coverage of a class, including its inner classes."""
 
     name: str  # without the package
-    lines: Counted
-    branches: Counted
+    lines: CoverageCount
+    branches: CoverageCount
     unreached: tuple[str, ...]  # names of the methods without a reached line
 
 
-class Reach:
+class CoverageRecorder:
     """Measures the coverage of a Java process: a context around the process, which gets `options`."""
 
     def __init__(self, path: Classpath) -> None:
@@ -52,7 +52,7 @@ class Reach:
         self._agent = next(jar for jar in jars if jar.name.endswith("-runtime.jar"))
         self._reporter = next(jar for jar in jars if jar.name.endswith("-nodeps.jar"))
         self._java = path.java
-        self._kafka = next(jar for jar in path.entries if holds(jar, CLIENT))
+        self._kafka = next(jar for jar in path.entries if jar_contains(jar, CLIENT_CLASS))
         self._folder = TemporaryDirectory(prefix="kraftcheck-reach-")
         self._data = Path(self._folder.name) / "reached"
 
@@ -66,40 +66,40 @@ class Reach:
         """Return the coverage of each class, after the process has ended."""
         report = self._data.with_suffix(".xml")
         command = [str(self._java), "-jar", str(self._reporter), "report", str(self._data)]
-        done = run_program([*command, "--classfiles", str(self._kafka), "--xml", str(report)], PATIENCE)
+        done = run_program([*command, "--classfiles", str(self._kafka), "--xml", str(report)], REPORT_TIMEOUT_SECONDS)
         if done.returncode != 0 or not report.is_file():
             raise InputError("--reach: the Java process left no counts behind")
-        return list(_read(report))
+        return list(_read_report(report))
 
-    def __enter__(self) -> Reach:
+    def __enter__(self) -> CoverageRecorder:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
 
-def _read(report: Path) -> Iterable[ClassReach]:
+def _read_report(report: Path) -> Iterable[ClassReach]:
     """Yield the classes in a report of JaCoCo, by name."""
     found: dict[str, ClassReach] = {}
     for package in ElementTree.parse(report).getroot().iter("package"):
         for one in package.iter("class") if package.get("name") in PACKAGES else ():
             name = one.get("name", "").rpartition("/")[2].partition("$")[0]
-            known = found.get(name, ClassReach(name, Counted(), Counted(), ()))
+            known = found.get(name, ClassReach(name, CoverageCount(), CoverageCount(), ()))
             unreached = [
-                method.get("name", "") for method in one.iter("method") if not _counted(method, "METHOD").reached
+                method.get("name", "") for method in one.iter("method") if not _coverage_count(method, "METHOD").reached
             ]
             found[name] = ClassReach(
                 name,
-                known.lines + _counted(one, "LINE"),
-                known.branches + _counted(one, "BRANCH"),
+                known.lines + _coverage_count(one, "LINE"),
+                known.branches + _coverage_count(one, "BRANCH"),
                 (*known.unreached, *(name for name in unreached if name.isidentifier())),
             )
     return (found[name] for name in sorted(found))
 
 
-def _counted(element: ElementTree.Element, kind: str) -> Counted:
+def _coverage_count(element: ElementTree.Element, kind: str) -> CoverageCount:
     for counter in element.findall("counter"):
         if counter.get("type") == kind:
             covered = int(counter.get("covered", 0))
-            return Counted(covered, covered + int(counter.get("missed", 0)))
-    return Counted()
+            return CoverageCount(covered, covered + int(counter.get("missed", 0)))
+    return CoverageCount()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kraftcheck.lockstep.commands import NOT_DRIVEN
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.walks import STEP, Candidates, Chosen, Step, Taken, labelled
+from kraftcheck.lockstep.walks import STEP_LINE, Candidates, Chosen, Step, TakenChoice, labelled
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition, choose_transition, path_to
 from kraftcheck.spec.language.state import State
@@ -22,10 +22,10 @@ from kraftcheck.traces.parsing import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
 from kraftcheck.traces.scenarios import Command, ScenarioError, Stage, Story
 
-BEGINNING = 2**16
+BEGINNING_BYTES = 2**16
 """Bytes at the beginning of a file that show its kind."""
 
-BESIDE = " (possible in the model, not beside Kafka)"
+NOT_BESIDE_KAFKA = " (possible in the model, not beside Kafka)"
 
 WORDS_OF_WALKS = ("model", "variant", "set", "go")
 
@@ -86,12 +86,12 @@ def scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
 
 def file_kind(path: Path) -> str:
     """Return the kind of a file: "walk", "scenario" or "trace"."""
-    lines = map(str.strip, Source(path).beginning(BEGINNING).splitlines())
+    lines = map(str.strip, Source(path).beginning(BEGINNING_BYTES).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     word = first.partition(" ")[0]
     if word == "start":
         return "scenario"
-    return "walk" if word in WORDS_OF_WALKS or STEP.fullmatch(first) else "trace"
+    return "walk" if word in WORDS_OF_WALKS or STEP_LINE.fullmatch(first) else "trace"
 
 
 # Scenarios
@@ -109,32 +109,32 @@ def check_story(story: Story, init: str, plain: Semantics, kafka: Semantics) -> 
 
 
 def _execute(story: Story, init: str, stage: Stage) -> None:
-    with _at(story, story.start):
+    with _at_command(story, story.start):
         stage.begin(init, story.words.then)
     for command in story.commands:
-        with _at(story, command):
+        with _at_command(story, command):
             for transition in stage.steps(command.verb, command.rest):
                 stage.state = transition.target
 
 
 def story_script(story: Story, semantics: Semantics, init: str, begun: StepResult) -> Script:
     """Return the script of a story that `check_story` has checked."""
-    stage, ahead = Stage(semantics, any_outcome=True), _Ahead(begun)
-    with _at(story, story.start, BESIDE):
-        yield from ahead.lead_to(init, semantics, _place(story, story.start))
+    stage, ahead = Stage(semantics, any_outcome=True), _ScriptProgress(begun)
+    with _at_command(story, story.start, NOT_BESIDE_KAFKA):
+        yield from ahead.lead_to(init, semantics, _command_place(story, story.start))
     stage.state = ahead.state
     for command in story.commands:
         words = [command.verb, *command.rest]
         words = words[1:] if words[0] == "briefly" else words
         actor = stage.replica(words[2]) if words[1:2] == ["by"] and len(words) > 2 else None
         if not ahead.has(words[0], actor):
-            with _at(story, command, BESIDE):
+            with _at_command(story, command, NOT_BESIDE_KAFKA):
                 for transition in stage.steps(command.verb, command.rest):
-                    yield from ahead.take(_place(story, command), transition)
+                    yield from ahead.take(_command_place(story, command), transition)
                     stage.state = ahead.state
 
 
-class _Ahead:
+class _ScriptProgress:
     """The state of a script, and the urgent steps that Kafka took before the script requested them."""
 
     def __init__(self, begun: StepResult) -> None:
@@ -165,17 +165,17 @@ class _Ahead:
         return True
 
 
-def _place(story: Story, command: Command) -> str:
+def _command_place(story: Story, command: Command) -> str:
     return f"{story.file}:{command.line}:1"
 
 
 @contextmanager
-def _at(story: Story, command: Command, beside: str = "") -> Iterator[None]:
+def _at_command(story: Story, command: Command, beside: str = "") -> Iterator[None]:
     """Prefix errors with the place and the text of a command."""
     try:
         yield
     except (ScenarioError, ProtocolError) as error:
-        raise ScenarioError(f"{_place(story, command)}: {command.text}{beside}: {error}") from error
+        raise ScenarioError(f"{_command_place(story, command)}: {command.text}{beside}: {error}") from error
 
 
 # Traces
@@ -185,7 +185,7 @@ class TracedStep(NamedTuple):
     """A step of a trace."""
 
     number: int  # number of the target state
-    step: Taken
+    step: TakenChoice
 
 
 class Trace(NamedTuple):
@@ -222,20 +222,20 @@ def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
 
 def trace_script(trace: Trace, semantics: Semantics, begun: StepResult) -> Script:
     """Return the script of a trace."""
-    ahead = _Ahead(begun)
+    ahead = _ScriptProgress(begun)
     try:
         yield from ahead.lead_to(trace.init, semantics, f"{trace.file}: {trace.init}")
     except ProtocolError as error:
-        raise InputError(f"{trace.file}: {error}{BESIDE}") from error
+        raise InputError(f"{trace.file}: {error}{NOT_BESIDE_KAFKA}") from error
     for number, step in trace.steps:
         if not ahead.has(step.action, step.actor):
             place = f"{trace.file}: state {number}"
             named = dict(labelled(semantics.transitions(ahead.state)))
             if step not in named:
-                raise InputError(f"{place}: {Step.of(step)}{BESIDE}: {_instead(named)}")
+                raise InputError(f"{place}: {Step.of(step)}{NOT_BESIDE_KAFKA}: {_instead(named)}")
             yield from ahead.take(place, named[step])
 
 
-def _instead(named: Iterable[Taken]) -> str:
+def _instead(named: Iterable[TakenChoice]) -> str:
     enabled = sorted({f"{step.action} by {step.actor}" for step in named})
     return f"enabled are {', '.join(enabled) or 'none'}"

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.lockstep.cover import Cover, Reason, StateGraph, state_graph
+from kraftcheck.lockstep.cover import EdgeCover, StateGraph, UntakenReason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Finding, Lockstep, LockstepVerdict
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import (
-    DEPTH,
-    RUNS,
+    DEFAULT_DEPTH,
+    DEFAULT_RUNS,
     Candidates,
+    CandidateSort,
     Chosen,
     GivenWalk,
     RandomWalk,
-    Sort,
     Step,
     WalkFile,
     settings_of,
@@ -36,11 +36,11 @@ from kraftcheck.spec.cfg.config import ModelConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 
-CONTINUATIONS = 25
+CONTINUING_WALKS = 25
 """Walks that continue from a new finding, each with its own choices: a difference may become a violation."""
 
 
-BROKEN = 20
+MOST_BROKEN_WALKS = 20
 """Walks on which Kafka violated a property that are kept as beginnings of further walks."""
 
 
@@ -77,8 +77,8 @@ class Survey:
         self._report = report
         self.longest: tuple[TraceStep, ...] = ()
         self._kinds: dict[Signature, FindingClass] = {}
-        self._drawn: Counter[Sort] = Counter()
-        self._tried: Counter[Sort] = Counter()
+        self._drawn: Counter[CandidateSort] = Counter()
+        self._tried: Counter[CandidateSort] = Counter()
         self._broken: list[tuple[Step, ...]] = []  # the shortest walks up to a property that Kafka violated
 
     @property
@@ -109,7 +109,7 @@ class Survey:
                 self._walk(GivenWalk(begun, then=drawn), len(begun) + depth)
                 continue
             found = self._walk(drawn, depth)
-            for way in range(CONTINUATIONS if found and self.about.go_on else 0):
+            for way in range(CONTINUING_WALKS if found and self.about.go_on else 0):
                 drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn, self._tried)
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
@@ -133,9 +133,9 @@ class Survey:
         """Make a walk with a chooser that is built for this lockstep."""
         self._walk(choose(self._lockstep), sys.maxsize)
 
-    def cover(self, graph: StateGraph) -> Cover:
+    def cover(self, graph: StateGraph) -> EdgeCover:
         """Make walks that together take every labelled step of a state graph."""
-        made = Cover(graph)
+        made = EdgeCover(graph)
         while made.goes_on():
             self.follow(made.walk)
         return made
@@ -159,7 +159,9 @@ class Survey:
                 known = FindingClass(finding, steps, 0 if known is None else known.times, behaviour=behaviour)
             self._kinds[sign] = known._replace(times=known.times + 1)
             if finding.verdict is LockstepVerdict.VIOLATES:
-                self._broken = sorted([*self._broken, tuple(map(Step.of, walked[: finding.step]))], key=len)[:BROKEN]
+                self._broken = sorted([*self._broken, tuple(map(Step.of, walked[: finding.step]))], key=len)[
+                    :MOST_BROKEN_WALKS
+                ]
         if self._report is not None:
             self._report()
         return tuple(map(Step.of, walked[:fresh]))
@@ -217,14 +219,14 @@ def signature_of(finding: Finding) -> Signature:
 
 def shrink(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Step]:
     """Return a walk with the same finding, from which no piece can be left out."""
-    best = _shown(lockstep, steps, wanted)
+    best = _steps_to_finding(lockstep, steps, wanted)
     if best is None:
         return steps
     size = max(1, len(best) // 2)
     while True:
         shorter = None
         for first in range(0, len(best), size):
-            tried = _shown(lockstep, best[:first] + best[first + size :], wanted)
+            tried = _steps_to_finding(lockstep, best[:first] + best[first + size :], wanted)
             if tried is not None and len(tried) < len(best):
                 shorter = tried
                 break
@@ -263,11 +265,13 @@ def _if_shown(
         other = type(protocol)(**{**_values(protocol), **changes})
     except ConstantError:  # no voter is left
         return None
-    shown = _shown(Lockstep(lockstep.driver, other, go_on=lockstep.go_on, ignored=lockstep.ignored), steps, wanted)
+    shown = _steps_to_finding(
+        Lockstep(lockstep.driver, other, go_on=lockstep.go_on, ignored=lockstep.ignored), steps, wanted
+    )
     return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 
-def _shown(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Step] | None:
+def _steps_to_finding(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Step] | None:
     """Return the steps up to the wanted finding, or None if the walk does not have it."""
     walked, findings = lockstep.walk(GivenWalk(steps, skips=True), len(steps))
     shown = [finding.step for finding in findings if signature_of(finding) == wanted]
@@ -293,7 +297,7 @@ class TaskResult(NamedTuple):
     """Result of a task."""
 
     survey: Survey | None = None  # the walks and findings; None if no walk could begin
-    cover: Cover | None = None  # the cover, if one was requested
+    cover: EdgeCover | None = None  # the cover, if one was requested
     problem: InputError | None = None  # the error that ended the task, if any
     interrupted: bool = False  # whether the user interrupted it
     kinds: Sequence[FindingClass] = ()  # the classes of findings, with the files of their walks
@@ -303,14 +307,14 @@ class TaskResult(NamedTuple):
         """The most severe finding; agreement only if the walks were complete and no step is missing."""
         order = list(LockstepVerdict)
         untaken = () if self.cover is None else self.cover.untaken()
-        is_missing = any(reason is Reason.MISSING for _, reason, _ in untaken)
+        is_missing = any(reason is UntakenReason.MISSING for _, reason, _ in untaken)
         is_whole = self.problem is None and not self.interrupted and not is_missing
         least = LockstepVerdict.AGREES if is_whole else LockstepVerdict.INCOMPLETE
         return max((kind.first.verdict for kind in self.kinds), key=order.index, default=least)
 
 
 @contextmanager
-def naming(path: Path | str | None) -> Iterator[None]:
+def naming_file(path: Path | str | None) -> Iterator[None]:
     """Prefix errors about input with its file."""
     try:
         yield
@@ -320,10 +324,10 @@ def naming(path: Path | str | None) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from None
 
 
-def make(driver: Driver, task: Task, arguments: argparse.Namespace, report: Callable[[], object]) -> TaskResult:
+def run_task(driver: Driver, task: Task, arguments: argparse.Namespace, report: Callable[[], object]) -> TaskResult:
     """Make the walks of a task."""
     try:
-        with naming(task.path):
+        with naming_file(task.path):
             kind = task.kind()
     except InputError as problem:
         return TaskResult(problem=problem)
@@ -331,8 +335,8 @@ def make(driver: Driver, task: Task, arguments: argparse.Namespace, report: Call
     assert isinstance(protocol, QuorumBase)
     survey, made = Survey(driver, protocol, task.file, report=report), TaskResult()
     try:
-        with task.blaming(), naming(task.path):
-            made = made._replace(cover=_walk(survey, kind, task, arguments))
+        with task.blaming(), naming_file(task.path):
+            made = made._replace(cover=_run_survey_walks(survey, kind, task, arguments))
     except InputError as problem:
         made = TaskResult(problem=problem)
     except KeyboardInterrupt:
@@ -340,7 +344,9 @@ def make(driver: Driver, task: Task, arguments: argparse.Namespace, report: Call
     return made._replace(survey=survey, kinds=survey.kinds())
 
 
-def _walk(survey: Survey, kind: type[QuorumBase], task: Task, arguments: argparse.Namespace) -> Cover | None:
+def _run_survey_walks(
+    survey: Survey, kind: type[QuorumBase], task: Task, arguments: argparse.Namespace
+) -> EdgeCover | None:
     """Make the walks of a survey; return the cover, if one is requested."""
     if task.covered is not None:
         bound = bind(kind, task.covered)
@@ -350,5 +356,5 @@ def _walk(survey: Survey, kind: type[QuorumBase], task: Task, arguments: argpars
     elif task.file.steps:
         survey.take(task.file.steps)
     else:
-        survey.draw(arguments.runs or RUNS, arguments.depth or DEPTH, str(arguments.seed))
+        survey.draw(arguments.runs or DEFAULT_RUNS, arguments.depth or DEFAULT_DEPTH, str(arguments.seed))
     return None

@@ -42,10 +42,10 @@ class Candidate(NamedTuple):
     inbox: Value | None = None  # the actor's inbox for the network's own step; else None
 
 
-Sort = tuple[object, ...]
+CandidateSort = tuple[object, ...]
 """Key of similar steps: the action, the actor's mode, and the kind of its message."""
 
-Card = dict[Sort, list[Candidate]]
+CandidatesBySort = dict[CandidateSort, list[Candidate]]
 """Candidate steps of one replica, by sort."""
 
 
@@ -54,7 +54,7 @@ class CandidateCache:
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
         self.semantics = semantics
-        self._cards: dict[tuple[Value, Value, Value], Card] = {}
+        self._cards: dict[tuple[Value, Value, Value], CandidatesBySort] = {}
         actions = semantics.protocol.actions.values()
         self._alone = [action.name for action in actions if action.kind == "environment" and driven(action.name, False)]
         self._internal = [action for action in actions if action.kind == "internal" and driven(action.name, False)]
@@ -62,7 +62,7 @@ class CandidateCache:
         self._network = [name for name in semantics.network.own_actions() if driven(name, True)]
         self._of_type: dict[tuple[type, type], list[str]] = {}
 
-    def card(self, key: Value, state: State) -> Card:
+    def card(self, key: Value, state: State) -> CandidatesBySort:
         """Return the candidate steps of a replica, or of the environment if `key` is None."""
         if key is None:
             return {(name,): [Candidate(name, None, None)] for name in self._alone}
@@ -73,9 +73,9 @@ class CandidateCache:
             found = self._cards[me, inbox, state.shared] = self._made(key, me, inbox)
         return found
 
-    def _made(self, key: Value, me: Record, inbox: Value) -> Card:
+    def _made(self, key: Value, me: Record, inbox: Value) -> CandidatesBySort:
         mode = me.mode if isinstance(me, Replica) else None
-        card: Card = {}
+        card: CandidatesBySort = {}
         for action in self._internal:
             if isinstance(me, action.actors):
                 card[action.name, mode] = [Candidate(action.name, key, None)]
@@ -104,14 +104,14 @@ class Candidates:
         self.state = state
         self._semantics = menu.semantics
         self._known: dict[str, Value] = {}
-        self._cards: dict[Value, Card] = {key: menu.card(key, state) for key in (*state.replicas, None)}
+        self._cards: dict[Value, CandidatesBySort] = {key: menu.card(key, state) for key in (*state.replicas, None)}
 
     @property
     def all(self) -> list[Candidate]:
         """All candidate steps."""
         return [offer for _, alike in self.by_kind() for offer in alike]
 
-    def by_kind(self) -> list[tuple[Sort, list[Candidate]]]:
+    def by_kind(self) -> list[tuple[CandidateSort, list[Candidate]]]:
         """Return the candidate steps, grouped by replica and kind."""
         return [entry for card in self._cards.values() for entry in card.items()]
 
@@ -154,7 +154,7 @@ Chosen = tuple[list[Transition], int]
 """The enabled steps of one candidate, and the index of the chosen one."""
 
 
-class Taken(NamedTuple):
+class TakenChoice(NamedTuple):
     """A step of a walk: action, actor, message, and number of the outcome, from 1."""
 
     action: str
@@ -163,13 +163,13 @@ class Taken(NamedTuple):
     outcome: int = 1
 
 
-def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Taken, Transition]]:
+def labelled(offered: Iterable[Transition]) -> Iterator[tuple[TakenChoice, Transition]]:
     """Yield the transitions out of a state with their labels."""
     outcomes: Counter[tuple[Any, ...]] = Counter()
     for transition in offered:
         key = transition.action, transition.actor, transition.message
         outcomes[key] += 1
-        yield Taken(*key, outcomes[key]), transition
+        yield TakenChoice(*key, outcomes[key]), transition
 
 
 @lru_cache(maxsize=1 << 14)
@@ -194,12 +194,12 @@ def message_kind(message: Record | None) -> tuple[object, ...]:
 COVER_FETCH_LIMIT = 2
 """Batches that one fetch returns from the log of Kafka's tests."""
 
-RUNS, DEPTH = 100, 100
+DEFAULT_RUNS, DEFAULT_DEPTH = 100, 100
 """Default number of random walks, and of the steps of one."""
 
-STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
+STEP_LINE = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
 
-SETTING = re.compile(r"(model|variant|without|ignore|set(?= .*=)|go(?= on$)) (.+)")
+SETTING_LINE = re.compile(r"(model|variant|without|ignore|set(?= .*=)|go(?= on$)) (.+)")
 
 
 class Step(NamedTuple):
@@ -212,7 +212,7 @@ class Step(NamedTuple):
     line: int = 0  # line in its file; 0 without a file
 
     @classmethod
-    def of(cls, taken: Taken) -> Step:
+    def of(cls, taken: TakenChoice) -> Step:
         """Return a taken step, as text."""
         return cls(taken.action, str(taken.actor), text_of_message(taken.message), taken.outcome)
 
@@ -243,12 +243,12 @@ def settings_of(protocol: Protocol) -> tuple[str, ...]:
 class RandomWalk:
     """Chooses steps at random; kinds of steps that were rarely taken are more likely."""
 
-    def __init__(self, seed: str, taken: Counter[Sort], tried: Counter[Sort] | None = None) -> None:
+    def __init__(self, seed: str, taken: Counter[CandidateSort], tried: Counter[CandidateSort] | None = None) -> None:
         self._random = random.Random(seed)
         self._taken = taken
-        self._tried = Counter[Sort]() if tried is None else tried
+        self._tried = Counter[CandidateSort]() if tried is None else tried
         self._eagerness: dict[str, float] = {}
-        self._weights: dict[Sort, float] = {}
+        self._weights: dict[CandidateSort, float] = {}
 
     def __call__(self, offers: Candidates) -> Chosen | None:
         """Return the next step, or None if no step is enabled."""
@@ -271,7 +271,7 @@ class RandomWalk:
                 weights[place] = 0.0
         return None
 
-    def _weight(self, kind: Sort) -> float:
+    def _weight(self, kind: CandidateSort) -> float:
         """Return the weight of a kind of step in the random choice.
 
         Deliveries advance a quorum; frequent timeouts would only start elections again. Each walk nearly excludes some
@@ -281,7 +281,7 @@ class RandomWalk:
         action, taken = str(kind[0]), self._taken[kind]
         eagerness = 6.0 if action.startswith("Handle") else self._eagerness.get(action)
         if eagerness is None:
-            eagerness = self._eagerness[action] = self._random.choice(EAGERNESS)
+            eagerness = self._eagerness[action] = self._random.choice(ACTION_WEIGHTS)
         weight = eagerness / math.sqrt(1 + taken) * (1 + taken) / (1 + self._tried[kind])
         self._weights[kind] = weight
         return weight
@@ -290,7 +290,7 @@ class RandomWalk:
 ADDED_FIELDS = re.compile(r", (?:address|endpoint)=\d+")
 """Fields of messages that a walk file may omit."""
 
-EAGERNESS = (0.02, 0.2, 1.0)
+ACTION_WEIGHTS = (0.02, 0.2, 1.0)
 """Weights of actions that deliver no message; drawn for each walk and action."""
 
 
@@ -337,9 +337,9 @@ def read_walk(path: Path) -> WalkFile:
     if not text:
         raise InputError(f"{path}: expected a walk file, found an empty one")
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
-        if setting := SETTING.fullmatch(line):
+        if setting := SETTING_LINE.fullmatch(line):
             said[setting[1]].append(setting[2])
-        elif step := STEP.fullmatch(line):
+        elif step := STEP_LINE.fullmatch(line):
             steps.append(Step(step["action"], step["actor"], step["message"] or "", int(step["outcome"] or 1), number))
         elif line and not line.startswith("#"):
             expected = "ACTION by REPLICA, `set NAME = VALUE` or `go on`"

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep, Violation
-from kraftcheck.lockstep.changes import Changes
+from kraftcheck.lockstep.changes import VersionChanges
 from kraftcheck.lockstep.cluster import FieldDifference
-from kraftcheck.lockstep.cover import Cover, Reason
+from kraftcheck.lockstep.cover import EdgeCover, UntakenReason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
-from kraftcheck.lockstep.reach import ClassReach, Counted
+from kraftcheck.lockstep.reach import ClassReach, CoverageCount
 from kraftcheck.lockstep.survey import FindingClass, Survey, TaskResult, summary
 from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
@@ -229,7 +229,7 @@ def count_walks_by_finding(made: TaskResult) -> Counter[str]:
     return found
 
 
-def changes_lines(found: Changes) -> Iterator[str]:
+def changes_lines(found: VersionChanges) -> Iterator[str]:
     """Yield the Markdown tables of findings and classes that changed between two versions."""
     base = "agrees with the model" if found.agreed else "disagrees with the model, as all earlier ones do"
     yield f"Changed in {found.kafka} since {found.since}, which {base}:"
@@ -253,7 +253,7 @@ def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:
     """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
     rows = [(f"`{one.name}`", _coverage_share(one.lines), _coverage_share(one.branches)) for one in some]
-    total = [sum(counts, Counted()) for counts in ((one.lines for one in some), (one.branches for one in some))]
+    total = [sum(counts, CoverageCount()) for counts in ((one.lines for one in some), (one.branches for one in some))]
     yield from _markdown_table([("class", "lines", "branches"), *rows, ("together", *map(_coverage_share, total))])
     yield ""
     yield "Methods without coverage:"
@@ -271,34 +271,34 @@ def _unreached_methods_text(found: ClassReach) -> str:
     return f"{', '.join(methods[:MOST_METHODS])}{more}"
 
 
-def _coverage_share(counted: Counted) -> str:
+def _coverage_share(counted: CoverageCount) -> str:
     if not counted.all:
         return "-"
     return f"{counted.reached:,} of {counted.all:,} ({100 * counted.reached // counted.all} %)"
 
 
-def cover_lines(cover: Cover) -> Iterator[Line]:
+def cover_lines(cover: EdgeCover) -> Iterator[Line]:
     """Yield the number of labelled steps taken, and the untaken steps by reason."""
     graph = cover.graph
     untaken = list(cover.untaken())
     to = "" if graph.is_whole else f" to depth {graph.depth}"
     whole = f"{len(graph.states):,} states{to}, {graph.size:,} labelled steps"
     yield [(HEAD, "cover: "), (PLAIN, f"{cover.walks:,} walks took {cover.taken:,} of {whole}")]
-    for reason in Reason:
+    for reason in UntakenReason:
         found = [(edge, is_own) for edge, why, is_own in untaken if why is reason]
         if found:
             own = sum(is_own for _, is_own in found)
             yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} directly, the others behind them)")]
-        for edge, _ in found[:MOST_UNTAKEN_STEPS] if reason in (Reason.MISSING, Reason.LEFT) else ():
+        for edge, _ in found[:MOST_UNTAKEN_STEPS] if reason in (UntakenReason.MISSING, UntakenReason.LEFT) else ():
             yield [(FAINT, cut(f"             {Step.of(edge.label)}", MOST_LINE_CHARACTERS))]
 
 
-def count_untaken_by_reason(cover: Cover) -> Counter[Reason]:
+def count_untaken_by_reason(cover: EdgeCover) -> Counter[UntakenReason]:
     """Return the number of untaken labelled steps by reason."""
     return Counter(reason for _, reason, _ in cover.untaken())
 
 
-def cover_as_json(cover: Cover) -> dict[str, Any]:
+def cover_as_json(cover: EdgeCover) -> dict[str, Any]:
     """Return the JSON object of a cover."""
     graph, counted = cover.graph, count_untaken_by_reason(cover)
     return {
@@ -309,5 +309,5 @@ def cover_as_json(cover: Cover) -> dict[str, Any]:
         "labelled steps": graph.size,
         "walks": cover.walks,
         "taken": cover.taken,
-        "untaken": {reason.value: counted[reason] for reason in Reason},
+        "untaken": {reason.value: counted[reason] for reason in UntakenReason},
     }

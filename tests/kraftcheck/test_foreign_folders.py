@@ -187,13 +187,13 @@ def test_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_driver_that_others_can_write_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    driver = jars.cache() / "driver.jar"
+    driver = jars.cache_folder() / "driver.jar"
     driver.touch()
-    assert jars.cache().stat().st_mode & 0o777 == 0o700
-    jars.cache().chmod(0o755)
+    assert jars.cache_folder().stat().st_mode & 0o777 == 0o700
+    jars.cache_folder().chmod(0o755)
     driver.chmod(0o666)
     with pytest.raises(InputError, match=f"other users can write to {driver}, and its files are executed; remove"):
-        jars.cache()
+        jars.cache_folder()
 
 
 def test_the_cache_is_where_its_folder_was_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

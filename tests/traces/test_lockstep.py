@@ -13,7 +13,7 @@ import pytest
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Choose, Finding, Lockstep
 from kraftcheck.lockstep.process import Driver, DriverDied
-from kraftcheck.lockstep.walks import Taken, read_walk
+from kraftcheck.lockstep.walks import TakenChoice, read_walk
 from tests.support.command_line import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -129,7 +129,7 @@ def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
     path = classpath("4.3.1")
     with Driver(path.java, path.text) as driver:
         driver.ask("cluster", nodes=[1], voters=[1])
-        monkeypatch.setattr("kraftcheck.lockstep.process.PATIENCE", 0.5)
+        monkeypatch.setattr("kraftcheck.lockstep.process.ANSWER_TIMEOUT_SECONDS", 0.5)
         driver._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, driver._process.pid, os.WSTOPPED | os.WNOWAIT)  # or it might answer yet
         with pytest.raises(DriverDied, match=r"gave no answer to `expire` within 0 s|within 1 s"):
@@ -146,7 +146,7 @@ def test_another_model(run: Run) -> None:
 def test_ctrl_c_tells_what_was_found_until_then(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, walk, made = tmp_path / "result.json", Lockstep.walk, list[int]()
 
-    def stops(self: Lockstep, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
+    def stops(self: Lockstep, choose: Choose, depth: int) -> tuple[list[TakenChoice], list[Finding]]:
         made.append(depth)
         if len(made) == 3:
             raise KeyboardInterrupt

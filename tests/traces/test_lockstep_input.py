@@ -20,7 +20,7 @@ import pytest
 
 from kraftcheck.commands._lockstep import _model_class
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.lockstep.jars import CLIENT, KIT, cache, classpath
+from kraftcheck.lockstep.jars import CLIENT_CLASS, TEST_KIT_CLASS, cache_folder, classpath
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 
@@ -59,7 +59,7 @@ def jars(tmp_path: Path) -> Path:
     """A folder with what the names of its classes show to be Kafka."""
     folder = tmp_path / "jars"
     folder.mkdir()
-    for name, held in (("kafka-raft-4.3.0.jar", CLIENT), ("kafka-raft-4.3.0-test.jar", KIT)):
+    for name, held in (("kafka-raft-4.3.0.jar", CLIENT_CLASS), ("kafka-raft-4.3.0-test.jar", TEST_KIT_CLASS)):
         with ZipFile(folder / name, "w") as file:
             file.writestr(held, "")
     return folder
@@ -139,7 +139,7 @@ def test_maven_has_no_such_version(said: str, message: str, programs: Programs, 
 
 
 def test_maven_hangs(programs: Programs, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.lockstep.jars.PATIENCE", 0.2)
+    monkeypatch.setattr("kraftcheck.lockstep.jars.MAVEN_TIMEOUT_SECONDS", 0.2)
     pid = tmp_path / "pid"
     programs(java=NEW, mvn=f"echo $$ >{pid}; /bin/sleep 60 & wait")
     assert problem(run) == f"{programs.folder}/mvn: did not end within 0 s"
@@ -217,7 +217,7 @@ def test_java_is_killed_in_the_middle(run: Run, tmp_path: Path, monkeypatch: pyt
     """The first walk is over by then: what it showed is told and written all the same."""
     java = classpath("4.3.1").java
     (tmp_path / "cache" / "kraftcheck" / "kafka").mkdir(parents=True)
-    shutil.copytree(cache() / "4.3.1", tmp_path / "cache" / "kraftcheck" / "kafka" / "4.3.1")
+    shutil.copytree(cache_folder() / "4.3.1", tmp_path / "cache" / "kraftcheck" / "kafka" / "4.3.1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "bin").mkdir()
     pid, found, out = tmp_path / "pid", tmp_path / "found.json", tmp_path / "out"

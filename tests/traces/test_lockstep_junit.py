@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from kraftcheck.lockstep.junit import (
-    FILES,
-    MARK,
-    PROJECT,
-    PROPERTIES,
+    CLAIM_OF_PROPERTY,
+    GENERATED_MARK,
+    PROJECT_FILES,
+    PROJECT_FOLDER,
     STATEMENTS,
-    Call,
-    comment,
+    DriverCall,
+    java_comment,
     java_name,
     statement_of,
 )
-from kraftcheck.lockstep.walks import Taken
+from kraftcheck.lockstep.walks import TakenChoice
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 from tests.support.kafka_reports import FIXES, REPORTS, VERSION, generate, outcomes
@@ -46,26 +46,26 @@ def test_a_class_name_is_made_of_letters_and_digits(name: str, expected: str) ->
 
 @pytest.mark.parametrize("text", ["\n}", "\\u000a}", "\u2028}", "\x00", "é"])
 def test_a_comment_ends_no_line_and_holds_no_escape(text: str) -> None:
-    shown = comment(Taken(f"Resign{text}", "n1", None))
+    shown = java_comment(TakenChoice(f"Resign{text}", "n1", None))
     assert re.fullmatch(r"[ -\[\]-~]+", shown)
 
 
 def test_a_long_comment_is_cut() -> None:
-    assert len(comment(Taken("Resign" * 100, "n1", None))) == 90
+    assert len(java_comment(TakenChoice("Resign" * 100, "n1", None))) == 90
 
 
 def test_java_has_a_method_for_every_command_and_a_check_for_every_property() -> None:
-    replica, properties = ((PROJECT / f"Walk{name}.java").read_text() for name in ("Replica", "Properties"))
+    replica, properties = ((PROJECT_FOLDER / f"Walk{name}.java").read_text() for name in ("Replica", "Properties"))
     call: Any = type("Call", (), {"arguments": dict.fromkeys(("value", "version", "offset", "epoch", "directory"), 1)})
     methods = {statement(call).partition("(")[0] for statement in STATEMENTS.values()}
     assert {name for name in methods if f"void {name}(" not in replica} == set()
-    assert {name for name in PROPERTIES if f'violated("{name}"' not in properties} == set()
-    assert {path.name for path in PROJECT.iterdir()} == {*FILES, "pom.xml"}
+    assert {name for name in CLAIM_OF_PROPERTY if f'violated("{name}"' not in properties} == set()
+    assert {path.name for path in PROJECT_FOLDER.iterdir()} == {*PROJECT_FILES, "pom.xml"}
 
 
 def test_a_command_without_a_method_is_refused() -> None:
     with pytest.raises(InputError, match="no method in Java for the command listen"):
-        statement_of(Call("listen", {"node": 1}, {}, 0))
+        statement_of(DriverCall("listen", {"node": 1}, {}, 0))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_walk_without_a_violation_is_no_test(run: Run, tmp_path: Path) -> None
 def test_maven_runs_the_test_and_it_fails_as_the_walk_does(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     assert run("lockstep", "quorum", "--walk", TWO_LOGS, "--junit-test", folder, "--quiet").code == 12
-    assert MARK in (folder / "pom.xml").read_text()
+    assert GENERATED_MARK in (folder / "pom.xml").read_text()
     maven = shutil.which("mvn")
     assert maven is not None
     done = subprocess.run(

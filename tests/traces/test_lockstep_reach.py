@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.lockstep.reach import ClassReach, Counted
+from kraftcheck.lockstep.reach import ClassReach, CoverageCount
 from kraftcheck.reporting.lockstep import reach_table
 from tests.support.command_line import Run
 
@@ -16,10 +16,10 @@ TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-trunca
 
 def test_the_table() -> None:
     classes = [
-        ClassReach("LeaderState", Counted(8, 10), Counted(1, 4), ("toString", "close", "toString")),
-        ClassReach("RaftUtil", Counted(3, 3), Counted(), ()),
-        ClassReach("Unused", Counted(0, 7), Counted(0, 2), ("run",)),
-        ClassReach("Marker", Counted(), Counted(), ()),
+        ClassReach("LeaderState", CoverageCount(8, 10), CoverageCount(1, 4), ("toString", "close", "toString")),
+        ClassReach("RaftUtil", CoverageCount(3, 3), CoverageCount(), ()),
+        ClassReach("Unused", CoverageCount(0, 7), CoverageCount(0, 2), ("run",)),
+        ClassReach("Marker", CoverageCount(), CoverageCount(), ()),
     ]
     assert list(reach_table(classes)) == [
         "| class         | lines           | branches      |",

@@ -13,7 +13,7 @@ from kraftcheck.catalogue import find_config, find_model, scenario_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.commands import TIMER_ACTIONS, is_driven
-from kraftcheck.lockstep.cover import Cover, Reason, state_graph
+from kraftcheck.lockstep.cover import EdgeCover, UntakenReason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
 from kraftcheck.lockstep.scripts import (
     Script,
@@ -24,7 +24,7 @@ from kraftcheck.lockstep.scripts import (
     story_script,
     trace_script,
 )
-from kraftcheck.lockstep.walks import CandidateCache, Candidates, Taken
+from kraftcheck.lockstep.walks import CandidateCache, Candidates, TakenChoice
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig
@@ -35,7 +35,7 @@ from kraftcheck.traces.scenarios import ScenarioError, read_stories
 from tests.support.command_line import Run
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-After = Callable[[Taken, State], State]
+After = Callable[[TakenChoice, State], State]
 """What Kafka makes of a step: the state afterwards, given the model's."""
 
 
@@ -48,16 +48,16 @@ class Beside:
         self.also: tuple[str, object] | None = None
         self.after: After = after or (lambda _, state: state)
 
-    def walk(self, choose: Callable[[Lockstep], Choose]) -> list[Taken]:
+    def walk(self, choose: Callable[[Lockstep], Choose]) -> list[TakenChoice]:
         menu = CandidateCache(self.semantics, is_driven)
-        picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[Taken]()
+        picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[TakenChoice]()
         while True:
             chosen = picks(Candidates(menu, state))
             if chosen is None:
                 return walked
             outcomes, which = chosen
             step = outcomes[which]
-            walked.append(Taken(step.action, step.actor, step.message, which + 1))
+            walked.append(TakenChoice(step.action, step.actor, step.message, which + 1))
             self.also = None
             state = self.after(walked[-1], step.target)
 
@@ -71,7 +71,7 @@ def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *m
     return ScriptedWalk(lambda begun: script(what, lockstep.semantics, *more, begun), lockstep)
 
 
-def told(path: Path, after: After | None = None) -> tuple[list[Taken], Beside]:
+def told(path: Path, after: After | None = None) -> tuple[list[TakenChoice], Beside]:
     (story,) = read_stories(path)
     model, config = scenario_job(story.words)
     bound = bind(model.protocol, config)
@@ -129,7 +129,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
     assert [step.action for step in whole] == ["ElectionTimeout", "ElectionTimeout", "PreVoteTimeout"]
     beside = Beside(smoke())
 
-    def at_once(taken: Taken, state: State) -> State:
+    def at_once(taken: TakenChoice, state: State) -> State:
         if taken.action == "ElectionTimeout" and str(taken.actor) == "n1":
             beside.also = "PreVoteTimeout", taken.actor
             return next(t.target for t in beside.semantics.transitions(state) if t.action == "PreVoteTimeout")
@@ -167,7 +167,7 @@ def test_a_step_that_kafka_cannot_be_made_to_take(tmp_path: Path) -> None:
 
 
 def test_what_the_model_alone_can_do(tmp_path: Path) -> None:
-    def loses(_: Taken, state: State) -> State:
+    def loses(_: TakenChoice, state: State) -> State:
         return state.but(inboxes=state.inboxes.without(next(iter(state.inboxes))))
 
     path = written(tmp_path, START + "ElectionTimeout by n1\nHandleVoteRequest by n2\n----\n")
@@ -207,14 +207,14 @@ def test_a_file_is_known_by_how_it_begins(text: str, kind: str, tmp_path: Path) 
 # The cover
 
 
-def covered(beside: Beside, depth: int | None = None) -> Cover:
-    cover = Cover(state_graph(Semantics(smoke().protocol), "Init", depth))
+def covered(beside: Beside, depth: int | None = None) -> EdgeCover:
+    cover = EdgeCover(state_graph(Semantics(smoke().protocol), "Init", depth))
     while cover.goes_on():
         beside.walk(cover.walk)
     return cover
 
 
-def reasons(cover: Cover) -> Counter[Reason]:
+def reasons(cover: EdgeCover) -> Counter[UntakenReason]:
     return Counter(reason for _, reason, _ in cover.untaken())
 
 
@@ -236,7 +236,7 @@ def test_a_part_is_covered_to_a_depth() -> None:
 def test_an_urgent_step_is_told_from_what_is_missing() -> None:
     beside = Beside(smoke())
 
-    def at_once(taken: Taken, state: State) -> State:
+    def at_once(taken: TakenChoice, state: State) -> State:
         if taken.action != "HandleBeginQuorumEpochRequest":
             return state
         found = [t for t in beside.semantics.transitions(state) if t.action in TIMER_ACTIONS and t.actor == taken.actor]
@@ -245,14 +245,16 @@ def test_an_urgent_step_is_told_from_what_is_missing() -> None:
 
     beside.after = at_once
     found = reasons(covered(beside))
-    assert set(found) == {Reason.POSTPONED}
-    assert found[Reason.POSTPONED] > 50
+    assert set(found) == {UntakenReason.POSTPONED}
+    assert found[UntakenReason.POSTPONED] > 50
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("kind", "reason"), [("VoteResponse", Reason.STALE), ("VoteRequest", Reason.MISSING)])
-def test_a_message_that_kafka_drops(kind: str, reason: Reason) -> None:
-    def drops(_: Taken, state: State) -> State:
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("VoteResponse", UntakenReason.STALE), ("VoteRequest", UntakenReason.MISSING)]
+)
+def test_a_message_that_kafka_drops(kind: str, reason: UntakenReason) -> None:
+    def drops(_: TakenChoice, state: State) -> State:
         """Lose what the second replica is sent of a kind."""
         second = sorted(state.replicas, key=str)[1]
         inbox = state.inboxes.get(second, ())

@@ -10,9 +10,16 @@ from zipfile import ZipFile
 
 import pytest
 
-from kraftcheck.lockstep.changes import Changes, Compared, base_of, changed_classes, changed_findings, classes_of
+from kraftcheck.lockstep.changes import (
+    VersionChanges,
+    VersionWalks,
+    changed_classes,
+    changed_findings,
+    class_digests,
+    last_agreeing_version,
+)
 from kraftcheck.lockstep.cluster import FieldDifference
-from kraftcheck.lockstep.jars import CLIENT
+from kraftcheck.lockstep.jars import CLIENT_CLASS
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.survey import FindingClass, TaskResult
 from kraftcheck.reporting.lockstep import (
@@ -78,7 +85,7 @@ def made(*kinds: FindingClass, survey: Any = True, problem: InputError | None = 
 
 def jar_of(path: Path, **classes: str) -> Path:
     with ZipFile(path, "w") as jar:
-        for name, content in {CLIENT.removesuffix(".class"): "client", **classes}.items():
+        for name, content in {CLIENT_CLASS.removesuffix(".class"): "client", **classes}.items():
             jar.writestr(f"{name}.class", content)
     return path
 
@@ -88,7 +95,9 @@ def test_a_version_is_compared_with_the_last_one_that_agrees() -> None:
     ends, none = made(problem=InputError("line 3 is not enabled")), made(survey=None)
 
     def base(*versions: list[TaskResult]) -> str:
-        return base_of([Compared(str(n), "", agrees_with_model(one), ()) for n, one in enumerate(versions)]).kafka
+        return last_agreeing_version(
+            [VersionWalks(str(n), "", agrees_with_model(one), ()) for n, one in enumerate(versions)]
+        ).kafka
 
     assert base([plain], [violates], [differs], [ends], [plain]) == "1"
     assert base([differs], [ends], [plain]) == "1"
@@ -100,7 +109,7 @@ def test_findings_with_another_number_of_walks_have_changed() -> None:
     later = fails._replace(first=FAILS._replace(problem=FAILS.problem.replace(":12", ":15")))
     since = [made(), made(fails), made(FindingClass(VIOLATES, (), 2))]
     now = [made(FindingClass(DIFFERS, (), 1)), made(later), made(problem=InputError("x is not enabled"))]
-    both = [Compared("", "", True, [*map(count_walks_by_finding, one)]) for one in (since, now)]
+    both = [VersionWalks("", "", True, [*map(count_walks_by_finding, one)]) for one in (since, now)]
     assert [tuple(one) for one in changed_findings(["a", "b", "c"], *both)] == [
         ("a", "differs: at the start: voters", 0, 1),
         ("c", "violates: violated: LogMatching", 2, 0),
@@ -113,9 +122,9 @@ def test_classes_are_compared_by_digest(tmp_path: Path) -> None:
     newer = jar_of(
         tmp_path / "b.jar", **{"org/apache/kafka/raft/A$1": "1", "org/apache/kafka/raft/A": "", "B": "2", "D": "3"}
     )
-    found = changed_classes(classes_of([older]), classes_of([newer]))
+    found = changed_classes(class_digests([older]), class_digests([newer]))
     assert tuple(found) == (("D",), ("C",), ("raft.A",), 2)
-    lines = list(changes_lines(Changes("1", "2", False, (), found)))
+    lines = list(changes_lines(VersionChanges("1", "2", False, (), found)))
     assert lines == [
         "Changed in 2 since 1, which disagrees with the model, as all earlier ones do:",
         "",
@@ -128,9 +137,9 @@ def test_classes_are_compared_by_digest(tmp_path: Path) -> None:
     ]
     newer.write_bytes(newer.read_bytes().replace(b"client", b"CLIENT"))
     with pytest.raises(InputError, match=r"b\.jar: cannot be read: Bad CRC-32"):
-        classes_of([newer])
+        class_digests([newer])
     with pytest.raises(InputError, match="expected the jar of kafka-raft, found none"):
-        classes_of([])
+        class_digests([])
 
 
 @pytest.mark.parametrize("given", [["4.3.1"], [], ["n1=4.2.1", "4.3.1"]])

@@ -13,7 +13,7 @@ import pytest
 
 from kraftcheck.commands._lockstep import lockstep_tasks
 from kraftcheck.kraft_model.quorum.variants.kafka import UpgradesAtOnce
-from kraftcheck.lockstep.cover import Reason
+from kraftcheck.lockstep.cover import UntakenReason
 from kraftcheck.lockstep.lockstep import Lockstep
 from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.spec.errors import InputError
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_written(
     monkeypatch.setattr("kraftcheck.reporting.output.write_json", fail)
     monkeypatch.setattr("kraftcheck.commands.lockstep.write_report", fail)
     monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.write", fail)
-    monkeypatch.setattr("kraftcheck.lockstep.reach.Reach", Counting)
+    monkeypatch.setattr("kraftcheck.lockstep.reach.CoverageRecorder", Counting)
     path = tmp_path / ("page.md" if option == "report" else "found")
     done = run("lockstep", "quorum", "--runs", 1, f"--{option}", path, "--quiet")
     assert (done.code, done.out) == (2, "AGREES: 1 walk, 0 steps beside Kafka 4.3.1\n")
@@ -155,7 +155,7 @@ class Counting(Process):
 
 def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     stub()
-    cover = SimpleNamespace(untaken=lambda: [(None, Reason.MISSING, True)])
+    cover = SimpleNamespace(untaken=lambda: [(None, UntakenReason.MISSING, True)])
     monkeypatch.setattr("kraftcheck.lockstep.cover.state_graph", lambda *_: None)
 
     def made(survey: Any, _: object) -> object:

@@ -19,7 +19,7 @@ from kraftcheck.lockstep.walks import (
     GivenWalk,
     RandomWalk,
     Step,
-    Taken,
+    TakenChoice,
     WalkFile,
     read_walk,
     text_of_message,
@@ -98,7 +98,7 @@ def test_a_drawn_walk_is_taken_again() -> None:
             break
         outcomes, which = chosen
         transition = outcomes[which]
-        taken.append(Step.of(Taken(transition.action, transition.actor, transition.message, which + 1)))
+        taken.append(Step.of(TakenChoice(transition.action, transition.actor, transition.message, which + 1)))
         state = transition.target
         states.append(state)
     again = GivenWalk(taken)
