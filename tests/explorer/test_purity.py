@@ -304,6 +304,20 @@ def test_a_collector_that_looks_at_the_clock_is_no_cheat(name) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
+def test_an_action_may_import_a_module(name, monkeypatch, tmp_path) -> None:
+    class Importing(Honest):
+        def next(self, me: Ticker) -> int:
+            import late_import  # at the first call
+
+            return me.count + late_import.ONE
+
+    (tmp_path / "late_import.py").write_text("import time\nONE = 1 if time.time() else 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "late_import", raising=False)
+    assert explored(name, Importing()).distinct_states > 10
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_honest_actions_pass(name) -> None:
     found, plain = (explored(name, Honest(), check=check) for check in (True, False))
     assert (found.distinct_states, found.generated_states) == (plain.distinct_states, plain.generated_states)
