@@ -78,6 +78,10 @@ class StatePredicate(Atom):
         prop = self.prop
         return prop.function, prop.opposite, prop.only, prop.fixed
 
+    def __call__(self, *_: object) -> bool:
+        """Raise ProtocolError: a predicate has no value in another method."""
+        raise ProtocolError(f"predicate {self.prop.name} belongs to formulas; here, call a method without a decorator")
+
     def of(self, **values: Value) -> StatePredicate:
         """Return the predicate with its `given` parameters bound."""
         return StatePredicate(self.prop.with_values(values))

@@ -332,6 +332,7 @@ def test_what_is_no_formula_is_named() -> None:
         (lambda: weak(), r"weak\(...\) takes the names of actions"),
         (lambda: weak("A", each="day"), 'expected "replica", "pair" or "message", found \'day\''),  # type: ignore[arg-type]
         (lambda: bool(taken("A")), "neither true nor false"),
+        (lambda: protocol.p(Walker(1)), "predicate P belongs to formulas; here, call a method without a decorator"),
     ):
         with pytest.raises(ProtocolError, match=expected):
             make()
