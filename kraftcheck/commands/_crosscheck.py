@@ -21,7 +21,7 @@ from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import action_of_label
 from kraftcheck.spec.values import visible
-from kraftcheck.traces.crosscheck import Comparison, depth_of, times_taken
+from kraftcheck.traces.crosscheck import Comparison, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
 
@@ -57,7 +57,7 @@ def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argpa
             edge["action"] = action_of_label(job.protocol, edge["action"])
         outcome.states, outcome.edges = comparison.graph(graph)
         outcome.their_distinct = outcome.states.theirs
-        outcome.their_actions, outcome.their_depth = times_taken(graph), depth_of(graph)
+        outcome.their_actions, outcome.their_depth = step_counts_by_action(graph), graph_depth(graph)
     return outcome
 
 
@@ -117,7 +117,9 @@ def crosscheck_spec(job: Job, config: tuple[str, str], arguments: argparse.Names
                 seconds = time.monotonic() - began
                 meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
 
-            done = tlc.run(tool, copy, config_copy, options, dump=dump, workers=arguments.tlc_workers, report=report)
+            done = tlc.run_tlc(
+                tool, copy, config_copy, options, dump=dump, workers=arguments.tlc_workers, report=report
+            )
         if done.violated is not None:
             outcome = CrosscheckResult(counted, counterexamples=list(job.replayer().replay(done.log)))
         elif dump is not None:

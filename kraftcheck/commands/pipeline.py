@@ -39,10 +39,10 @@ from kraftcheck.traces.pipeline.driver import (
     PipelineFolder,
     Runner,
     Summary,
-    arriving_files,
-    identity_of,
-    inputs_of,
+    find_input_files,
+    identity_of_output,
     task_arguments,
+    watch_input_files,
 )
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--table-format: expected a URI in --out, found {arguments.out}; paths get Parquet files")
     with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         names, out, follow = arguments.inputs, Path(arguments.out), arguments.follow
-        rounds = arriving_files(names, out) if follow else iter([inputs_of(names, out)])
+        rounds = watch_input_files(names, out) if follow else iter([find_input_files(names, out)])
         first = next(rounds)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        identity = identity_of(job.protocol, job.options)
+        identity = identity_of_output(job.protocol, job.options)
         with PipelineFolder(out, identity, verify=arguments.verify) as output, ExitStack() as started:
             runner = cache(lambda: started.enter_context(_replay_runner(job, arguments, output)))
             for inputs in chain([first], rounds):

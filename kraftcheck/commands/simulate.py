@@ -50,13 +50,13 @@ def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
     """Take random walks on this machine; with `--out` write the walks that the folder does not have yet."""
     plan = _walk_plan(arguments)
     from kraftcheck.explorer.random_walks import simulate
-    from kraftcheck.traces.corpus import CorpusFolder, WalkWriter, checked_by, identity_of_corpus
+    from kraftcheck.traces.corpus import CorpusFolder, WalkWriter, identity_of_corpus, names_of_checks
 
     keep, there = None, set[int]()
     with ExitStack() as stack:
         if arguments.out:
             # here a walk ends at its first violation, so it depends on the checked properties; on Spark it goes on
-            ending = {"properties": checked_by(job.options), "--continue": job.options.keep_going}
+            ending = {"properties": names_of_checks(job.options), "--continue": job.options.keep_going}
             identity = {**identity_of_corpus(job.protocol, job.options, plan), **ending}
             folder = stack.enter_context(CorpusFolder(arguments.out, identity))
             keep, there = WalkWriter(StateView(job.protocol), arguments.out), folder.walks(plan.runs)

@@ -307,14 +307,14 @@ def _unmapped_step_reason(protocol: Protocol, prop: Property, trace: Sequence[Tr
     if prop.kind != REFINES:
         return ()
     from kraftcheck.spec.tla.view import StateView  # few counterexamples are of a refinement
-    from kraftcheck.traces.replay.divergence import DivergenceExplainer, Wanted
+    from kraftcheck.traces.replay.divergence import DivergenceExplainer, DivergingState
 
     semantics, number = Semantics(protocol), len(trace)
     before, after = unmapped_step(semantics, prop, tuple(trace))
     other = Semantics(semantics.refinement(prop).other.protocol)
     view = StateView(other.protocol)
     judge = DivergenceExplainer(other, view, "mapping")
-    wanted = Wanted(number, 1, number - 1, None, view.variables(after))
+    wanted = DivergingState(number, 1, number - 1, None, view.variables(after))
     divergence = judge.no_start(wanted, other.initial()) if before is None else judge.no_step(wanted, before)
     return (f"as a behaviour of {other.protocol.name()}: {divergence.reason}",)
 

@@ -22,7 +22,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import one_line
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
-from kraftcheck.traces.crosscheck import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger
+from kraftcheck.traces.crosscheck import MOST_EXAMPLES, LabelledStep, StateComparison, StepComparison, UnmatchedState
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
@@ -123,7 +123,7 @@ def _one_sided_as_json(
     }
 
 
-def _unmatched_state_as_json(stranger: Stranger) -> dict[str, Any]:
+def _unmatched_state_as_json(stranger: UnmatchedState) -> dict[str, Any]:
     found, divergence = stranger.found, stranger.divergence
     return {
         **attributes_as_json(found, "number", "line"),
@@ -258,7 +258,7 @@ def _edge_lines(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Li
 
 
 def _one_sided_title(count: int, what: str, which: str) -> Line:
-    first = f" (the first {EXAMPLES})" if count > EXAMPLES else ""
+    first = f" (the first {MOST_EXAMPLES})" if count > MOST_EXAMPLES else ""
     return [(OLD, f"{count_with_noun(count, what)} {which}"), (PLAIN, first)]
 
 

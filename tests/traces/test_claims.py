@@ -200,7 +200,7 @@ def test_the_only_temporal_property_is_meant(checked: str, shown: bool, tmp_path
 
 
 def test_a_temporal_claim_of_a_trace_with_states_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_BRIDGED", 0)
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_BRIDGED_STATES", 0)
     whole = behaviour(["Up", "Up", "Down", "Up"], violated="GoesDarkAgain", ending=BACK)
     trace = replace(whole, states=whole.states[:2] + whole.states[3:])
     claim = Replayer(QUIET, reach_first=0).replay_trace(trace).claim

@@ -15,7 +15,7 @@ from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.persistence.folder import write_note
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.corpus import CHUNK, CorpusFolder, CorpusMaker, chunks_of, identity_of_corpus
+from kraftcheck.traces.corpus import WALKS_A_CHUNK, CorpusFolder, CorpusMaker, chunks_of, identity_of_corpus
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
@@ -77,17 +77,17 @@ def test_walks_that_always_end_too_early_are_refused() -> None:
 
 
 def test_chunks() -> None:
-    assert [tuple(chunk) for chunk in chunks_of(2 * CHUNK + 5)] == [
-        (0, 0, CHUNK), (1, CHUNK, CHUNK), (2, 2 * CHUNK, 5)
+    assert [tuple(chunk) for chunk in chunks_of(2 * WALKS_A_CHUNK + 5)] == [
+        (0, 0, WALKS_A_CHUNK), (1, WALKS_A_CHUNK, WALKS_A_CHUNK), (2, 2 * WALKS_A_CHUNK, 5)
     ]  # fmt: skip
 
 
 def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
     identity = {"--seed": 1}
-    chunks = chunks_of(CHUNK + 3)
+    chunks = chunks_of(WALKS_A_CHUNK + 3)
     note = {"runs": 3, "checked": [], "states": 9, "longest": 3, "actions": {}, "violated": {}}
     with CorpusFolder(tmp_path / "c", identity) as folder:
-        for number in range(CHUNK + 3):
+        for number in range(WALKS_A_CHUNK + 3):
             (folder.path / f"walk_{number}.tla").write_text("")
         assert folder.done(chunks) == {}
         write_note(folder.note_file(folder.path, 1), note)
@@ -96,7 +96,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         write_note(folder.note_file(folder.path, 1), {**note, "checked": ["Deadlock", "Fine"]})
         assert list(folder.done(chunks, ["Fine"])) == [1]
         assert folder.done(chunks, ["Fine", "Other"]) == {}
-        (folder.path / f"walk_{CHUNK}.tla").unlink()
+        (folder.path / f"walk_{WALKS_A_CHUNK}.tla").unlink()
         assert folder.done(chunks) == {}
         with pytest.raises(InputError, match="in use by another run"):
             CorpusFolder(tmp_path / "c", identity)

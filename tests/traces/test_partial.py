@@ -79,7 +79,7 @@ def test_a_gap_of_another_length_diverges(tmp_path: Path) -> None:
 
 
 def test_a_gap_that_is_too_wide_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_BRIDGED", 1)
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_BRIDGED_STATES", 1)
     found = replayed(without(3, 4), tmp_path)
     assert (found.verdict, found.partial) == (ReplayVerdict.CONFORMS, ("state 5 taken as given",))
     assert "no path among the first 1 states" in found.notes[0]

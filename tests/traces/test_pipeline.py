@@ -32,7 +32,7 @@ from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, arriving_files, inputs_of
+from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, watch_input_files
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed, name_of
 from kraftcheck.traces.pipeline.stored import StoredTables
 from kraftcheck.traces.replay.replayer import Replayer
@@ -187,12 +187,17 @@ def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
     (tmp_path / "in" / "deep").mkdir(parents=True)
     for name in ("a.out", "deep/b.out", ".hidden"):
         (tmp_path / "in" / name).write_text(name)
-    found = inputs_of([str(tmp_path / "in")], tmp_path / "out")
+    found = find_input_files([str(tmp_path / "in")], tmp_path / "out")
     assert [Path(file.path).name for file in found] == ["a.out", "b.out"]
-    assert inputs_of([str(tmp_path / "in" / "**" / "*.out"), str(tmp_path / "in" / "a.out")], tmp_path / "o") == found
-    assert [Path(file.path).name for file in inputs_of([str(tmp_path / "in")], tmp_path / "in" / "deep")] == ["a.out"]
+    assert (
+        find_input_files([str(tmp_path / "in" / "**" / "*.out"), str(tmp_path / "in" / "a.out")], tmp_path / "o")
+        == found
+    )
+    assert [Path(file.path).name for file in find_input_files([str(tmp_path / "in")], tmp_path / "in" / "deep")] == [
+        "a.out"
+    ]
     with pytest.raises(InputError, match=r"none\.out: no files; give a file, a folder, or a glob pattern"):
-        inputs_of([str(tmp_path / "none.out")], tmp_path / "out")
+        find_input_files([str(tmp_path / "none.out")], tmp_path / "out")
 
 
 def test_inputs_are_the_files_that_links_lead_to(tmp_path: Path) -> None:
@@ -212,11 +217,11 @@ def test_inputs_are_the_files_that_links_lead_to(tmp_path: Path) -> None:
     (tmp_path / "short").symlink_to(place)
     (tmp_path / "out").symlink_to(other)
     names = [str(tmp_path / "short"), str(place / "runs" / "*.out"), str(place / "deep" / ".." / "again.out")]
-    found = inputs_of(names, tmp_path / "none")
+    found = find_input_files(names, tmp_path / "none")
     expected = [place / "a.out", place / "deep" / "b.out", other / "c.out", other / "runs" / "d.out"]
     assert [file.path for file in found] == list(map(os.path.realpath, expected))
     assert [file.size for file in found] == [5, 5, 5, 5]
-    assert [Path(file.path).name for file in inputs_of(names, tmp_path / "out")] == ["a.out", "b.out"]
+    assert [Path(file.path).name for file in find_input_files(names, tmp_path / "out")] == ["a.out", "b.out"]
 
 
 def test_a_file_takes_little_memory_of_the_driver(tmp_path: Path) -> None:
@@ -226,7 +231,7 @@ def test_a_file_takes_little_memory_of_the_driver(tmp_path: Path) -> None:
         (tmp_path / "in" / f"walk_{number}.tla").touch()
     tracemalloc.start()
     try:
-        inputs = inputs_of([str(tmp_path / "in")], tmp_path / "out")
+        inputs = find_input_files([str(tmp_path / "in")], tmp_path / "out")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -714,10 +719,10 @@ def test_only_a_folder_can_be_followed(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_file_arrives_once_it_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.traces.pipeline.driver.POLL", 0.0)
+    monkeypatch.setattr("kraftcheck.traces.pipeline.driver.POLL_SECONDS", 0.0)
     path = tmp_path / "in" / "a.tla"
     path.parent.mkdir()
-    rounds = arriving_files([str(path.parent)], tmp_path / "out")
+    rounds = watch_input_files([str(path.parent)], tmp_path / "out")
     assert next(rounds) == []
     path.write_text("half")
     assert next(rounds) == []

@@ -51,7 +51,7 @@ def test_a_later_state_that_is_called_the_initial_one(tmp_path: Path) -> None:
 
 
 def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_REMEMBERED_STATES", 3)
     trace = behaviour(("Ask c2", *ROUND[:4]))
     write_trace(replace(trace, ending=Ending(2, "Free")), tmp_path / "trace")
     walker, seen = Replayer(LOCKS), set()
@@ -64,7 +64,7 @@ def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_steps_of_a_state_are_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Traces of a model pass the same states; the steps of a few are kept."""
-    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "LRU_SIZE", 4)
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "CACHED_STATES", 4)
     write_trace(behaviour(ROUND[:4]), tmp_path / "trace")
     walker, asked, compute = Replayer(LOCKS), [], Semantics.transitions
     monkeypatch.setattr(Semantics, "transitions", lambda self, state: asked.append(state) or compute(self, state))

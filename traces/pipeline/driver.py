@@ -38,10 +38,10 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.rows import COLUMNS
 
-COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
+COVERAGE_FOLDER, STAGING_FOLDER, SUMMARY_FILE = "coverage", "staging", "summary.json"
 
-BATCH: dict[str, Any] = {"seconds": float, "files": [(str, int, int)], "rows": {str: int}}
-SUMMARIES: dict[str, Any] = {
+BATCH_NOTE_SHAPE: dict[str, Any] = {"seconds": float, "files": [(str, int, int)], "rows": {str: int}}
+SUMMARY_SHAPE: dict[str, Any] = {
     **dict.fromkeys(("batches", "files", "new_files", "traces", "steps", "errors", "distinct_states"), int),
     "verdicts": {str: int},
     "actions": {str: int},
@@ -63,7 +63,7 @@ class InputFile(NamedTuple):
     modified: int  # modification time in nanoseconds
 
 
-def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputFile]:
+def find_input_files(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputFile]:
     """Return the input files of arguments: files, folders (recursively), and glob patterns; `least` of each."""
     found: dict[str, InputFile] = {}
     own = os.path.realpath(out)
@@ -72,7 +72,7 @@ def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputF
     for name in names:
         require_local(name)
         number = 0
-        for number, path in enumerate(_paths(name), start=1):  # noqa: B007
+        for number, path in enumerate(_walk_paths(name), start=1):  # noqa: B007
             folder, last = os.path.split(path)
             file = _input_file(os.path.join(resolved(folder), last))
             if file is not None and file.path != own and not file.path.startswith(within):
@@ -96,7 +96,7 @@ def _input_file(path: str) -> InputFile | None:
     return InputFile(path, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
-def _paths(name: str) -> Iterator[str]:
+def _walk_paths(name: str) -> Iterator[str]:
     """Yield paths as text, which takes less memory than `Path` where there are many."""
     if os.path.isdir(name):
         for folder, folders, files in os.walk(name):
@@ -108,10 +108,10 @@ def _paths(name: str) -> Iterator[str]:
         yield from filter(os.path.isfile, sorted(glob(name, recursive=True)))
 
 
-def arriving_files(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
+def watch_input_files(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
     """Yield the files of folders again and again: those that are as they were the time before, so written to the end.
 
-    The time between is `POLL`, or that of the last round if it took longer.
+    The time between is `POLL_SECONDS`, or that of the last round if it took longer.
     """
     for name in names:
         require_local(name)
@@ -120,19 +120,19 @@ def arriving_files(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]
     before: set[InputFile] = set()
     while True:
         began = time.monotonic()
-        now = inputs_of(names, out, least=0)
+        now = find_input_files(names, out, least=0)
         yield [file for file in now if file in before]
         before = set(now)
-        time.sleep(max(POLL, time.monotonic() - began))
+        time.sleep(max(POLL_SECONDS, time.monotonic() - began))
 
 
-def identity_of(protocol: Protocol, options: SearchRequest) -> Identity:
+def identity_of_output(protocol: Protocol, options: SearchRequest) -> Identity:
     """Return the identity of an output folder: model, source, constants and start."""
     identity = identity_of_search(protocol, options)
     return {name: identity[name] for name in ("model", "source", "constants", "symmetry", "start")}
 
 
-def digest_of(identity: Identity) -> str:
+def identity_digest(identity: Identity) -> str:
     """Return the column `model` of the table of traces, which differs where an identity does."""
     return blake2b(compact_json(identity).encode(), digest_size=8).hexdigest()
 
@@ -161,7 +161,7 @@ class PipelineFolder(BatchFolder):
 
     def _clean_up(self) -> None:
         """Remove the staging folder and batches without a note."""
-        remove_path(self.path / STAGING)
+        remove_path(self.path / STAGING_FOLDER)
         for table in COLUMNS:
             for batch in (self.path / table).glob("batch=*"):
                 number = batch.name.partition("=")[2]
@@ -172,7 +172,7 @@ class PipelineFolder(BatchFolder):
         """Raise InputError unless the tables have the rows of a finished batch."""
         for table, expected in note.get("rows", {}).items():
             try:
-                found = rows_in(self.path / table / f"batch={batch:05}", read=read)
+                found = count_parquet_rows(self.path / table / f"batch={batch:05}", read=read)
             except (OSError, ValueError) as error:  # pyarrow's errors are such
                 raise self.damaged(f"{table}, batch {batch}: {error}{self._mend(batch)}") from None
             if found != expected:
@@ -210,44 +210,46 @@ class PipelineFolder(BatchFolder):
 
     def staging(self, name: str) -> str:
         """Return the staging folder of a table, which readers of the tables ignore."""
-        return str(real_path(self.path / STAGING / name))
+        return str(real_path(self.path / STAGING_FOLDER / name))
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Turn the staging folders of the three tables into a finished batch; note its duration in seconds."""
-        rows = {table: rows_in(Path(self.staging(table))) for table in COLUMNS}
+        rows = {table: count_parquet_rows(Path(self.staging(table))) for table in COLUMNS}
         for table in COLUMNS:
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
         note = {"seconds": round(seconds, 3), "files": list(files), "rows": rows}
         write_note(self.note_file(self.path, batch), note)
         self._notes[batch] = note
-        remove_path(self.path / STAGING)
+        remove_path(self.path / STAGING_FOLDER)
 
     def keep_summary(self, summary: BatchNote) -> None:
         """Write the summary of all finished batches."""
-        write_note(self.path / SUMMARY, {"batches": len(self._notes), **summary})
+        write_note(self.path / SUMMARY_FILE, {"batches": len(self._notes), **summary})
 
     def kept_summary(self) -> BatchNote | None:
         """Return the summary of all files; None if it is older than the last batch, or a file has gone since."""
-        path = self.path / SUMMARY
-        note = read_note(path, SUMMARIES) if path.is_file() else {}
+        path = self.path / SUMMARY_FILE
+        note = read_note(path, SUMMARY_SHAPE) if path.is_file() else {}
         is_new = note.pop("batches", 0) == len(self._notes) and note.get("files") == self.counted()
         return note if is_new and note else None
 
     def replace_coverage(self) -> None:
         """Replace the coverage table by the one in its staging folder."""
-        remove_path(self.path / COVERAGE)
-        Path(self.staging(COVERAGE)).rename(self.path / COVERAGE)
-        remove_path(self.path / STAGING)
+        remove_path(self.path / COVERAGE_FOLDER)
+        Path(self.staging(COVERAGE_FOLDER)).rename(self.path / COVERAGE_FOLDER)
+        remove_path(self.path / STAGING_FOLDER)
 
 
 def _read_batch(note: Path) -> BatchNote:
     """Read the note of a batch; older ones have no number of rows."""
     found = read_note(note)
-    found = read_note(note, BATCH if "rows" in found else {name: BATCH[name] for name in ("seconds", "files")})
+    found = read_note(
+        note, BATCH_NOTE_SHAPE if "rows" in found else {name: BATCH_NOTE_SHAPE[name] for name in ("seconds", "files")}
+    )
     return found | {"files": [InputFile(*entry) for entry in found["files"]]}
 
 
-def rows_in(folder: Path, *, read: bool = False) -> int:
+def count_parquet_rows(folder: Path, *, read: bool = False) -> int:
     """Return the number of rows of a folder's Parquet files, as their footers say, or as found by reading them."""
     files = sorted(folder.glob("*.parquet"))
     if not files:
@@ -259,7 +261,7 @@ def rows_in(folder: Path, *, read: bool = False) -> int:
     return sum(len(batch) for path in files for batch in parquet.ParquetFile(path).iter_batches())
 
 
-POLL = 2.0
+POLL_SECONDS = 2.0
 """Seconds between two looks at the folders of `--follow`."""
 
 FILES_A_BATCH = 4_000
@@ -267,7 +269,7 @@ FILES_A_BATCH = 4_000
 
 MOST_FILES_A_BATCH = 1_000_000
 
-SHOWN = 10
+MOST_SHOWN_PROBLEMS = 10
 """Maximum number of diverging traces and of errors in the summary."""
 
 TASKS_A_CORE = 4
@@ -401,5 +403,10 @@ def task_arguments(
     description = to_spec(protocol, SearchRequest(init=options.init))
     fairness = [asdict(one) for one in options.fairness]
     made_under = {"init": options.init, "symmetry": options.symmetry, "seen_as": seen_as, "fairness": fairness}
-    more = {"seconds": seconds, "memory": memory, "model": digest_of(identity_of(protocol, options)), "label": label}
+    more = {
+        "seconds": seconds,
+        "memory": memory,
+        "model": identity_digest(identity_of_output(protocol, options)),
+        "label": label,
+    }
     return compact_json({"description": description, "limit_bytes": limit_bytes, **made_under, **more})

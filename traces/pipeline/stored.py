@@ -20,7 +20,7 @@ from kraftcheck.explorer.cluster import Cluster, spark_errors
 from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, SHOWN, InputFile, Summary
+from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, MOST_SHOWN_PROBLEMS, InputFile, Summary
 from kraftcheck.traces.pipeline.frames import replayed_rows, table_of
 from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS
 
@@ -185,8 +185,8 @@ def _summary_of(traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol
         errors=errors.count(),
         distinct_states=steps.select("state").distinct().count(),
         actions=totals,
-        diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
-        unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
+        diverging=list(map(tuple, diverging.orderBy("file", "index").limit(MOST_SHOWN_PROBLEMS).collect())),
+        unreadable=list(map(tuple, unreadable.limit(MOST_SHOWN_PROBLEMS).collect())),
         **counts,
     )
 

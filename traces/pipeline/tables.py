@@ -28,16 +28,16 @@ from kraftcheck.spec.errors import PlatformError
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import (
-    COVERAGE,
+    COVERAGE_FOLDER,
     FILES_A_BATCH,
-    SHOWN,
+    MOST_SHOWN_PROBLEMS,
     TASKS_A_CORE,
     InputFile,
     PipelineFolder,
     Summary,
     balanced_lists,
-    digest_of,
-    identity_of,
+    identity_digest,
+    identity_of_output,
 )
 from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS, STEPS_A_ROW, FileReplayer, FileRows, Limits, RowMaker
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
@@ -101,11 +101,11 @@ class ReplayTables:
 
     def __init__(self, path: Path, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol = protocol
-        self._folder = PipelineFolder(path, identity_of(protocol, options), option="--parquet")
+        self._folder = PipelineFolder(path, identity_of_output(protocol, options), option="--parquet")
         self._folder.claim()
         self._done = self._folder.done()
         self._batch = self._folder.next_batch()
-        self._maker = RowMaker(digest_of(self._folder.identity))
+        self._maker = RowMaker(identity_digest(self._folder.identity))
         self._files: dict[str, InputFile] = {}
         self._written: set[tuple[str, int]] = set()  # pairs of file and trace
         self._writer = TableWriter(self._folder.staging)
@@ -228,7 +228,7 @@ def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Sum
     verdicts = Counter[str]()
     states, errors, traces = DistinctStates(), 0, 0
     diverging, unreadable = list[dict[str, Any]](), list[dict[str, Any]]()
-    staging = Path(folder.staging(COVERAGE))
+    staging = Path(folder.staging(COVERAGE_FOLDER))
     staging.mkdir(parents=True)
     with pq.ParquetWriter(staging / _PART, _COVERAGE) as coverage:
         for taken in _taken(folder, states):
@@ -324,7 +324,10 @@ def _first(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
     order = [("file", "ascending"), ("index", "ascending")]
     schema = part.schema
     return list(
-        pa.concat_tables([pa.Table.from_pylist(shown, schema), part]).sort_by(order).slice(0, SHOWN).to_pylist()
+        pa.concat_tables([pa.Table.from_pylist(shown, schema), part])
+        .sort_by(order)
+        .slice(0, MOST_SHOWN_PROBLEMS)
+        .to_pylist()
     )
 
 

@@ -110,7 +110,7 @@ class LassoEvaluator:
         return action is not None and moves and not {NEXT, action}.isdisjoint(actions)
 
 
-def unfair(
+def first_unfair_condition(
     semantics: Semantics,
     fairness: Iterable[Fairness],
     states: Sequence[State],
@@ -158,7 +158,7 @@ def _fairness_subject(semantics: Semantics, fairness: Fairness, step: Transition
     return fairness_subject(fairness, Label(step.action, actor, counterpart(message, step.step), kind))
 
 
-LONGEST_PROBLEM = 80
+MOST_PROBLEM_CHARACTERS = 80
 """Maximum length of a tool's error message in a claim."""
 
 _ASSERTION = re.compile(r"An assert failed in (\w+)\.")
@@ -258,7 +258,9 @@ class ClaimEvaluator:
             return self._violation(semantics, ending, self._name)
         if self.head.problem is None:
             return None
-        return Claim(f"'{cut(self.head.problem, LONGEST_PROBLEM)}'", ClaimVerdict.UNKNOWN, "it names no property")
+        return Claim(
+            f"'{cut(self.head.problem, MOST_PROBLEM_CHARACTERS)}'", ClaimVerdict.UNKNOWN, "it names no property"
+        )
 
     def _deadlock(self, semantics: Semantics) -> Claim:
         step = next(semantics.transitions(self._states[-1]), None)
@@ -301,7 +303,7 @@ class ClaimEvaluator:
         )
         if all(reading.holds(formula) for reading in readings):
             return Claim(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
-        broken = unfair(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)
+        broken = first_unfair_condition(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)
         if broken is not None:
             return Claim(what, ClaimVerdict.REFUTED, f"the behaviour is not fair: {broken}")
         return Claim(what, ClaimVerdict.SHOWN, f"{prop.name} is false of the behaviour")

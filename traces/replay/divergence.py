@@ -15,7 +15,7 @@ from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, text_of, visible
 
-LONGEST_PLACE = 96
+MOST_PLACE_CHARACTERS = 96
 """Maximum length of an argument in a path."""
 
 
@@ -67,7 +67,7 @@ class _Comparison:
         return one_line(self._named(value))
 
     def _short(self, value: Value) -> str:
-        return cut(self.text(value), LONGEST_PLACE)
+        return cut(self.text(value), MOST_PLACE_CHARACTERS)
 
     def _named(self, value: Value) -> Value:
         kind = type(value)
@@ -101,7 +101,7 @@ class _Comparison:
         yield self.difference(path, trace, protocol)
 
     def _functions(self, path: str, trace: Value, protocol: Value) -> Iterator[Difference]:
-        theirs, ours = _pairs(trace), _pairs(protocol)
+        theirs, ours = _function_as_mapping(trace), _function_as_mapping(protocol)
         more, less = [key for key in theirs if key not in ours], [key for key in ours if key not in theirs]
         for key in in_tlc_order(key for key in ours if key in theirs):
             yield from self.between(path + self._place(key, ours), theirs[key], ours[key])
@@ -141,7 +141,7 @@ class _Comparison:
         return f"[{self._short(key)}]"
 
 
-def _pairs(value: Value) -> Mapping[Value, Value]:
+def _function_as_mapping(value: Value) -> Mapping[Value, Value]:
     """Return a TLA+ function as a mapping; a sequence is a function with the domain 1..n."""
     return dict(enumerate(value, start=1)) if type(value) is tuple else value
 
@@ -166,10 +166,10 @@ def _distance(one: Value, other: Value) -> float:
     return float(sum(type(one[name]) is not type(other[name]) or one[name] != other[name] for name in one))
 
 
-SHOWN = 3
+MOST_SHOWN_DIFFERENCES = 3
 """Maximum number of differences in a reason."""
 
-LONGEST_VALUE = 100
+MOST_VALUE_CHARACTERS = 100
 """Maximum length of a value in a reason."""
 
 
@@ -188,7 +188,7 @@ class DivergenceKind(StrEnum):
     """The state is not a state of the protocol."""
 
 
-class Enabled(NamedTuple):
+class EnabledAction(NamedTuple):
     """An enabled action with its steps: actor and delivered message."""
 
     action: str
@@ -207,7 +207,7 @@ class Divergence:
     headline: str  # the problem as one sentence, without the differences
     nearest: str | None = None  # the protocol's step to the most similar state, if any
     differences: tuple[Difference, ...] = ()  # from the target of the nearest step, or from the nearest initial state
-    enabled: tuple[Enabled, ...] = ()  # the enabled actions in the state before
+    enabled: tuple[EnabledAction, ...] = ()  # the enabled actions in the state before
     disabled: tuple[Reason, ...] = ()  # why the trace's action is disabled; none if it is enabled or unknown
     theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
 
@@ -221,10 +221,10 @@ class Divergence:
         """The headline with the first few differences."""
         if not self.differences or self.kind in (DivergenceKind.NAME, DivergenceKind.STUTTERING):
             return self.headline
-        return f"{self.headline}; that has {_listed(self.differences, self.theirs)}"
+        return f"{self.headline}; that has {_differences_text(self.differences, self.theirs)}"
 
 
-class Wanted(NamedTuple):
+class DivergingState(NamedTuple):
     """A state of a trace that diverges; `Divergence` explains the first four fields."""
 
     number: int
@@ -246,7 +246,7 @@ class DivergenceExplainer:
         self._network_actions = semantics.network.own_actions()
         self._actions = [*self._protocol.actions, *self._network_actions]
 
-    def no_start(self, wanted: Wanted, starts: Iterable[State]) -> Divergence:
+    def no_start(self, wanted: DivergingState, starts: Iterable[State]) -> Divergence:
         """Explain why a state is not an initial state."""
         found = min((self._differences(wanted, state) for state in starts), key=len)
         text = self._problem(wanted) or f"state {wanted.number} is no initial state"
@@ -254,7 +254,7 @@ class DivergenceExplainer:
         kind = DivergenceKind.STATE if wanted.problem else DivergenceKind.START
         return Divergence(kind, wanted.number, wanted.line, None, None, text, None, tuple(found), theirs=self._theirs)
 
-    def no_step(self, wanted: Wanted, state: State, leading: Sequence[Transition] = ()) -> Divergence:
+    def no_step(self, wanted: DivergingState, state: State, leading: Sequence[Transition] = ()) -> Divergence:
         """Explain why no step, or no step of the trace's action, leads to a state."""
         steps = list(self._semantics.transitions(state))
         named = [step for step in steps if step.action == wanted.action]
@@ -275,7 +275,7 @@ class DivergenceExplainer:
         return tuple(diagnose(self._semantics, state, action)) if action in self._actions and action else ()
 
     def _problem_of(
-        self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
+        self, wanted: DivergingState, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
     ) -> tuple[DivergenceKind, str]:
         """Return the kind and the description of a divergence, without the nearest step."""
         if leading:
@@ -292,7 +292,7 @@ class DivergenceExplainer:
         text += f" by {visible(wanted.action)}{self._unknown(wanted.action)}" if wanted.action else ""
         return DivergenceKind.STEP, text + ("" if steps else ", from which nothing follows at all")
 
-    def _problem(self, wanted: Wanted) -> str | None:
+    def _problem(self, wanted: DivergingState) -> str | None:
         if wanted.problem is None:
             return None
         return f"state {wanted.number} is no state of {self._protocol.name()}: {wanted.problem}"
@@ -301,22 +301,24 @@ class DivergenceExplainer:
         known = name is None or name in self._actions
         return "" if known else f" (there is no action of that name in {self._protocol.name()})"
 
-    def _differences(self, wanted: Wanted, state: State) -> list[Difference]:
+    def _differences(self, wanted: DivergingState, state: State) -> list[Difference]:
         if wanted.variables is None:
             return []
         return differences(wanted.variables, self._view.variables(state), short_names(self._view, state))
 
-    def _nearest(self, wanted: Wanted, steps: Sequence[Transition]) -> tuple[Transition | None, list[Difference]]:
+    def _nearest(
+        self, wanted: DivergingState, steps: Sequence[Transition]
+    ) -> tuple[Transition | None, list[Difference]]:
         """Return the step to the most similar state, and the differences."""
         if wanted.variables is None or not steps:
             return None, []
         return min(((step, self._differences(wanted, step.target)) for step in steps), key=lambda pair: len(pair[1]))
 
-    def _enabled(self, steps: Iterable[Transition]) -> tuple[Enabled, ...]:
+    def _enabled(self, steps: Iterable[Transition]) -> tuple[EnabledAction, ...]:
         ways: dict[str, dict[str, None]] = {name: {} for name in self._actions}
         for step in steps:
             ways[step.action][self._way(step)] = None
-        return tuple(Enabled(name, tuple(found)) for name, found in ways.items() if found)
+        return tuple(EnabledAction(name, tuple(found)) for name, found in ways.items() if found)
 
     def step_text(self, step: Transition) -> str:
         """Return a step as text: `HandleVote by n2 on Vote from n1`."""
@@ -340,15 +342,15 @@ def short_names(view: StateView, state: State) -> dict[Value, str]:
     return {view.encode(key): text_of(key) for key in ids}
 
 
-def _listed(found: Sequence[Difference], theirs: str) -> str:
+def _differences_text(found: Sequence[Difference], theirs: str) -> str:
     """Return the first few differences as text."""
-    texts = [_in_words(difference, theirs) for difference in found[:SHOWN]]
-    more = len(found) - SHOWN
+    texts = [_in_words(difference, theirs) for difference in found[:MOST_SHOWN_DIFFERENCES]]
+    more = len(found) - MOST_SHOWN_DIFFERENCES
     return "; ".join(texts) + (f"; and {more} more {'difference' if more == 1 else 'differences'}" if more > 0 else "")
 
 
 def _in_words(difference: Difference, theirs: str) -> str:
-    trace, protocol = (cut(text or "", LONGEST_VALUE) for text in (difference.trace, difference.protocol))
+    trace, protocol = (cut(text or "", MOST_VALUE_CHARACTERS) for text in (difference.trace, difference.protocol))
     path, is_element = difference.path, difference.is_element
     if difference.trace is None:
         return f"{path} {'with' if is_element else '='} {protocol} (not in the {theirs})"

@@ -23,7 +23,7 @@ from kraftcheck.spec.tla.view import StateView, action_of_label
 from kraftcheck.spec.values import text_of, visible
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimEvaluator, ClaimVerdict
-from kraftcheck.traces.replay.divergence import Divergence, DivergenceExplainer, DivergenceKind, Wanted
+from kraftcheck.traces.replay.divergence import Divergence, DivergenceExplainer, DivergenceKind, DivergingState
 from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState, stream_traces
 
 
@@ -78,19 +78,19 @@ def _spelled(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-MOST_REMEMBERED = 10_000
+MOST_REMEMBERED_STATES = 10_000
 """The number of states after which memoised results are dropped, to bound the memory."""
 
-LRU_SIZE = 500
+CACHED_STATES = 500
 """The number of states whose steps are kept, since traces of a model often pass the same states."""
 
-LISTED = 12
+MOST_LISTED_ACTIONS = 12
 """Maximum number of a path's actions in a note."""
 
-MOST_BRIDGED = 50_000
+MOST_BRIDGED_STATES = 50_000
 """States that are searched at most for the steps between two states of a trace that leaves states out."""
 
-LARGEST_GROUP = 50_000
+LARGEST_PERMUTATION_GROUP = 50_000
 """Limit on the permutations of a symmetry; a larger symmetry is ignored."""
 
 
@@ -238,13 +238,15 @@ class Replayer:
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
-        self.steps = lru_cache(maxsize=LRU_SIZE)(partial(_steps, self.semantics, lru_cache(maxsize=LRU_SIZE)(_itself)))
+        self.steps = lru_cache(maxsize=CACHED_STATES)(
+            partial(_steps, self.semantics, lru_cache(maxsize=CACHED_STATES)(_itself))
+        )
         self._walked = 0
 
     def count_state(self) -> None:
-        """Count a state; after `MOST_REMEMBERED` states drop the memoised results."""
+        """Count a state; after `MOST_REMEMBERED_STATES` states drop the memoised results."""
         self._walked += 1
-        if self._walked >= MOST_REMEMBERED:
+        if self._walked >= MOST_REMEMBERED_STATES:
             self._learn()
         if self._report is not None:
             self._report()
@@ -335,10 +337,10 @@ class Replayer:
         raise TraceError(head.file, 1, 1, "a file changed during the replay", f"state {number}")
 
     def group(self, symmetry: str | None) -> list[Permutation]:
-        """Return the permutations of a symmetry without the identity; none if they exceed `LARGEST_GROUP`."""
+        """Return the permutations of a symmetry without the identity; none if they exceed the limit."""
         if symmetry not in self._groups:
             sets = () if symmetry is None else self.protocol.symmetry_sets(symmetry)
-            few = prod(factorial(len(values)) for values in sets) <= LARGEST_GROUP
+            few = prod(factorial(len(values)) for values in sets) <= LARGEST_PERMUTATION_GROUP
             self._groups[symmetry] = permutation_group(sets)[1:] if few else []
         return self._groups[symmetry]
 
@@ -457,7 +459,7 @@ class _Walk:
         if isinstance(target, ViewError):
             before = None if self.state is None else previous
             variables = None if self.head.untyped else found.variables
-            self._diverge(Wanted(found.number, found.line, before, found.action, variables, target))
+            self._diverge(DivergingState(found.number, found.line, before, found.action, variables, target))
         elif self.state is None and found.number == 1:
             self._start(found, target)
         elif self.state is None:
@@ -497,7 +499,7 @@ class _Walk:
             self._reach(found, target)
             return
         starts, limit = self.replayer.starts, self.replayer.reach_first
-        way = () if target in starts else shortest_way(self.replayer.semantics, starts, target, limit)
+        way = () if target in starts else shortest_path(self.replayer.semantics, starts, target, limit)
         if way is None:
             text = f"state {number} is unreachable: all states were searched"
             self.divergence = Divergence(DivergenceKind.START, number, found.line, None, None, text)
@@ -506,14 +508,14 @@ class _Walk:
             self._note(f"state {number} was not found among the first {way:,} states; it is taken as given")
             self._reach(found, target)
         else:
-            self._note(f"state {number} is reached in {len(way)} steps: {_listed(way)}")
+            self._note(f"state {number} is reached in {len(way)} steps: {_actions_text(way)}")
             self._reach(found, target)
 
     def _bridge(self, found: TraceState, previous: int, state: State, target: State) -> None:
         """Search steps to a state of the trace through the states that the trace omits."""
         left_out = found.number - previous - 1
         action, where = self._action(found.action), f"from state {previous} to state {found.number}"
-        way = way_of_length(self.replayer.semantics, state, target, left_out + 1, action, MOST_BRIDGED)
+        way = path_of_length(self.replayer.semantics, state, target, left_out + 1, action, MOST_BRIDGED_STATES)
         if way is None:
             by = f", the last of them {visible(action)}" if action else ""
             text = f"state {found.number} does not follow from state {previous} in {left_out + 1} steps{by}"
@@ -527,7 +529,7 @@ class _Walk:
         else:
             between = f"state {previous + 1}" if left_out == 1 else f"states {previous + 1} to {found.number - 1}"
             self.partial.append(f"{between} found by a search")
-            self._note(f"{where}: {_listed(way)}")
+            self._note(f"{where}: {_actions_text(way)}")
             self.actions += [step.action for step in way]
             for number, step in enumerate(way, previous + 1):
                 self._reach(replace(found, number=number), step.target, [step], [step])
@@ -542,7 +544,7 @@ class _Walk:
             named = leading
         if not named:
             variables = self.replayer.view.variables(target)
-            self._diverge(Wanted(found.number, found.line, before, action, variables), leading)
+            self._diverge(DivergingState(found.number, found.line, before, action, variables), leading)
             return
         self.actions.append(named[0].action)
         self._reach(found, named[0].target if exact else target, named, leading)
@@ -563,10 +565,10 @@ class _Walk:
             return
         for permutation in self.replayer.group(self.replayer.widest_symmetry):
             if permuted(target, permutation) in starts:
-                self._note(f"it begins in an initial state in which {_in_words(permutation)}")
+                self._note(f"it begins in an initial state in which {_permutation_text(permutation)}")
                 self._reach(found, target)
                 return
-        self._diverge(Wanted(found.number, found.line, None, None, self.replayer.view.variables(target)))
+        self._diverge(DivergingState(found.number, found.line, None, None, self.replayer.view.variables(target)))
 
     def _permuted(self, steps: Sequence[Transition], before: int, number: int, target: State) -> list[Transition]:
         """Return the steps to an image of a state under the symmetry, the first image that a step reaches."""
@@ -575,12 +577,12 @@ class _Walk:
             image = permuted(target, permutation)
             if image in targets:
                 where = f"from state {before} to state {number} under SYMMETRY"
-                self._note(f"{where}: in the latter {_in_words(permutation)}")
+                self._note(f"{where}: in the latter {_permutation_text(permutation)}")
                 self._judge.leaves_out = "SYMMETRY exchanges its replicas on the way"
                 return [step for step in steps if step.target == image]
         return []
 
-    def _diverge(self, wanted: Wanted, leading: Sequence[Transition] = ()) -> None:
+    def _diverge(self, wanted: DivergingState, leading: Sequence[Transition] = ()) -> None:
         judge = DivergenceExplainer(self.replayer.semantics, self.replayer.view)
         if self.state is None:
             self.divergence = judge.no_start(wanted, self.replayer.starts)
@@ -624,10 +626,12 @@ class _Walk:
         return next((step.target for step in steps if see(step.target) == see(target)), None)
 
 
-Way = tuple[Transition, ...]
+TransitionPath = tuple[Transition, ...]
 
 
-def shortest_way(semantics: Semantics, starts: Sequence[State], target: State, limit: int) -> Way | int | None:
+def shortest_path(
+    semantics: Semantics, starts: Sequence[State], target: State, limit: int
+) -> TransitionPath | int | None:
     """Return a shortest path to a state, None if the state is unreachable, or the limit if it was hit."""
     reached: dict[State, tuple[State, Transition] | None] = dict.fromkeys(starts)
     frontier = list(starts)
@@ -639,14 +643,14 @@ def shortest_way(semantics: Semantics, starts: Sequence[State], target: State, l
                     reached[step.target] = state, step
                     following.append(step.target)
                     if step.target == target:
-                        return _way_to(target, reached)
+                        return _path_to(target, reached)
             if len(reached) > limit:
                 return limit
         frontier = following
     return None
 
 
-def _way_to(target: State, reached: Mapping[State, tuple[State, Transition] | None]) -> Way:
+def _path_to(target: State, reached: Mapping[State, tuple[State, Transition] | None]) -> TransitionPath:
     way: list[Transition] = []
     while (found := reached[target]) is not None:
         target, step = found
@@ -654,10 +658,10 @@ def _way_to(target: State, reached: Mapping[State, tuple[State, Transition] | No
     return tuple(reversed(way))
 
 
-def way_of_length(
+def path_of_length(
     semantics: Semantics, state: State, target: State, length: int, action: str | None, limit: int
-) -> Way | int | None:
-    """Return `length` steps between two states, the last one of `action`; None or the limit as `shortest_way` does."""
+) -> TransitionPath | int | None:
+    """Return `length` steps between two states, the last one of `action`; None or the limit as `shortest_path` does."""
     layers: list[dict[State, tuple[State, Transition]]] = []  # by number of steps: the states, with a step to each
     frontier, searched = [state], 0
     for left in reversed(range(length)):
@@ -680,13 +684,17 @@ def way_of_length(
     return tuple(reversed(way))
 
 
-def _listed(way: Way) -> str:
+def _actions_text(way: TransitionPath) -> str:
     """Return as text the actions of the first steps, and the number of further steps."""
     names = [step.action for step in way]
-    return ", ".join(names if len(names) <= LISTED else [*names[:LISTED], f"and {len(names) - LISTED} more"])
+    return ", ".join(
+        names
+        if len(names) <= MOST_LISTED_ACTIONS
+        else [*names[:MOST_LISTED_ACTIONS], f"and {len(names) - MOST_LISTED_ACTIONS} more"]
+    )
 
 
-def _in_words(permutation: Permutation) -> str:
+def _permutation_text(permutation: Permutation) -> str:
     """Return a permutation as text: the protocol's value for each of the trace's values."""
     moved = [f"{text_of(old)} stands for our {text_of(new)}" for old, new in permutation.items() if old != new]
     return ", ".join(moved)
