@@ -15,7 +15,7 @@ from kraftcheck.explorer.spark.definitions import Definition, RecordKind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.python_checks import Verdicts
+from kraftcheck.explorer.tables.python_checks import VerdictMemo
 from kraftcheck.explorer.tables.rows import BATCH
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.spec.discovery import reachable_classes
@@ -51,8 +51,8 @@ class TaskExpander:
         def holds(prop: Property, row: Any) -> bool:
             return semantics.holds(prop, learner.interner.decode_state(row))
 
-        def judged(props: Iterable[Property]) -> list[tuple[Property, Verdicts]]:
-            return [(prop, Verdicts(learner.interner, learner.calls, prop, partial(holds, prop))) for prop in props]
+        def judged(props: Iterable[Property]) -> list[tuple[Property, VerdictMemo]]:
+            return [(prop, VerdictMemo(learner.interner, learner.calls, prop, partial(holds, prop))) for prop in props]
 
         self.non_local, self.constraints = judged(parts.non_local), judged(parts.non_local_constraints)
         self._checks_pruned = bool(parts.non_local and (parts.constraints or options.action_constraints))

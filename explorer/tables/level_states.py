@@ -30,11 +30,11 @@ from kraftcheck.explorer.tables.visited import Memory, SpillingSet
 from kraftcheck.persistence.stored_files import GrowingFile
 
 SAMPLED_VALUES = 64  # values in a sample
-ENTRY_BYTES = 130  # bytes of a dictionary's entry for a value, and of its id
-PATH_BYTES = 100  # bytes, at most, of a decision tree's branch outside the tables
+BYTES_OF_INTERNED_VALUE = 130  # bytes of a dictionary's entry for a value, and of its id
+BYTES_OF_TREE_BRANCH = 100  # bytes, at most, of a decision tree's branch outside the tables
 GIB, MIB = 1 << 30, 1 << 20
 
-_TABLES = {
+_TABLES_BY_USAGE = {
     "control rows": ("rows", "row_table", "row_info", "row_items", "permuted_rows", "changed"),
     "inbox contents": (
         *("contents", "inbox_codes", "content_items", "content_table"),
@@ -45,8 +45,8 @@ _TABLES = {
     "parts of states": ("cluster_table", "cluster_items"),
     "messages": ("messages", "operations", "network_operations", "permuted_messages"),
 }
-_REST = "handler calls"
-_OF = {table: name for name, tables in _TABLES.items() for table in tables}
+_HANDLER_CALLS_USAGE = "handler calls"
+_USAGE_OF_TABLE = {table: name for name, tables in _TABLES_BY_USAGE.items() for table in tables}
 
 
 class KindUsage(NamedTuple):
@@ -71,9 +71,9 @@ class MemoUsage:
         """Return the usage of each kind, the largest first."""
         learner, interner = self._learner, self._learner.interner
         tables = interner.tables
-        taken = dict.fromkeys((*_TABLES, _REST), 0)
+        taken = dict.fromkeys((*_TABLES_BY_USAGE, _HANDLER_CALLS_USAGE), 0)
         for name in tables.declared:
-            taken[_OF.get(name, _REST)] += int(getattr(tables, name).nbytes)
+            taken[_USAGE_OF_TABLE.get(name, _HANDLER_CALLS_USAGE)] += int(getattr(tables, name).nbytes)
         meta = tables.meta.tolist()
         counts = {
             "control rows": meta[codes.M_ROWS],
@@ -82,7 +82,7 @@ class MemoUsage:
             "replica states": len(interner.locals),
             "parts of states": meta[codes.M_CLUSTERS],
             "messages": len(interner.inboxes.messages),
-            _REST: sum(learner.calls.counts.values()),
+            _HANDLER_CALLS_USAGE: sum(learner.calls.counts.values()),
         }
         taken["replica states"] += self._of_values("replica states", len(interner.locals), interner.locals.__getitem__)
         messages = interner.inboxes.messages
@@ -93,8 +93,10 @@ class MemoUsage:
         taken["inbox contents"] += self._of_values(
             "inbox contents", len(contents), lambda place: contents[last[place - first]]
         )
-        taken["messages"] += ENTRY_BYTES * len(interner.inboxes.operations)
-        taken[_REST] += PATH_BYTES * meta[codes.M_BRANCHES] + ENTRY_BYTES * (meta[codes.M_ROOTS] + meta[codes.M_DELTAS])
+        taken["messages"] += BYTES_OF_INTERNED_VALUE * len(interner.inboxes.operations)
+        taken[_HANDLER_CALLS_USAGE] += BYTES_OF_TREE_BRANCH * meta[codes.M_BRANCHES] + BYTES_OF_INTERNED_VALUE * (
+            meta[codes.M_ROOTS] + meta[codes.M_DELTAS]
+        )
         found = [KindUsage(name, counts[name], nbytes) for name, nbytes in taken.items()]
         return sorted(found, key=lambda one: -one.nbytes)
 
@@ -115,11 +117,11 @@ class MemoUsage:
         """Return the estimated bytes of `count` values; their mean is sampled again whenever the count has doubled."""
         if count and self._is_due(what, count):
             sample = range(max(0, count - SAMPLED_VALUES), count)
-            self._sampled[what] = count, size_of(map(value, sample)) / len(sample)
-        return int(count * (self._sampled.get(what, (0, 0.0))[1] + ENTRY_BYTES))
+            self._sampled[what] = count, deep_size_in_bytes(map(value, sample)) / len(sample)
+        return int(count * (self._sampled.get(what, (0, 0.0))[1] + BYTES_OF_INTERNED_VALUE))
 
 
-def size_of(values: Iterable[Any]) -> int:
+def deep_size_in_bytes(values: Iterable[Any]) -> int:
     """Return the bytes of values and all objects reachable from them, counted once, except classes and modules."""
     seen: set[int] = set()
     found, waiting = 0, [value for value in values if value is not None]
@@ -145,7 +147,7 @@ def text_of_size(nbytes: int) -> str:
     return f"{nbytes / GIB:.1f} GiB" if nbytes >= GIB else f"{-(-nbytes // MIB)} MiB"
 
 
-MEASURED = 1 << 4
+FIRST_MEASURED_STATES = 1 << 4
 """Number of expanded states after which the memo tables are measured again."""
 
 
@@ -196,7 +198,7 @@ class LevelStates:
         """
         if expanded < self._measure_at:
             return None
-        self._measure_at, kinds = expanded + MEASURED, self._size.kinds()
+        self._measure_at, kinds = expanded + FIRST_MEASURED_STATES, self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > self.memory.most_learned:
             return self._size.over_budget_note(kinds, self.memory.most_learned)
@@ -235,19 +237,22 @@ class LevelStates:
 # The layout of rows
 
 
-FLAT_FROM = 1 << 15
+FLAT_FROM_STATES = 1 << 15
 """Minimum number of states for a switch to the flat layout; fewer do not show whether control rows repeat."""
-FLAT_SHARE = 0.5
+FLAT_FROM_RATIO = 0.5
 """Ratio to states, of control rows beyond the values of their columns, above which a switch to the flat layout pays."""
-CLUSTERS_FROM, CLUSTERS_TO = 1 << 17, 1 << 23
+CLUSTERING_FROM_STATES, CLUSTERING_TO_STATES = 1 << 17, 1 << 23
 """Range of the number of flat states in which clusters are chosen."""
-WORD_BITS = 64
+UNCLUSTERED_BITS = 64
 """Bits of a packed state that needs no clusters."""
 LEAST_SAVED_BITS = 16
 """Minimum number of bits saved per state that pays for repacking all states."""
 SAMPLED_STATES = 1 << 17  # states in the sample
-FLAG_BITS = 20  # binary logarithm of the bitmap size for linear counting
-CLUSTER_ENTRY, CLUSTER_ITEM = 24, 4  # bytes of a content: its hash-table entry and head; each column
+BITMAP_SIZE_BITS = 20  # binary logarithm of the bitmap size for linear counting
+BYTES_OF_CLUSTER_CONTENT, BYTES_OF_CLUSTER_COLUMN = (
+    24,
+    4,
+)  # bytes of a content: its hash-table entry and head; each column
 STATE_WEIGHT = 0.7  # weight of bytes saved in states against bytes spent on contents
 
 
@@ -255,7 +260,10 @@ class LayoutPolicy:
     """Decides when a breadth-first search switches its layout or packing."""
 
     def __init__(self, options: SearchRequest, states: LevelStates, python: PythonChecks | None) -> None:
-        self.flat_from, self.clusters_from = FLAT_FROM, CLUSTERS_FROM  # number of states at the next decision
+        self.flat_from, self.clusters_from = (
+            FLAT_FROM_STATES,
+            CLUSTERING_FROM_STATES,
+        )  # number of states at the next decision
         self._options, self._states, self._python = options, states, python
 
     def wants_flat(self) -> bool:
@@ -277,7 +285,7 @@ class LayoutPolicy:
         if expander.is_flat or needs:
             return False
         values = sum(interner.flat_counts()[: interner.base + len(interner.slots)])
-        return max(0, interner.counts()[0] - values) > FLAT_SHARE * count
+        return max(0, interner.counts()[0] - values) > FLAT_FROM_RATIO * count
 
     def better_fields(self) -> list[list[int]] | None:
         """Return the columns of each field of a packing that saves enough bits, or None."""
@@ -285,25 +293,25 @@ class LayoutPolicy:
         if not expander.is_flat or expander.layout.is_outgrown or states < self.clusters_from:
             return None
         self.clusters_from = 4 * states
-        if visited.archive is not None or expander.packing.bits <= WORD_BITS or states > CLUSTERS_TO:
+        if visited.archive is not None or expander.packing.bits <= UNCLUSTERED_BITS or states > CLUSTERING_TO_STATES:
             return None
         clustering = self._clustering(states)
         return clustering.fields() if clustering.bits() + LEAST_SAVED_BITS <= expander.packing.bits else None
 
-    def _clustering(self, states: int) -> Clustering:
+    def _clustering(self, states: int) -> ColumnClustering:
         """Return the clusters that a sample of the states suggests."""
         expander = self._states.expander
         interner, inboxes = expander.learner.interner, expander.layout.first_inbox
         base, widths = interner.base, [max(1, count.bit_length()) for count in interner.flat_counts()]
         for column in np.flatnonzero(interner.tables.hidden[:base]).tolist():
             widths[column] = 0
-        clustering = Clustering(sample_states(self._states.levels), states, widths)
+        clustering = ColumnClustering(sample_states(self._states.levels), states, widths)
         clustering.merge_all([*([base + s, inboxes + s] for s in range(inboxes - base)), list(range(base))])
         return clustering
 
     def delay_clustering(self) -> None:
-        """Delay the next choice of clusters until `CLUSTERS_FROM` states, or to the present number if larger."""
-        self.clusters_from = max(CLUSTERS_FROM, self._states.visited.count)
+        """Delay the next choice of clusters until `CLUSTERING_FROM_STATES` states, or the present number if larger."""
+        self.clusters_from = max(CLUSTERING_FROM_STATES, self._states.visited.count)
 
 
 class ColumnGroup(NamedTuple):
@@ -315,7 +323,7 @@ class ColumnGroup(NamedTuple):
     hashes: NDArray[np.uint64]  # hash of the contents in each state of the sample
 
 
-class Clustering:
+class ColumnClustering:
     """Greedy choice of the columns of flat states to pack together."""
 
     def __init__(self, rows: Rows, states: int, widths: list[int]) -> None:
@@ -366,7 +374,7 @@ class Clustering:
         hashes = a.hashes + b.hashes
         contents = self._contents(hashes)
         columns = a.columns + b.columns
-        cost = contents * (CLUSTER_ENTRY + CLUSTER_ITEM * len(columns))
+        cost = contents * (BYTES_OF_CLUSTER_CONTENT + BYTES_OF_CLUSTER_COLUMN * len(columns))
         merged = ColumnGroup(columns, int(contents).bit_length(), cost, hashes)
         return merged if self._gain(a, b, merged) > 0 else None
 
@@ -379,8 +387,8 @@ class Clustering:
 
 def linear_count(hashes: NDArray[np.uint64]) -> float:
     """Return the estimated number of distinct hashes, by linear counting."""
-    places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - FLAG_BITS)
-    flags = np.zeros(1 << FLAG_BITS, np.bool_)
+    places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - BITMAP_SIZE_BITS)
+    flags = np.zeros(1 << BITMAP_SIZE_BITS, np.bool_)
     flags[places] = True
     return max(1.0, -len(flags) * log(1 - np.count_nonzero(flags) / len(flags)))
 

@@ -78,11 +78,11 @@ def non_local_read(prop: Property) -> str | None:
     return None
 
 
-ENOUGH_CALLS = 1 << 14
+CALLS_TO_JUDGE_MEMO = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
 
 
-class Verdicts:
+class VerdictMemo:
     """Memoized verdicts of one property on states."""
 
     def __init__(self, interner: Interner, calls: HandlerCalls, prop: Property, holds: Callable[[Any], bool]) -> None:
@@ -110,7 +110,7 @@ class Verdicts:
                 verdict = self._known[key] = self._judge(rows[index])
             found[number] = verdict
         self._asked += len(rows)
-        if self._asked >= ENOUGH_CALLS and 2 * len(self._known) > self._asked:
+        if self._asked >= CALLS_TO_JUDGE_MEMO and 2 * len(self._known) > self._asked:
             self._known.clear()
             self._repeats = False
         verdicts: NDArray[np.bool_] = found[which]
@@ -214,7 +214,7 @@ class PythonChecks:
         self.beyond = 0
         self._violated_by: dict[bytes, list[str]] = {}
         self._verdicts = {
-            prop.name: Verdicts(interner, calls, prop, partial(self._holds_in, prop))
+            prop.name: VerdictMemo(interner, calls, prop, partial(self._holds_in, prop))
             for prop in (*parts.non_local, *parts.non_local_constraints)
         }
 
@@ -232,7 +232,7 @@ class PythonChecks:
 
     def violated_by(self, row: Any) -> list[str]:
         """Return the non-local properties that a state, given as a row, violates; memoized."""
-        key = _key(row)
+        key = _row_key(row)
         found = self._violated_by.get(key)
         if found is None:
             state = self._decode(row)
@@ -326,18 +326,18 @@ class PythonChecks:
         ]
 
 
-def _key(row: Any) -> bytes:
+def _row_key(row: Any) -> bytes:
     """Return a row's bytes without trailing empty inboxes, which replicas may add later."""
     return bytes(row.tobytes().rstrip(b"\0"))
 
 
-MOST_KNOWN = 1 << 20
+MOST_MEMOIZED_INPUTS = 1 << 20
 """Most inputs whose abstract states are kept."""
 
 Numbers = NDArray[np.int64]
 
 
-class Mapping:
+class AbstractStates:
     """The abstract states of rows, by number; memoized by the parts of the state that the mapping has read."""
 
     def __init__(self, interner: Interner, refinement: Refinement) -> None:
@@ -371,7 +371,7 @@ class Mapping:
             return decode(name)
 
         number = self.refinement.evaluated(StateProxy(read))
-        if len(self._parts) > parts or len(self._known) >= MOST_KNOWN:
+        if len(self._parts) > parts or len(self._known) >= MOST_MEMOIZED_INPUTS:
             self._known.clear()
         if len(self._parts) == parts:
             self._known[key] = number
@@ -399,7 +399,7 @@ class StepChecks:
 
     def __init__(self, interner: Interner, refinements: list[tuple[int, Property]]) -> None:
         semantics = Semantics(interner.protocol)
-        self._mappings = [(1 << bit, Mapping(interner, semantics.refinement(prop))) for bit, prop in refinements]
+        self._mappings = [(1 << bit, AbstractStates(interner, semantics.refinement(prop))) for bit, prop in refinements]
 
     def violated_by(self, rows: Rows, targets: Rows, sources: Numbers, seen: int) -> Iterator[tuple[int, int]]:
         """Yield the first source with a violating step, and the bit of the property, unless the mask `seen` has it.

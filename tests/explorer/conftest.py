@@ -6,7 +6,7 @@ import pytest
 
 from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.level_states import Clustering, ColumnGroup
+from kraftcheck.explorer.tables.level_states import ColumnClustering, ColumnGroup
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
 
@@ -20,8 +20,8 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         noted.append(flat)
         switch_layout(search, flat=flat)
 
-    monkeypatch.setattr(level_states, "FLAT_FROM", 1)
-    monkeypatch.setattr(level_states, "FLAT_SHARE", -1.0)
+    monkeypatch.setattr(level_states, "FLAT_FROM_STATES", 1)
+    monkeypatch.setattr(level_states, "FLAT_FROM_RATIO", -1.0)
     monkeypatch.setattr(BreadthFirst, "_switch_layout", noting)
     return noted
 
@@ -37,12 +37,12 @@ def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> li
         noted.append(fields)
         pack_together(expander, fields)
 
-    def gain(_: Clustering, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
+    def gain(_: ColumnClustering, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
         return (1 + min(a.columns) * 7 + max(b.columns) * 5) % 3 - 0.5 - 0.1 * len(merged.columns)
 
-    monkeypatch.setattr(level_states, "CLUSTERS_FROM", 1)
-    monkeypatch.setattr(level_states, "WORD_BITS", 0)
+    monkeypatch.setattr(level_states, "CLUSTERING_FROM_STATES", 1)
+    monkeypatch.setattr(level_states, "UNCLUSTERED_BITS", 0)
     monkeypatch.setattr(level_states, "LEAST_SAVED_BITS", -(10**6))
-    monkeypatch.setattr(Clustering, "_gain", gain)
+    monkeypatch.setattr(ColumnClustering, "_gain", gain)
     monkeypatch.setattr(Expander, "pack_together", noting)
     return noted

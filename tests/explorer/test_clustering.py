@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.tables.level_states import SAMPLED_STATES, Clustering, linear_count, sample_states
+from kraftcheck.explorer.tables.level_states import SAMPLED_STATES, ColumnClustering, linear_count, sample_states
 from kraftcheck.explorer.tables.rows import Levels
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -32,7 +32,7 @@ def test_contents_are_counted(kinds: int) -> None:
 
 
 def test_columns_that_have_few_contents_together_are_packed_together() -> None:
-    clustering = Clustering(sample(), MANY, [9, 11, 11, 12, 5, 3])
+    clustering = ColumnClustering(sample(), MANY, [9, 11, 11, 12, 5, 3])
     before = clustering.bits()
     clustering.merge_all([[0, 1]])
     fields = clustering.fields()
@@ -45,13 +45,13 @@ def test_columns_that_have_few_contents_together_are_packed_together() -> None:
 
 
 def test_contents_must_be_worth_what_they_cost() -> None:
-    clustering = Clustering(sample(), 400, [9, 11, 11, 12, 5, 3])
+    clustering = ColumnClustering(sample(), 400, [9, 11, 11, 12, 5, 3])
     clustering.merge_all([[0, 1]])
     assert all(len(field) == 1 for field in clustering.fields())  # so few states save less than they take
 
 
 def test_a_column_that_is_not_packed_is_in_no_field() -> None:
-    clustering = Clustering(sample(), MANY, [9, 0, 11, 12, 5, 3])
+    clustering = ColumnClustering(sample(), MANY, [9, 0, 11, 12, 5, 3])
     clustering.merge_all([[0, 1], [2, 3]])
     assert not any(1 in field for field in clustering.fields())
 
@@ -76,7 +76,7 @@ def test_each_column_is_in_one_field(seed: int) -> None:
     chance = np.random.default_rng(seed)
     sources = chance.integers(0, 1 << 6, (4_000, 8))
     rows = np.stack([sources[:, chance.integers(0, 8)] * (c + 1) % 61 for c in range(28)], axis=1).astype(np.int32)
-    clustering = Clustering(rows, MANY, [6] * 28)
+    clustering = ColumnClustering(rows, MANY, [6] * 28)
     clustering.merge_all([[c, c + 14] for c in range(14)])
     fields = clustering.fields()
     assert len(fields) < 28

@@ -50,7 +50,7 @@ def levels(most: int, *, checked: bool = False) -> tuple[BreadthFirst, float]:
 
 
 def test_a_chain_has_a_level_for_each_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level_states, "FLAT_FROM", 100)
+    monkeypatch.setattr(level_states, "FLAT_FROM_STATES", 100)
     search, _ = levels(400)
     assert not search.expander.is_flat  # its control rows do not repeat, and neither do their columns
 

@@ -291,13 +291,13 @@ def test_a_replica_that_appears_while_the_least_state_is_looked_for(
     laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns of states are packed together later on, where all of them have a place."""
-    monkeypatch.setattr(level_states, "WORD_BITS", 0)
+    monkeypatch.setattr(level_states, "UNCLUSTERED_BITS", 0)
     protocol = LateCount()
     options = SearchRequest(properties=tuple(protocol.properties.values()), keep_going=True)
     expected = ReferenceSearch(protocol, options).run()
     assert expected.violations
     for states in (49, 50, 51):
-        monkeypatch.setattr(level_states, "CLUSTERS_FROM", states)
+        monkeypatch.setattr(level_states, "CLUSTERING_FROM_STATES", states)
         found = BreadthFirst(protocol, options, 1, batch=1).run()
         assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
     assert False in laid_out

@@ -194,8 +194,8 @@ def layout(
     """Change the layout early; each change is noted in `laid_out` and `packed_together`."""
     name: str = request.param
     flat_from, clusters_from = LAYOUTS[name]
-    monkeypatch.setattr(level_states, "FLAT_FROM", flat_from)
-    monkeypatch.setattr(level_states, "CLUSTERS_FROM", clusters_from)
+    monkeypatch.setattr(level_states, "FLAT_FROM_STATES", flat_from)
+    monkeypatch.setattr(level_states, "CLUSTERING_FROM_STATES", clusters_from)
     return name
 
 

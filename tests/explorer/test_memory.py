@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kraftcheck import Protocol, Record, State, Steps, become, internal
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.level_states import MemoUsage, size_of
+from kraftcheck.explorer.tables.level_states import MemoUsage, deep_size_in_bytes
 from kraftcheck.explorer.tables.rows import BATCH, PARTITIONS, Found, Packing, Rows, packing
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.visited import LEAST_BATCH, Archive, Budget, Partition
@@ -266,6 +266,6 @@ def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.M
 
 def test_how_much_a_value_takes() -> None:
     shared = "x" * 50_000
-    one = size_of([Walker(1, memo=shared)])
+    one = deep_size_in_bytes([Walker(1, memo=shared)])
     assert one > 50_000
-    assert size_of([Walker(1, memo=shared), Walker(2, memo=shared)]) < one + 1000
+    assert deep_size_in_bytes([Walker(1, memo=shared), Walker(2, memo=shared)]) < one + 1000

@@ -34,8 +34,8 @@ def test_local_states(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("table", "most"), [("contents", 8), ("content_items", 16)])
 @pytest.mark.parametrize("flat_from", [1, 1 << 20])
 def test_contents_of_inboxes(table: str, most: int, flat_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level_states, "FLAT_FROM", flat_from)
-    monkeypatch.setattr(level_states, "FLAT_SHARE", -1.0)
+    monkeypatch.setattr(level_states, "FLAT_FROM_STATES", flat_from)
+    monkeypatch.setattr(level_states, "FLAT_FROM_RATIO", -1.0)
     for name in ("contents", "inbox_codes", "content_items"):
         monkeypatch.setitem(growing_tables.FIRST_ROOM_BITS, name, 3)
     counts = searched()

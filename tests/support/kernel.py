@@ -79,7 +79,7 @@ def run_tables() -> tuple[int, int]:
     assert temporal
     assert reachable
     rows = engine.explore(protocol, SearchRequest(deadlock=False, temporal=temporal, reachable=reachable))
-    level_states.FLAT_FROM, level_states.FLAT_SHARE = 1, -1.0
+    level_states.FLAT_FROM_STATES, level_states.FLAT_FROM_RATIO = 1, -1.0
     flat = engine.explore(protocol, SearchRequest(deadlock=False, workers=2))
     return rows.distinct_states, flat.distinct_states
 

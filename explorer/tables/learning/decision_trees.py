@@ -60,7 +60,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import (
     require_below,
 )
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.shared_sets import KnownElements, Passes, may_pass
+from kraftcheck.explorer.tables.learning.shared_sets import ElementPasses, KnownElements, may_pass
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
@@ -68,7 +68,7 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
 
 
-class Source(NamedTuple):
+class ReadSource(NamedTuple):
     """A record whose fields are read: the queries that read it, and the query of the whole with its answer."""
 
     record: Record
@@ -98,7 +98,7 @@ class ReadLog:
         self.used_proxies = False
         self._sets: dict[str, tuple[SetProxy, IsElement]] = {}
         self._replicas: dict[Value, Any] = {}  # each replica is one object, since a handler may compare it by `is`
-        self.awaited: dict[tuple[int, Value], Passes | None] = {}
+        self.awaited: dict[tuple[int, Value], ElementPasses | None] = {}
         self.path: dict[Query, int] = {}
         self._interner = interner
         self._control: list[int] = interner.tables.rows[row].tolist()
@@ -161,7 +161,7 @@ class ReadLog:
                 note_once((SHARED, column, 0), control[column])
                 return control[column] == 1
 
-            def note(key: Value, passes: Passes | None) -> None:
+            def note(key: Value, passes: ElementPasses | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
             self._sets[name] = SetProxy(KnownElements(sets.elements[index], sets.tests[index], note), has), has
@@ -175,10 +175,10 @@ class ReadLog:
         change = value.changes(has)
         return change if change is None or not is_minimal else value.minimal().changes(has)
 
-    def _shared_source(self, index: int, value: Record) -> Source:
+    def _shared_source(self, index: int, value: Record) -> ReadSource:
         column, queries = len(self._interner.bounds) + index, self._interner.shared.queries[index]
         answer = self._control[column]
-        return Source(value, queries, answer, SHARED_QUERY, column, ((SHARED, column, 0), answer))
+        return ReadSource(value, queries, answer, SHARED_QUERY, column, ((SHARED, column, 0), answer))
 
     def _projection(self, read: Projection) -> ProjectionProxy:
         """Return a proxy for a projection of all replicas."""
@@ -235,7 +235,7 @@ class ReadLog:
             message,
             given,
             partial(self.whole, action),
-            partial(_deltas, log=self, tracks=tracks) if self.by_field else None,
+            partial(_steps_as_deltas, log=self, tracks=tracks) if self.by_field else None,
             filters=bool(self._interner.shared.sets.elements),
         )
         is_part_of_steps = any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values())
@@ -282,12 +282,12 @@ class ReadLog:
             given[read.name] = Map((key, value) for key, value in pairs if value is not NOT_PROJECTED)
         return given
 
-    def _local_source(self, role: int, local: int) -> Source:
+    def _local_source(self, role: int, local: int) -> ReadSource:
         queries = self._interner.queries
         whole = (LOCAL_QUERY, WHOLE_QUERY, role), queries.answer(WHOLE_QUERY, local)
-        return Source(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
+        return ReadSource(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
 
-    def _read_field(self, source: Source, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
+    def _read_field(self, source: ReadSource, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
         """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
         path = (*outer, *inner)
         if source.whole[0] in self.path or any(
@@ -297,21 +297,21 @@ class ReadLog:
         if not path:
             self._note(*source.whole)
             return None
-        if inner and _may_hold_record(_at(path[:-1], source.record).__class__, path[-1]):
-            self._ask(source, ("class", *path), partial(_class_at, path))
-            value = _at(path, source.record)
+        if inner and _may_hold_record(_value_at_path(path[:-1], source.record).__class__, path[-1]):
+            self._ask(source, ("class", *path), partial(_class_at_path, path))
+            value = _value_at_path(path, source.record)
             if isinstance(value, Record):
                 self.used_proxies = True
                 return LocalProxy(value, partial(self._read_field, source, path))
-        self._ask(source, ("field", *path), partial(_at, path))
+        self._ask(source, ("field", *path), partial(_value_at_path, path))
         return None
 
-    def _ask(self, source: Source, key: Key, function: Callable[[Any], Value]) -> None:
+    def _ask(self, source: ReadSource, key: Key, function: Callable[[Any], Value]) -> None:
         number = source.queries.number(key, function)
         self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 
 
-def _at(path: FieldPath, record: Record) -> Any:
+def _value_at_path(path: FieldPath, record: Record) -> Any:
     """Return the value of a field, given its path; () if there is none."""
     value: Any = record
     for name in path:
@@ -326,23 +326,23 @@ def _may_hold_record(kind: type[Record], field: str) -> bool:
     return False
 
 
-def _class_at(path: FieldPath, record: Record) -> type:
-    return type(_at(path, record))
+def _class_at_path(path: FieldPath, record: Record) -> type:
+    return type(_value_at_path(path, record))
 
 
 def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
-    """Return the projection of a record, or `ITSELF` if the projection is the record itself."""
+    """Return the projection of a record, or `WHOLE_REPLICA` if the projection is the record itself."""
     value = project(record)
     return ITSELF if value is record else value
 
 
-def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
+def _steps_as_deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     """Return a handler's steps without proxies, as deltas if `tracks` is set."""
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
         return steps
-    changes = [_sets(step, log) for step in steps] if tracks else []
-    if any(changes) or (tracks and any(map(_peers, steps))):
+    changes = [_set_changes(step, log) for step in steps] if tracks else []
+    if any(changes) or (tracks and any(map(_peer_changes, steps))):
         return list(_delta_steps(steps, changes, log))
     return [unwrap(step) for step in steps]
 
@@ -352,48 +352,50 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
 
     Two steps may become equal for some values of the replicas that they write. Both then keep these replicas whole.
     """
-    rests = list(map(_rest, steps, changes))
+    rests = list(map(_without_deltas, steps, changes))
     alike = defaultdict(set)
     for step, sets, rest in zip(steps, changes, rests, strict=True):
-        alike[rest].add(keyed((_peers(step), tuple(sets.items()))))
+        alike[rest].add(keyed((_peer_changes(step), tuple(sets.items()))))
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1
-        yield _delta(step, rest, sets if is_sure else _sets(step, log, is_minimal=True), is_sure=is_sure)
+        yield _as_delta_step(step, rest, sets if is_sure else _set_changes(step, log, is_minimal=True), is_sure=is_sure)
 
 
-def _rest(step: Step, sets: Mapping[str, SetChange]) -> Step:
+def _without_deltas(step: Step, sets: Mapping[str, SetChange]) -> Step:
     """Return a step without its changes of peers and of exploded sets."""
     parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
-    writes = tuple(one.__key__ if _is_changed(one) else unwrap(one) for one in step.writes)
+    writes = tuple(one.__key__ if _is_changed_proxy(one) else unwrap(one) for one in step.writes)
     puts = tuple((name, None if name in sets else unwrap(value)) for name, value in step.puts)
     return Step(**parts, writes=writes, puts=puts)
 
 
-def _delta(step: Step, rest: Step, sets: Mapping[str, SetChange], *, is_sure: bool) -> DeltaStep:
+def _as_delta_step(step: Step, rest: Step, sets: Mapping[str, SetChange], *, is_sure: bool) -> DeltaStep:
     parts = {name: getattr(rest, name) for name in field_names(Step)}
-    parts["writes"] = tuple(one.__peek__() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
+    parts["writes"] = tuple(
+        one.__peek__() if is_sure and _is_changed_proxy(one) else unwrap(one) for one in step.writes
+    )
     parts["puts"] = tuple((name, sets[name].added if name in sets else value) for name, value in rest.puts)
-    return DeltaStep(**parts, peers=_peers(step) if is_sure else (), sets=tuple(sets.items()))
+    return DeltaStep(**parts, peers=_peer_changes(step) if is_sure else (), sets=tuple(sets.items()))
 
 
-def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> dict[str, SetChange]:
+def _set_changes(step: Step, log: ReadLog, *, is_minimal: bool = False) -> dict[str, SetChange]:
     """Return the changes that a step makes to exploded sets, by field."""
     found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
     return {name: change for name, change in found if change is not None}
 
 
-def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
-    changed = [(one.__key__, sorted(one.__changes__.items())) for one in step.writes if _is_changed(one)]
+def _peer_changes(step: Step) -> tuple[tuple[Value, Fields], ...]:
+    changed = [(one.__key__, sorted(one.__changes__.items())) for one in step.writes if _is_changed_proxy(one)]
     return tuple((key, tuple((name, unwrap(value)) for name, value in changes)) for key, changes in changed)
 
 
-def _is_changed(replica: Any) -> bool:
+def _is_changed_proxy(replica: Any) -> bool:
     """Return whether a written replica is a proxy with changed fields."""
     return isinstance(replica, PeerProxy) and "id" not in replica.__changes__
 
 
 MOST_STATE_INPUTS = 1 << 15  # inputs of a property over whole states from which on they must repeat
-SOME = 64  # calls of a property before the policy checks whether its results repeat across replicas
+FEWEST_CALLS_TO_JUDGE = 64  # calls of a property before the policy checks whether its results repeat across replicas
 
 
 class ImpureCallError(Exception):
@@ -408,7 +410,7 @@ class DecisionTrees:
         self._tables = interner.tables
         self._first: dict[int, set[int]] = {}  # root -> answers to its query
         # exploded set -> root -> key -> test of an element; None where the call iterated over the whole set
-        self._awaiting: defaultdict[int, dict[int, dict[Value, Passes | None]]] = defaultdict(dict)
+        self._awaiting: defaultdict[int, dict[int, dict[Value, ElementPasses | None]]] = defaultdict(dict)
 
     def node(self) -> int:
         """Return a new, UNKNOWN node."""
@@ -458,7 +460,7 @@ class DecisionTrees:
         self._tables.nodes[root, KIND] = UNKNOWN
         self._tables.nodes[root, SIZE] = 0
 
-    def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], Passes | None]) -> None:
+    def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], ElementPasses | None]) -> None:
         """Record the element tests of a tree's calls; a new element of the set that passes one resets the tree."""
         for (field, key), passes in awaited.items():
             self._awaiting[field].setdefault(root, {})[key] = passes
@@ -505,14 +507,14 @@ class ProxyPolicy:
             self.misses[root] = misses = misses + 1
         opaque = name in self.opaque
         opaque_me = opaque or (root, False) in self._whole  # a switch to plain records is final
-        opaque_me |= (misses or 0) > max(SOME, len(self._interner.locals) // 2)
+        opaque_me |= (misses or 0) > max(FEWEST_CALLS_TO_JUDGE, len(self._interner.locals) // 2)
         if opaque_me and (root, opaque) not in self._whole:
             self._whole.add((root, opaque))
             self._trees.forget(root)
         return not opaque, not opaque_me
 
 
-Pairs = tuple[tuple[int, int], ...]
+NumberPairs = tuple[tuple[int, int], ...]
 FlaggedSteps = list[tuple[Step, int]]
 """Steps, each with the flags of the properties that it violates."""
 
@@ -524,7 +526,7 @@ class EffectTable:
         self.labels = LabelTable(interner.protocol, action_names, ())
         self._interner = interner
         self._tables = interner.tables
-        self._deltas: dict[tuple[Pairs, Pairs], int] = {}
+        self._deltas: dict[tuple[NumberPairs, NumberPairs], int] = {}
         self._count = self._moved = 0
         self._delta((), ())  # delta 0 changes nothing
 
@@ -570,14 +572,14 @@ class EffectTable:
             put.append((column, value))
         return put
 
-    def _spending(self, step: Step) -> Pairs:
+    def _spending(self, step: Step) -> NumberPairs:
         if not step.spends and not step.needs:
             return ()
         bounds = self._interner.bounds
         spent = [(bounds.index(name), amount) for name, amount in Counter(step.spends).items()]
         return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
 
-    def _delta(self, assigned: Pairs, spending: Pairs) -> int:
+    def _delta(self, assigned: NumberPairs, spending: NumberPairs) -> int:
         """Return the id of a delta, which assigns columns of the control row and spends bounds."""
         if self._moved != self._interner.shared.sets.changes:
             self._moved = self._interner.shared.sets.changes

@@ -26,7 +26,7 @@ from kraftcheck.spec.language.declarations import REFINES, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 
-MOST_IDLE = 1_000  # rounds of misses without a request, after an error left requests unanswered
+MOST_ROUNDS_WITHOUT_REQUEST = 1_000  # rounds of misses without a request, after an error left requests unanswered
 
 
 class Learner:
@@ -46,7 +46,7 @@ class Learner:
     ) -> None:
         local = (*properties, *constraints)
         self.state_properties = (*local, *message_properties)
-        of_pairs, of_actor, mapped = _by_kind(step_properties)
+        of_pairs, of_actor, mapped = _step_properties_by_kind(step_properties)
         of_pairs += action_constraints
         self.step_properties = (*of_pairs, *of_actor, *mapped)
         self.refinements = list(enumerate(mapped, start=len(of_pairs) + len(of_actor)))
@@ -174,7 +174,7 @@ class Learner:
         except TableFull:
             pass
         self._idle = 0 if meta[codes.M_ASKED] else self._idle + 1
-        if self._failed is not None and self._idle > MOST_IDLE:
+        if self._failed is not None and self._idle > MOST_ROUNDS_WITHOUT_REQUEST:
             raise self._failed
         return is_done
 
@@ -192,7 +192,7 @@ class Learner:
         )
 
 
-def _by_kind(properties: tuple[Property, ...]) -> tuple[tuple[Property, ...], ...]:
+def _step_properties_by_kind(properties: tuple[Property, ...]) -> tuple[tuple[Property, ...], ...]:
     """Partition step properties: those of changed replicas, those of the acting replica, and refinements."""
     kinds = [(prop.kind == REFINES) * 2 + prop.of_actor for prop in properties]
     return tuple(tuple(p for p, kind in zip(properties, kinds, strict=True) if kind == wanted) for wanted in range(3))

@@ -29,14 +29,14 @@ from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field_values, is_mixture, keyed, ordered
 
-FEWEST_VALUES = 64
+FEWEST_VALUES_TO_EXPLODE = 64
 """Values of a shared set from which on exploding it is considered."""
 
 SPARE_COLUMNS = 4
 """Columns reserved for new elements; more elements insert columns into all control rows."""
 
-Passes = Callable[[Any], Any]
-MOST_TESTS = 4096
+ElementPasses = Callable[[Any], Any]
+MOST_KEPT_TESTS = 4096
 """Tests of the elements of a set that are kept."""
 
 _UNSET = object()
@@ -60,7 +60,7 @@ class ExplodedSets:
 
     def is_worth(self, field: int, values: list[Value]) -> bool:
         """Return whether exploding a shared field pays: its many values are sets over few elements."""
-        if not self.is_allowed or field in self.elements or len(values) < FEWEST_VALUES:
+        if not self.is_allowed or field in self.elements or len(values) < FEWEST_VALUES_TO_EXPLODE:
             return False
         if not all(type(value) is frozenset for value in values):
             return False
@@ -146,7 +146,10 @@ class KnownElements:
     """The known elements of an exploded set, with a record of each test that a new element could pass."""
 
     def __init__(
-        self, known: dict[Value, int], tests: dict[Value, ElementTest], note: Callable[[Value, Passes | None], None]
+        self,
+        known: dict[Value, int],
+        tests: dict[Value, ElementTest],
+        note: Callable[[Value, ElementPasses | None], None],
     ) -> None:
         self.known, self._tests = known, tests
         self._note = note
@@ -167,20 +170,20 @@ class KnownElements:
         The test is recorded at the end, with the variables that it would see for a new, last element.
         """
         known, first = self.known, 0
-        contents = _contents(passes)
+        contents = _closure_values(passes)
         key, test = self._test(passes, contents)
         if test is not None:
             for element in list(test.passing()):
                 if has(element):
                     yield element
-                    if contents and not all(map(is_, _contents(passes), contents)):  # the loop changed its test
+                    if contents and not all(map(is_, _closure_values(passes), contents)):  # the loop changed its test
                         first, test = known[element] + 1, None
                         break
         if test is None:
             for element in list(islice(known, first, None)):
                 if may_pass(passes, element) and has(element):
                     yield element
-            key, test = self._test(passes, _contents(passes))
+            key, test = self._test(passes, _closure_values(passes))
         self._note(key, test)  # at the end, since a new element would come last
 
     def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, ElementTest | None]:
@@ -190,7 +193,7 @@ class KnownElements:
             return None, None
         test = self._tests.get(key)
         if test is None:
-            if len(self._tests) >= MOST_TESTS:
+            if len(self._tests) >= MOST_KEPT_TESTS:
                 self._tests.clear()
             again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, contents)))
             test = self._tests[key] = ElementTest(self.known, again)
@@ -200,7 +203,7 @@ class KnownElements:
 class ElementTest:
     """A test with the closure of one call. It is evaluated once for each known element."""
 
-    def __init__(self, known: dict[Value, int], passes: Passes) -> None:
+    def __init__(self, known: dict[Value, int], passes: ElementPasses) -> None:
         self._known, self._passes = known, passes
         self._examined = 0
         self._passing: dict[Value, int] = {}
@@ -219,19 +222,19 @@ class ElementTest:
         return element in self.passing()
 
 
-def _contents(passes: Any) -> list[Any]:
+def _closure_values(passes: Any) -> list[Any]:
     """Return the current values of a function's closure; `_UNSET` for a variable without a value."""
-    return [_content(cell) for cell in passes.__closure__ or ()]
+    return [_cell_value(cell) for cell in passes.__closure__ or ()]
 
 
-def _content(cell: CellType) -> Any:
+def _cell_value(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
         return _UNSET
 
 
-def may_pass(passes: Passes, element: Value) -> bool:
+def may_pass(passes: ElementPasses, element: Value) -> bool:
     """Return whether an element passes a test, or the test raises an error."""
     try:
         return bool(passes(element))

@@ -49,7 +49,11 @@ SEARCHES = (
     ("symbolic", "chaining", 1, ""),
     ("bytecode", "bfs", 1, ""),
 )
-LAYOUTS: dict[str, dict[str, Any]] = {"": {}, "flat": {"FLAT_FROM": 4}, "packed": {"FLAT_FROM": 5, "CLUSTERS_FROM": 11}}
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "": {},
+    "flat": {"FLAT_FROM_STATES": 4},
+    "packed": {"FLAT_FROM_STATES": 5, "CLUSTERING_FROM_STATES": 11},
+}
 """Changes of `explorer/tables/level_states.py`: the numbers of states from which the layout of states changes."""
 MOST = 3_000  # distinct states of a pair
 PATIENCE, PATIENCE_WITH_TLC = 8.0, 120.0  # seconds of a search
