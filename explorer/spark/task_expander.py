@@ -16,7 +16,7 @@ from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.python_checks import VerdictMemo
-from kraftcheck.explorer.tables.rows import BATCH
+from kraftcheck.explorer.tables.rows import STATES_A_BATCH
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.spec.discovery import reachable_classes
 from kraftcheck.spec.language.declarations import Property
@@ -79,8 +79,8 @@ class TaskExpander:
 
         With `judging`, note the violations by the states, their steps and their pruned successors.
         """
-        for first in range(0, len(states), BATCH):
-            part = states[first : first + BATCH]
+        for first in range(0, len(states), STATES_A_BATCH):
+            part = states[first : first + STATES_A_BATCH]
             rows = self.ids.to_own(part)
             which = np.arange(len(rows), dtype=np.int64)
             while len(which):
@@ -132,8 +132,8 @@ class TaskExpander:
     def predecessor(self, states: States, target: States) -> Any:
         """Return the first state that leads to the target or to an image of it, or None; all with global ids."""
         images = self.table_expander.images(self.ids.to_own(target[None]))
-        for first in range(0, len(states), BATCH):
-            part = states[first : first + BATCH]
+        for first in range(0, len(states), STATES_A_BATCH):
+            part = states[first : first + STATES_A_BATCH]
             found = self.table_expander.predecessor(self.ids.to_own(part), images)
             if found is not None:
                 return part[found]

@@ -25,7 +25,7 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.rows import BATCH, Found, Levels, Rows
+from kraftcheck.explorer.tables.rows import STATES_A_BATCH, Found, Levels, Rows
 from kraftcheck.explorer.tables.visited import Memory, SpillingSet
 from kraftcheck.persistence.stored_files import GrowingFile
 
@@ -158,7 +158,7 @@ class LevelStates:
         self, expander: Expander, memory: int | None, batch: int | None, folder: Path | None, file: GrowingFile | None
     ) -> None:
         self.expander, self.folder, self.memory = expander, folder, Memory(memory)
-        self.chunk = batch or BATCH  # maximum number of states in one worker's batch
+        self.chunk = batch or STATES_A_BATCH  # maximum number of states in one worker's batch
         self.visited = SpillingSet(self.memory.budget, expander.threads, expander.packed, folder)
         self.levels = Levels(self.memory.budget.rows, file, folder)
         self._size = MemoUsage(expander.learner)
@@ -169,7 +169,7 @@ class LevelStates:
         """Return the number of states to expand at once."""
         expander, workers = self.expander, self.expander.workers
         batch = self.memory.budget.batch(self.chunk, expander.width, workers, is_flat=expander.is_flat)
-        return min(workers * batch, BATCH * max(1, workers // 2))
+        return min(workers * batch, STATES_A_BATCH * max(1, workers // 2))
 
     def all_rows(self) -> Iterator[Rows]:
         """Yield the rows of all levels in chunks."""

@@ -29,7 +29,7 @@ from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, canonical_first, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.rows import Rows, distinct
+from kraftcheck.explorer.tables.rows import Rows, distinct_columns
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT, Property
 from kraftcheck.spec.language.refinement import Refinement
@@ -101,7 +101,7 @@ class VerdictMemo:
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
-        first, which = distinct(inputs)
+        first, which = distinct_columns(inputs)
         found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):
             key = inputs[:, index].tobytes()
@@ -351,7 +351,7 @@ class AbstractStates:
         """Return the number of each row's abstract state."""
         while True:
             columns, parts = self._inputs(rows), len(self._parts)
-            first, which = distinct(columns)
+            first, which = distinct_columns(columns)
             numbers = np.zeros(len(first), np.int64)
             for place, row in enumerate(first.tolist()):
                 key = columns[:, row].tobytes()

@@ -51,7 +51,7 @@ class Packing(PackingArrays):
         """Assign the columns of a flat state to fields, and return the packing; clusters come first."""
         self.columns = np.array([column for field in fields for column in field], np.int32)
         self.firsts = np.cumsum([0, *map(len, fields)]).astype(np.int32)
-        self.factors = np.array([_factor(number) for number in range(len(self.columns))], np.uint64)
+        self.factors = np.array([_column_hash_factor(number) for number in range(len(self.columns))], np.uint64)
         several = [len(field) for field in fields if len(field) > 1]
         self.clusters, self.items = np.array([[len(several)], [sum(several) + CLUSTER_HEAD * len(several)]], np.int64)
         self.field_of = np.full(columns, -1, np.int32)
@@ -63,7 +63,7 @@ class Packing(PackingArrays):
         return len(bits) == len(self.width) and all(n <= w for n, w in zip(bits, self.width, strict=True))
 
 
-def _factor(number: int) -> int:
+def _column_hash_factor(number: int) -> int:
     """Return the odd 64-bit hash factor of a column number."""
     return int.from_bytes(blake2b(number.to_bytes(8), digest_size=8).digest()) | 1
 
@@ -82,7 +82,7 @@ def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
     """Return a packing for ids up to `counts`; spare bits that cost no memory go to the fastest-growing fields."""
     widths = [max(1, count.bit_length()) for count in counts]
     spare, total = 0, sum(widths)
-    while spare < len(widths) and _sizes(total + spare + 1) == _sizes(total):
+    while spare < len(widths) and _packed_sizes(total + spare + 1) == _packed_sizes(total):
         spare += 1
     grown = [count / max(1, old) for count, old in zip(counts, [*before, *[1] * len(counts)], strict=False)]
     soon = sorted(range(len(widths)), key=lambda field: -counts[field] * grown[field] / (1 << widths[field]))
@@ -97,7 +97,7 @@ def entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:
     return 1 + (HOME_BITS - (capacity.bit_length() - 1) + others + beside + 7) // 8
 
 
-def _sizes(bits: int) -> tuple[int, int]:
+def _packed_sizes(bits: int) -> tuple[int, int]:
     """Return the words and the visited-set bytes of a packed state of `bits` bits."""
     return -(-bits // 64), entry_bytes(bits)
 
@@ -132,8 +132,8 @@ class Successors(SuccessorArrays):
     def fit(self, room: int, width: int, stored: int) -> None:
         """Resize the buffers, and keep their contents."""
         room = max(room, self.rows.shape[1])
-        self.rows = _fitted(self.rows, self.counts, room, width)
-        self.words = _fitted(self.words, self.counts, room, stored)
+        self.rows = _resize_partitions(self.rows, self.counts, room, width)
+        self.words = _resize_partitions(self.words, self.counts, room, stored)
 
     def put(self, rows: Rows, words: Words, owner: NDArray[np.int64]) -> None:
         """Replace the contents of the buffers by these rows, each in the partition that `owner` names."""
@@ -156,7 +156,7 @@ class Successors(SuccessorArrays):
         self.counts[:] = 0
 
 
-def _fitted(array: NDArray[Any], counts: NDArray[np.int64], room: int, columns: int) -> NDArray[Any]:
+def _resize_partitions(array: NDArray[Any], counts: NDArray[np.int64], room: int, columns: int) -> NDArray[Any]:
     """Return the array resized to `room` rows of `columns` columns for each partition, with its counted rows kept."""
     _, old_room, old_columns = array.shape
     if (old_room, old_columns) == (room, columns):
@@ -175,7 +175,7 @@ class Found(NamedTuple):
     width: int  # columns of a state
 
 
-def distinct(inputs: Rows) -> tuple[Indices, Indices]:
+def distinct_columns(inputs: Rows) -> tuple[Indices, Indices]:
     """Return the first index of each distinct column, and for each column the number of its distinct value."""
     lowest = inputs.min(axis=1).tolist()
     ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]
@@ -205,7 +205,7 @@ class Threads:
     """Runs work in parallel threads."""
 
     def __init__(self, count: int) -> None:
-        _require_stacks(count - 1)
+        _require_stack_space(count - 1)
         self.count = count
         self.enough = np.zeros(1, np.int64)
         self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
@@ -249,7 +249,7 @@ class Threads:
             self._pool.shutdown()
 
 
-def _require_stacks(threads: int) -> None:
+def _require_stack_space(threads: int) -> None:
     """Raise RuntimeError if the limit on address space has no room for the stacks of threads.
 
     A thread that runs out of memory before it reports its start leaves Python's `Thread.start` waiting for ever.
@@ -265,7 +265,7 @@ def _require_stacks(threads: int) -> None:
             raise RuntimeError("can't start new thread")
 
 
-BATCH = 1 << 16  # states that one worker expands between two checks of the time limit
+STATES_A_BATCH = 1 << 16  # states that one worker expands between two checks of the time limit
 SUCCESSORS = 1 << 10  # initial room for the successors of one state
 
 
@@ -276,7 +276,7 @@ class Worker(WorkerArrays):
         super().__init__()
         self.fired = np.zeros(actions, np.int64)
         self.stats = np.zeros(codes.STATS_SIZE, np.int64)
-        self.retry = np.zeros(BATCH, np.int64)
+        self.retry = np.zeros(STATES_A_BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
         self.blocked = np.zeros(SUCCESSORS, np.int64)
@@ -315,7 +315,7 @@ class Worker(WorkerArrays):
 
     def collect(self) -> None:
         """Make the kernel collect successors for checks in Python, by allocating room for them."""
-        more = max(len(self.succ), BATCH) - len(self.collected)
+        more = max(len(self.succ), STATES_A_BATCH) - len(self.collected)
         self.collected = np.pad(self.collected, ((0, max(0, more)), (0, 0)))
 
     def keep_pruned(self) -> None:
@@ -345,11 +345,11 @@ class Worker(WorkerArrays):
 
 
 ID_BYTES = 4
-EARLY_BYTES = 1 << 22  # bytes that are worth a write during miss handling
-CHUNK_ROWS = 1 << 15  # default number of rows in a chunk
+EARLY_WRITE_BYTES = 1 << 22  # bytes that are worth a write during miss handling
+ROWS_A_CHUNK = 1 << 15  # default number of rows in a chunk
 
 
-class Level:
+class LevelRows:
     """One level: rows in the file, then rows in memory."""
 
     def __init__(self) -> None:
@@ -366,7 +366,7 @@ class Levels:
         self.nbytes = 0
         self._file = file
         self._folder = folder
-        self._levels: list[Level] = []
+        self._levels: list[LevelRows] = []
 
     @property
     def depth(self) -> int:
@@ -384,7 +384,7 @@ class Levels:
 
     def begin(self) -> None:
         """Start a new level."""
-        self._levels.append(Level())
+        self._levels.append(LevelRows())
 
     def append(self, rows: Rows) -> None:
         """Append rows to the last level; the array must not change afterwards."""
@@ -399,7 +399,7 @@ class Levels:
         if self.nbytes > self.budget:
             self.flush()
 
-    def rewrite(self, convert: Callable[[Rows], Rows], most: int = CHUNK_ROWS) -> None:
+    def rewrite(self, convert: Callable[[Rows], Rows], most: int = ROWS_A_CHUNK) -> None:
         """Convert all rows, `most` at a time."""
         new = Levels(self.budget, folder=self._folder)
         for rows_of_level in (self.chunks(level, most) for level in range(1, self.depth + 1)):
@@ -421,7 +421,7 @@ class Levels:
 
     def flush_early(self) -> None:
         """Write the rows in memory to the file, if they will go there anyway and are worth a write."""
-        if self._file is not None and self.nbytes > EARLY_BYTES:
+        if self._file is not None and self.nbytes > EARLY_WRITE_BYTES:
             self.flush()
 
     def read(self, level: int, first: int, most: int) -> Rows:
@@ -446,7 +446,7 @@ class Levels:
             first = 0
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def chunks(self, level: int, most: int = CHUNK_ROWS) -> Iterator[Rows]:
+    def chunks(self, level: int, most: int = ROWS_A_CHUNK) -> Iterator[Rows]:
         """Yield the rows of a level in chunks."""
         first = 0
         while first < self.count(level):

@@ -27,13 +27,13 @@ from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
-from kraftcheck.explorer.tables.rows import CHUNK_ROWS, SERIAL, Levels, Rows
+from kraftcheck.explorer.tables.rows import ROWS_A_CHUNK, SERIAL, Levels, Rows
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.state import State
 
-PATIENCE = 5.0
+LEAST_STATE_SECONDS = 5.0
 """Minimum number of seconds to look for least states; a long search may take as long again."""
 
 
@@ -53,8 +53,8 @@ class LeastStates:
         self._fingerprints = None
 
     def allow(self, seconds: float) -> None:
-        """Limit the time for finding least states to the `seconds` that the search took, or to `PATIENCE` if longer."""
-        self._until = time.monotonic() + max(PATIENCE, seconds)
+        """Limit the time for finding least states to `seconds`, or to `LEAST_STATE_SECONDS` if longer."""
+        self._until = time.monotonic() + max(LEAST_STATE_SECONDS, seconds)
 
     def least_in_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
         """Return the row of the least state in a level for which `leads` succeeds, or None.
@@ -204,7 +204,7 @@ class WitnessSearch:
         """
         level = self._levels.depth - 1
         if level > 0 and error.trace is None:
-            for rows in chain([self._levels.read(level, position, 2 * CHUNK_ROWS)], self._levels.chunks(level)):
+            for rows in chain([self._levels.read(level, position, 2 * ROWS_A_CHUNK)], self._levels.chunks(level)):
                 error = self._checker.traced(error, rows, lambda index, rows=rows: self.to(rows[index], level))  # type: ignore[misc]
         return error
 

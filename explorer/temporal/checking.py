@@ -81,13 +81,13 @@ def label_masks(labels: list[Label], conditions: list[FairnessCondition]) -> NDA
     )
 
 
-MOST_STATES = 256
+MOST_AUTOMATON_STATES = 256
 MOST_UNTILS = 60
 
 Obligations = frozenset[Formula]
 
 
-class Move(NamedTuple):
+class AutomatonTransition(NamedTuple):
     """A transition of an automaton."""
 
     source: int  # number of a state
@@ -102,11 +102,11 @@ class Automaton(NamedTuple):
 
     atoms: tuple[Atom, ...]  # the atoms, in the order of their numbers
     states: int  # number of states
-    moves: tuple[Move, ...]  # the transitions, by source
+    moves: tuple[AutomatonTransition, ...]  # the transitions, by source
     acceptance: int  # bits of all acceptance sets; an accepting run meets each infinitely often
 
 
-class Branch(NamedTuple):
+class TableauBranch(NamedTuple):
     """A way to satisfy obligations now: atoms that must be true or false, and the obligations of the next state."""
 
     wanted: frozenset[Atom] = frozenset()  # atoms that must be true now
@@ -114,7 +114,7 @@ class Branch(NamedTuple):
     later: Obligations = frozenset()  # obligations of the next state
     put_off: frozenset[Until] = frozenset()  # untils that are postponed
 
-    def covers(self, other: Branch) -> bool:
+    def covers(self, other: TableauBranch) -> bool:
         """Whether this branch is available to every behaviour that may take the other branch."""
         return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
 
@@ -123,38 +123,38 @@ def automaton_of(formula: Formula) -> Automaton:
     """Return an automaton that accepts exactly the behaviours that satisfy a formula."""
     first: Obligations = frozenset([negation_normal_form(formula)])
     numbers, waiting = {first: 0}, [first]
-    found: list[tuple[int, Branch, int]] = []
+    found: list[tuple[int, TableauBranch, int]] = []
     for state in waiting:
-        for branch in _branches(state):
+        for branch in _tableau_branches(state):
             if branch.later not in numbers:
                 numbers[branch.later] = len(numbers)
                 waiting.append(branch.later)
             found.append((numbers[state], branch, numbers[branch.later]))
-        if len(numbers) > MOST_STATES:
-            raise ProtocolError(f"the formula is too large: its automaton has more than {MOST_STATES} states")
+        if len(numbers) > MOST_AUTOMATON_STATES:
+            raise ProtocolError(f"the formula is too large: its automaton has more than {MOST_AUTOMATON_STATES} states")
     atoms = tuple(dict.fromkeys(formula.atoms()))
     untils = sorted({until for _, branch, _ in found for until in branch.put_off}, key=repr)
     if max(len(untils), len(atoms)) > MOST_UNTILS:
         raise ProtocolError(f"the formula is too large: more than {MOST_UNTILS} atoms or eventualities")
     acceptance = (1 << len(untils)) - 1
     moves = [
-        Move(
-            source, target, _bits(atoms, branch.wanted), _bits(atoms, branch.unwanted),
-            acceptance & ~_bits(untils, branch.put_off),
+        AutomatonTransition(
+            source, target, _bit_mask(atoms, branch.wanted), _bit_mask(atoms, branch.unwanted),
+            acceptance & ~_bit_mask(untils, branch.put_off),
         )
         for source, branch, target in found
     ]  # fmt: skip
-    return _merged(Automaton(atoms, len(numbers), tuple(moves), acceptance))
+    return _merge_equivalent_states(Automaton(atoms, len(numbers), tuple(moves), acceptance))
 
 
-def _bits(formulas: Sequence[Formula], chosen: Iterable[Formula]) -> int:
+def _bit_mask(formulas: Sequence[Formula], chosen: Iterable[Formula]) -> int:
     return sum(1 << formulas.index(one) for one in chosen)
 
 
-def _merged(automaton: Automaton) -> Automaton:
+def _merge_equivalent_states(automaton: Automaton) -> Automaton:
     """Return an automaton without equivalent states: states with the same transitions are merged."""
     while True:
-        by_moves: dict[frozenset[Move], int] = {}
+        by_moves: dict[frozenset[AutomatonTransition], int] = {}
         number = []
         for state in range(automaton.states):
             possible = frozenset(move._replace(source=0) for move in automaton.moves if move.source == state)
@@ -167,28 +167,30 @@ def _merged(automaton: Automaton) -> Automaton:
         automaton = automaton._replace(states=len(by_moves), moves=tuple(moves))
 
 
-def _branches(state: Obligations) -> list[Branch]:
+def _tableau_branches(state: Obligations) -> list[TableauBranch]:
     """Return the branches of some obligations, without any branch that another branch covers."""
-    found = list(dict.fromkeys(_unfolded(tuple(sorted(state, key=repr)), frozenset(), Branch())))
-    kept: list[Branch] = []
+    found = list(dict.fromkeys(_unfold_branch(tuple(sorted(state, key=repr)), frozenset(), TableauBranch())))
+    kept: list[TableauBranch] = []
     for one in sorted(found, key=lambda branch: sum(map(len, branch))):
         if not any(other.covers(one) for other in kept):
             kept.append(one)
     return kept
 
 
-def _unfolded(todo: tuple[Formula, ...], done: frozenset[Formula], branch: Branch) -> Iterator[Branch]:
+def _unfold_branch(
+    todo: tuple[Formula, ...], done: frozenset[Formula], branch: TableauBranch
+) -> Iterator[TableauBranch]:
     """Yield the extensions of a branch that satisfy all remaining formulas."""
     while todo and (todo[0] in done or todo[0] == Boolean(True)):
         todo = todo[1:]
     if not todo:
         yield branch
         return
-    for parts, one in _ways(todo[0], branch):
-        yield from _unfolded((*parts, *todo[1:]), done | {todo[0]}, one)
+    for parts, one in _ways_to_satisfy(todo[0], branch):
+        yield from _unfold_branch((*parts, *todo[1:]), done | {todo[0]}, one)
 
 
-def _ways(formula: Formula, branch: Branch) -> list[tuple[tuple[Formula, ...], Branch]]:
+def _ways_to_satisfy(formula: Formula, branch: TableauBranch) -> list[tuple[tuple[Formula, ...], TableauBranch]]:
     """Return the ways to satisfy one formula now, each as (remaining formulas, branch)."""
     later = branch._replace(later=branch.later | {formula})
     # Expansion laws: `l U r` is `r or (l and next(l U r))`; `l R r` is `(l and r) or (r and next(l R r))`. Only the
@@ -211,9 +213,9 @@ def _ways(formula: Formula, branch: Branch) -> list[tuple[tuple[Formula, ...], B
 
 
 MOST_NODES = (1 << 31) - 4
-CHUNK = 1 << 20
+STATES_A_CHUNK = 1 << 20
 """States that are processed together."""
-FIRST_KINDS = 1 << 10
+FIRST_STATE_CLASSES = 1 << 10
 """Initial capacity for kinds of states."""
 EMPTY_MASK = np.uint64(0)
 
@@ -244,7 +246,7 @@ class TemporalResult(NamedTuple):
     notes: tuple[str, ...] = ()  # notes for the user
 
 
-def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph) -> TemporalResult:
+def check_formula(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph) -> TemporalResult:
     """Check a temporal property on a state graph."""
     # The automaton accepts the violations. A node of its product with the state graph is a pair of states. The property
     # is violated if a reachable strongly connected component of the product is accepting and fair.
@@ -252,21 +254,21 @@ def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: La
     if graph.count * automaton.states > MOST_NODES:
         found = f"{graph.count:,} states, and {automaton.states} of the formula's automaton"
         raise InputError(f"{name}: found {found}; expected a product of at most {MOST_NODES:,}")
-    possible = _can_accept(automaton)
+    possible = _accepting_cycle_states(automaton)
     if not possible:
         return TemporalResult(None, (f"{name}: no behaviour of any protocol could violate it",))
     conditions = conditions_of(fairness, graph.labels_in_use())
-    product = Product(graph, automaton, conditions)
+    product = ProductGraph(graph, automaton, conditions)
     reached = product.reach()
     alive = np.zeros(automaton.states, bool)
     alive[list(possible)] = True
-    kernel.begin_marks(product.arrays, alive)
+    kernel.mark_possibly_fair(product.arrays, alive)
     lasso = product.lasso(reached) if product.find_fair() else None
     product.close()
     return TemporalResult(lasso, tuple(product.idle_atoms(name)) if lasso is None else ())
 
 
-def _can_accept(automaton: Automaton) -> set[int]:
+def _accepting_cycle_states(automaton: Automaton) -> set[int]:
     """Return the states of an automaton that lie on an accepting cycle."""
     reach = np.eye(automaton.states, dtype=bool)
     for move in automaton.moves:
@@ -288,16 +290,16 @@ def _can_accept(automaton: Automaton) -> set[int]:
     return found
 
 
-def enabled_bits(graph: LabelledGraph, bits: Masks, first: int, count: int) -> Masks:
+def enabled_label_bits(graph: LabelledGraph, bits: Masks, first: int, count: int) -> Masks:
     """Return, for each state from `first` on, the bits of the labels of enabled steps that change it."""
     found = np.zeros(count, np.uint64)
     graph.beyond.add(bits, first, found)
     graph.blocked.add(bits, first, found)
-    kernel.gather(graph.first, graph.label, bits, first, found)
+    kernel.gather_label_bits(graph.first, graph.label, bits, first, found)
     return found
 
 
-class Product:
+class ProductGraph:
     """Product of a state graph with an automaton, under fairness conditions."""
 
     def __init__(self, graph: LabelledGraph, automaton: Automaton, conditions: list[FairnessCondition]) -> None:
@@ -330,7 +332,7 @@ class Product:
             if isinstance(a, StatePredicate)
         }
         self.arrays.kind = self._graph.room.array(self._graph.count, np.int32)
-        most = FIRST_KINDS
+        most = FIRST_STATE_CLASSES
         while not self._try_partition(of_labels, held, most):
             most *= 16
 
@@ -339,12 +341,12 @@ class Product:
         arrays, graph, known = self.arrays, self._graph, 0
         slots = np.full(2 * most, -1, np.int32)
         arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
-        for first in range(0, graph.count, CHUNK):
-            count = min(CHUNK, graph.count - first)
-            true, ready = (enabled_bits(graph, bits, first, count) for bits in (of_labels, arrays.label_taken))
+        for first in range(0, graph.count, STATES_A_CHUNK):
+            count = min(STATES_A_CHUNK, graph.count - first)
+            true, ready = (enabled_label_bits(graph, bits, first, count) for bits in (of_labels, arrays.label_taken))
             for bit, where in held.items():
                 true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
-            done, known = kernel.classify(true, ready, first, arrays, slots, known)
+            done, known = kernel.classify_states(true, ready, first, arrays, slots, known)
             if done < count:
                 return False
         arrays.held, arrays.enabled = arrays.held[:known].copy(), arrays.enabled[:known].copy()
@@ -357,7 +359,9 @@ class Product:
 
     def reach(self) -> int:
         """Visit the reachable nodes; return their number."""
-        return int(kernel.reach(self.arrays, np.arange(self._graph.starts, dtype=np.int64) * self._automaton.states))
+        return int(
+            kernel.visit_reachable(self.arrays, np.arange(self._graph.starts, dtype=np.int64) * self._automaton.states)
+        )
 
     def find_fair(self) -> bool:
         """Mark the nodes of fair components; return whether there is one."""
@@ -365,8 +369,8 @@ class Product:
         # Without these nodes, the rest may be fair, so its components are searched again.
         arrays, most, again = self.arrays, 1, 1
         while again:
-            most, again = kernel.find_fair(arrays, self._acceptance, self._weak, self._strong, most)
-            kernel.try_again(arrays)
+            most, again = kernel.mark_components(arrays, self._acceptance, self._weak, self._strong, most)
+            kernel.reset_retried_nodes(arrays)
         return most > 1
 
     def idle_atoms(self, name: str) -> list[str]:
@@ -384,7 +388,7 @@ class Product:
     def lasso(self, reached: int) -> Lasso:
         """Return a lasso into the first fair component reached, or a lasso that ends in a fair stutter if shorter."""
         arrays, every = self.arrays, self._weak | self._strong
-        first, still = kernel.first_fair(arrays, reached, self._acceptance, every)
+        first, still = kernel.first_fair_node(arrays, reached, self._acceptance, every)
         way = self._way(first)
         short = self._way(still) if still >= 0 else None
         arrays.rank[:] = -1
@@ -411,7 +415,7 @@ class Product:
         # Walk to the nearest edge that fulfils an open demand, an acceptance set or a fairness condition, until no
         # demand is open. Then return to the first node.
         while True:
-            source, edge, move, count = kernel.seek(arrays, here, -1, accepts, weak | strong, weak)
+            source, edge, move, count = kernel.find_demanded_edge(arrays, here, -1, accepts, weak | strong, weak)
             edges += self._between(here, source) if source >= 0 else []
             self._forget(count)
             if source < 0:
@@ -429,13 +433,15 @@ class Product:
             if not (accepts | weak | strong):
                 break
         if here != node or not edges:
-            source, edge, move, count = kernel.seek(arrays, here, node, EMPTY_MASK, EMPTY_MASK, EMPTY_MASK)
+            source, edge, move, count = kernel.find_demanded_edge(
+                arrays, here, node, EMPTY_MASK, EMPTY_MASK, EMPTY_MASK
+            )
             edges += [*self._between(here, source), (edge, node)]
             self._forget(count)
         return edges
 
     def _between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the edges of the path from `start` to `end` that the last `seek` found."""
+        """Return the edges of the path from `start` to `end` that the last `find_demanded_edge` found."""
         way = [end]
         while way[-1] != start:
             way.append(int(self.arrays.rank[way[-1]]))
@@ -465,7 +471,7 @@ class Product:
         kept = insisted & ~(np.bitwise_or.reduce(held) & ~np.bitwise_and.reduce(held))
         labels = self._graph.book.labels
         changed = np.zeros(len(labels), np.uint64)
-        kernel.changes_of(self.arrays, held[0], changed)
+        kernel.gather_atom_changes(self.arrays, held[0], changed)
         names = {label.action for label, bits in zip(labels, changed.tolist(), strict=True) if bits & int(kept)}
         for bit, atom in enumerate(self._automaton.atoms):
             if isinstance(atom, Taken) and int(kept) >> bit & 1:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.temporal.checking import Lasso, LassoStep
 
 
-def strict_bounds(protocol: Protocol, options: SearchRequest) -> bool:
+def bounds_are_strict(protocol: Protocol, options: SearchRequest) -> bool:
     """Whether an exhausted bound disables an action: as the options say, else as the protocol says."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
@@ -50,12 +50,12 @@ def check_reachable(
 
 def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: Bookkeeping) -> None:
     """Check the temporal properties of a search."""
-    from kraftcheck.explorer.temporal.checking import check  # most searches do not need its compiled code
+    from kraftcheck.explorer.temporal.checking import check_formula  # most searches do not need its compiled code
 
     if not options.temporal:
         return
     books.tally()
-    strict, notes = strict_bounds(semantics.protocol, options), books.result.notes
+    strict, notes = bounds_are_strict(semantics.protocol, options), books.result.notes
     labelled = LabelledGraph(graph, expected=books.result.generated_states, strict_bounds=strict)
     beyond = len(np.unique(labelled.beyond.states))
     if beyond:
@@ -67,11 +67,11 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
         labelled.holds(Property(names, PREDICATE, lambda protocol: True, ()))
     for prop in options.temporal:
         books.check_time_limit(0)
-        found = check(prop.name, prop.formula(semantics.protocol), options.fairness_of(prop), labelled)
+        found = check_formula(prop.name, prop.formula(semantics.protocol), options.fairness_of(prop), labelled)
         books.followed.add(prop.name)
         notes += [*graph.take_notes(), *found.notes]
         if found.lasso is not None:
-            lasso = _behaviour_of(found.lasso, semantics, options, graph.store.state)
+            lasso = _lasso_as_behaviour(found.lasso, semantics, options, graph.store.state)
             if lasso is None:
                 raise graph.bounds.spends_too_much(prop.name)
             trace, _, loop = lasso
@@ -87,7 +87,7 @@ def _is_renamed(protocol: Protocol, options: SearchRequest, one: TraceStep, othe
     return differ and protocol.renames(options.view) is not None
 
 
-def _behaviour_of(
+def _lasso_as_behaviour(
     lasso: Lasso, semantics: Semantics, options: SearchRequest, decode: Callable[[int], State]
 ) -> tuple[Behaviour, None, LassoCycle] | None:
     """Return a lasso as a behaviour with its loop; None if it exceeds bounds that the VIEW leaves out."""
@@ -98,7 +98,7 @@ def _behaviour_of(
         fitting = (
             transition
             for transition in semantics.transitions(steps[-1].state)
-            if _is_called(transition, move) and identity(transition.target) == wanted
+            if _is_action_named(transition, move) and identity(transition.target) == wanted
         )
         found = next(fitting, None)
         if found is None:
@@ -111,7 +111,7 @@ def _behaviour_of(
     return tuple(steps[:-1]), None, LassoCycle(back_to, steps[-1], lasso.kept, never)
 
 
-def _is_called(transition: Transition, move: LassoStep) -> bool:
+def _is_action_named(transition: Transition, move: LassoStep) -> bool:
     label = move.label
     return (
         label is not None
@@ -131,11 +131,13 @@ def why_never_taken(
 ) -> tuple[str, ...]:
     """Explain, for each action absent from a cycle, why the cycle does not take the action."""
     taken = {step.action for step in cycle[1:]}
-    return tuple(f"{action} {_why(semantics, action, cycle, numbers)}" for action in actions if action not in taken)
+    return tuple(
+        f"{action} {_why_not_taken(semantics, action, cycle, numbers)}" for action in actions if action not in taken
+    )
 
 
-def _why(semantics: Semantics, action: str, cycle: Sequence[TraceStep], numbers: Sequence[int]) -> str:
-    ready = [_is_ready(semantics, action, step.state) for step in cycle]
+def _why_not_taken(semantics: Semantics, action: str, cycle: Sequence[TraceStep], numbers: Sequence[int]) -> str:
+    ready = [_is_enabled(semantics, action, step.state) for step in cycle]
     if all(ready):
         return "can be taken all the time, and need not be"
     for place, (before, after) in enumerate(itertools.pairwise(ready)):
@@ -151,5 +153,5 @@ def _why(semantics: Semantics, action: str, cycle: Sequence[TraceStep], numbers:
     return f"is not enabled in state {numbers[0]}: {given}{more}"
 
 
-def _is_ready(semantics: Semantics, action: str, state: State) -> bool:
+def _is_enabled(semantics: Semantics, action: str, state: State) -> bool:
     return any(one.action == action and one.target != state for one in semantics.transitions(state))

@@ -17,7 +17,7 @@ from kraftcheck import Protocol, Record, State, Steps, become, internal
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.level_states import MemoUsage, deep_size_in_bytes
-from kraftcheck.explorer.tables.rows import BATCH, PARTITIONS, Found, Packing, Rows, packing
+from kraftcheck.explorer.tables.rows import PARTITIONS, STATES_A_BATCH, Found, Packing, Rows, packing
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.visited import LEAST_BATCH, Archive, Budget, Partition
 from kraftcheck.kraft_model.reconfig import Reconfig
@@ -45,7 +45,7 @@ class Nothing(Record):
 class Watched(BreadthFirst):
     """Notes the most that it holds in memory, how often it settles, and how often it packs anew on disk."""
 
-    def __init__(self, protocol: Protocol, options: SearchRequest, workers: int, batch: int = BATCH) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, workers: int, batch: int = STATES_A_BATCH) -> None:
         super().__init__(protocol, options, workers, batch)
         self.most_visited = self.most_rows = self.settlements = self.repackings = 0
 
@@ -205,8 +205,8 @@ def test_budgets() -> None:
     budget = Budget.of(80 << 20)
     assert budget == Budget(40 << 20, 10 << 20, 20 << 20)
     assert budget.entries(64) * 7 < budget.visited
-    assert budget.batch(BATCH, columns=4, workers=2) == (20 << 20) // (2 * 2 * 12 * 4 * 4)
-    assert Budget.of(1).batch(BATCH, columns=4, workers=2) == LEAST_BATCH
+    assert budget.batch(STATES_A_BATCH, columns=4, workers=2) == (20 << 20) // (2 * 2 * 12 * 4 * 4)
+    assert Budget.of(1).batch(STATES_A_BATCH, columns=4, workers=2) == LEAST_BATCH
     assert Budget.of(1).batch(50, columns=4, workers=2) == 50
     everything = Budget.of(None)
     assert 1 << 24 < everything.visited < available_memory()

@@ -310,7 +310,7 @@ def expected(found: Sample, options: SearchRequest) -> dict[str, tuple[tuple[int
 def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(level_states, "BATCH", 50)
+    monkeypatch.setattr(level_states, "STATES_A_BATCH", 50)
     monkeypatch.setattr(learned_system, "SERIAL", 5)
 
     @settings(

@@ -331,7 +331,7 @@ def _class_at_path(path: FieldPath, record: Record) -> type:
 
 
 def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
-    """Return the projection of a record, or `WHOLE_REPLICA` if the projection is the record itself."""
+    """Return the projection of a record, or `ITSELF` if the projection is the record itself."""
     value = project(record)
     return ITSELF if value is record else value
 

@@ -22,7 +22,7 @@ from kraftcheck.spec.language.protocol import Protocol
 if TYPE_CHECKING:
     from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 
-MAY_DIFFER = (
+MAY_DIFFER_NOTE = (
     "the counterexample may differ between runs or numbers of workers: the search for the least of several shortest "
     "ones ran out of time"
 )
@@ -92,7 +92,7 @@ class BreadthFirst:
         finally:
             self.books.result.depth = sum(1 for count in self.levels.counts if count)
             if self.witness.least.gave_up:
-                self.books.result.notes.append(MAY_DIFFER)
+                self.books.result.notes.append(MAY_DIFFER_NOTE)
 
     def _finish(self) -> None:
         """Merge pending candidates, and write or close the checkpoint."""

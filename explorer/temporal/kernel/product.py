@@ -17,13 +17,13 @@ from kraftcheck.explorer.native.compiling import bare, compiler, inlined
 
 jit = compiler(Path(__file__).parent)
 
-DEAD, ALIVE, AGAIN = 0, -1, -2
+DEAD_MARK, ALIVE_MARK, RETRY_MARK = 0, -1, -2
 """Marks of a node: on no fair cycle; possibly on one; possibly on one, once other nodes are removed.
 
 A positive mark is the number of the node's fair component.
 """
 
-STUTTER = -1
+STUTTER_EDGE = -1
 """Replaces the number of an edge."""
 NO_NODE = np.int64(-1)
 """Replaces the number of a node."""
@@ -45,36 +45,36 @@ class ProductArrays(Arrays):
     wanted = array(np.uint64)
     unwanted = array(np.uint64)
     accepts = array(np.uint64)
-    mark = array(np.int32)  # by node: DEAD, ALIVE, AGAIN, or its component
+    mark = array(np.int32)  # by node: a mark, or its component
     parent = array(np.int32)  # by node: the node that it was reached from; itself if initial, -1 if not reached
     order = array(np.int32)  # the reached nodes, in breadth-first order
     rank = array(np.int32)  # by node: its rank in the search for components
 
 
 @inlined
-def allows(p: Any, m: Any, letter: Any) -> Any:
+def move_agrees(p: Any, m: Any, letter: Any) -> Any:
     """Whether a move of the automaton agrees with the true atoms."""
     return (p.wanted[m] & ~letter) == 0 and (p.unwanted[m] & letter) == 0
 
 
 @inlined
-def letter_of(p: Any, s: Any, e: Any) -> Any:
+def true_atoms(p: Any, s: Any, e: Any) -> Any:
     """Return the atoms that are true of a state and of the step, or the stutter, that follows."""
-    if e == STUTTER:
+    if e == STUTTER_EDGE:
         return p.held[p.kind[s]]
     return p.held[p.kind[s]] | p.label_atoms[p.label[e]]
 
 
 @inlined
-def taken_by(p: Any, s: Any, e: Any) -> Any:
+def conditions_taken(p: Any, s: Any, e: Any) -> Any:
     """Return the bit mask of the fairness conditions whose action contains a step; 0 for a stutter."""
-    if e == STUTTER:
+    if e == STUTTER_EDGE:
         return np.uint64(0)
     return p.label_taken[p.label[e]]
 
 
 @jit
-def reach(p: Any, starts: Any) -> Any:
+def visit_reachable(p: Any, starts: Any) -> Any:
     """Visit the nodes reachable from some nodes, breadth first; return their number.
 
     `order` lists the nodes; `parent`, initially -1, has the node that each was reached from.
@@ -96,12 +96,12 @@ def reach(p: Any, starts: Any) -> Any:
         s, q = v // states, v % states
         # Every state may stutter for ever: the loop's first round, one place before the edges, is the stutter.
         for e in range(first[s] - 1, first[s + 1]):
-            edge = np.int64(STUTTER) if e < first[s] else e
-            t = s if edge == STUTTER else np.int64(target[edge])
-            letter = letter_of(p, s, edge)
+            edge = np.int64(STUTTER_EDGE) if e < first[s] else e
+            t = s if edge == STUTTER_EDGE else np.int64(target[edge])
+            letter = true_atoms(p, s, edge)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
-                if parent[w] < 0 and allows(p, m, letter):
+                if parent[w] < 0 and move_agrees(p, m, letter):
                     parent[w] = v
                     order[count] = w
                     count += 1
@@ -109,22 +109,22 @@ def reach(p: Any, starts: Any) -> Any:
 
 
 @jit
-def begin_marks(p: Any, states_alive: Any) -> None:
+def mark_possibly_fair(p: Any, states_alive: Any) -> None:
     """Mark each reached node as alive if its automaton state may lie on an accepting cycle; mark others as dead."""
     alive = bare(states_alive)
     states = np.int64(len(alive))
     for v in range(len(p.mark)):
         may = p.parent[v] >= 0 and alive[v % states]
-        p.mark[v] = ALIVE if may else DEAD
+        p.mark[v] = ALIVE_MARK if may else DEAD_MARK
 
 
 @jit
-def try_again(p: Any) -> None:
+def reset_retried_nodes(p: Any) -> None:
     """Mark the nodes to retry as alive, and reset the search for components."""
     for v in range(len(p.mark)):
         p.rank[v] = 0
-        if p.mark[v] == AGAIN:
-            p.mark[v] = ALIVE
+        if p.mark[v] == RETRY_MARK:
+            p.mark[v] = ALIVE_MARK
 
 
 @inlined
@@ -138,12 +138,12 @@ def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any
     s, q = v // states, v % states
     last = p.move_first[q + 1]
     while edge < first[s + 1]:
-        real = np.int64(STUTTER) if edge < first[s] else edge
-        t = s if real == STUTTER else np.int64(p.target[real])
-        letter = letter_of(p, s, real)
+        real = np.int64(STUTTER_EDGE) if edge < first[s] else edge
+        t = s if real == STUTTER_EDGE else np.int64(p.target[real])
+        letter = true_atoms(p, s, real)
         while m < last:
             w = t * states + p.move_target[m]
-            if p.mark[w] == ALIVE and allows(p, m, letter):
+            if p.mark[w] == ALIVE_MARK and move_agrees(p, m, letter):
                 if rank[w] == 0:
                     return w, edge, m  # it is examined again when its own search is done
                 if rank[w] < rank[v]:
@@ -156,7 +156,7 @@ def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any
 
 
 @jit
-def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any:
+def mark_components(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any:
     """Mark the alive nodes by their strongly connected components.
 
     A component gets a number from `most` on if a behaviour within it can be accepted and fair; otherwise its nodes are
@@ -177,7 +177,7 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
     edges, moves = np.empty(1 << 12, np.int64), np.empty(1 << 12, np.int32)
     stack, stacked = np.empty(1 << 12, np.int32), np.int64(0)  # nodes of incomplete components
     for begin in range(n):
-        if mark[begin] != ALIVE or rank[begin] != 0:
+        if mark[begin] != ALIVE_MARK or rank[begin] != 0:
             continue
         depth, child = np.int64(-1), np.int64(begin)
         while True:
@@ -207,7 +207,7 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
                 for k in range(begin_of, stacked + 1):
                     rank[stack[k]] = c
                 index -= stacked + 1 - begin_of
-                verdict, later = judge(p, stack, begin_of, stacked + 1, acceptance, weak, strong, most)
+                verdict, later = judge_component(p, stack, begin_of, stacked + 1, acceptance, weak, strong, most)
                 most += verdict
                 again += later
                 stacked = begin_of
@@ -220,7 +220,9 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
 
 
 @jit
-def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, strong: Any, number: Any) -> Any:
+def judge_component(
+    p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, strong: Any, number: Any
+) -> Any:
     """Mark the nodes of one component; return 1 if it is fair, else 0, and the number of nodes to retry."""
     states = np.int64(len(p.move_first) - 1)
     rank, mark = p.rank, p.mark
@@ -236,15 +238,15 @@ def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, 
         always &= p.enabled[p.kind[s]]
         ever |= p.enabled[p.kind[s]]
         for e in range(p.first[s] - 1, p.first[s + 1]):
-            edge = np.int64(STUTTER) if e < p.first[s] else e
-            t = s if edge == STUTTER else np.int64(p.target[edge])
-            letter = letter_of(p, s, edge)
+            edge = np.int64(STUTTER_EDGE) if e < p.first[s] else e
+            t = s if edge == STUTTER_EDGE else np.int64(p.target[edge])
+            letter = true_atoms(p, s, edge)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
-                if rank[w] == component and mark[w] == ALIVE and allows(p, m, letter):
+                if rank[w] == component and mark[w] == ALIVE_MARK and move_agrees(p, m, letter):
                     moves_on = True
                     accepted |= p.accepts[m]
-                    taken |= taken_by(p, s, edge)
+                    taken |= conditions_taken(p, s, edge)
     # A behaviour can repeat every edge of the component for ever. It is accepted if the edges meet every acceptance
     # set. It is weakly fair unless a condition is always enabled and never taken. It is strongly fair unless a
     # condition is enabled in some node and never taken.
@@ -254,13 +256,13 @@ def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, 
     for k in range(begin, end):
         v = np.int64(nodes[k])
         if not fair:
-            mark[v] = DEAD
+            mark[v] = DEAD_MARK
         elif left_out == 0:
             mark[v] = number
         elif p.enabled[p.kind[v // states]] & left_out:
-            mark[v] = DEAD
+            mark[v] = DEAD_MARK
         else:
-            mark[v] = AGAIN
+            mark[v] = RETRY_MARK
             later += 1
     return 1 if fair and left_out == 0 else 0, later
 
@@ -273,13 +275,13 @@ def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
     if p.enabled[p.kind[s]] & conditions:
         return False
     for m in range(p.move_first[q], p.move_first[q + 1]):
-        if p.move_target[m] == q and (acceptance & ~p.accepts[m]) == 0 and allows(p, m, p.held[p.kind[s]]):
+        if p.move_target[m] == q and (acceptance & ~p.accepts[m]) == 0 and move_agrees(p, m, p.held[p.kind[s]]):
             return True
     return False
 
 
 @jit
-def first_fair(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
+def first_fair_node(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
     """Return the first reached node on a fair cycle, and the first with a fair stutter; -1 for a missing node."""
     found, still = np.int64(-1), np.int64(-1)
     for k in range(reached):
@@ -294,7 +296,7 @@ def first_fair(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
 
 
 @jit
-def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> Any:
+def find_demanded_edge(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> Any:
     """Find the nearest edge within a component that fulfils one of the demands, or leads to the node `goal`.
 
     Demands are acceptance sets (`accepts`), conditions to take (`taken`), and conditions to see disabled (`idle`).
@@ -315,14 +317,14 @@ def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> 
         s, q = v // states, v % states
         resting = (idle & ~p.enabled[p.kind[s]]) != 0
         for e in range(p.first[s] - 1, p.first[s + 1]):
-            edge = np.int64(STUTTER) if e < p.first[s] else e
-            t = s if edge == STUTTER else np.int64(p.target[edge])
-            letter = letter_of(p, s, edge)
+            edge = np.int64(STUTTER_EDGE) if e < p.first[s] else e
+            t = s if edge == STUTTER_EDGE else np.int64(p.target[edge])
+            letter = true_atoms(p, s, edge)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
-                if mark[w] != component or not allows(p, m, letter):
+                if mark[w] != component or not move_agrees(p, m, letter):
                     continue
-                does = resting or (p.accepts[m] & accepts) != 0 or (taken_by(p, s, edge) & taken) != 0
+                does = resting or (p.accepts[m] & accepts) != 0 or (conditions_taken(p, s, edge) & taken) != 0
                 if source < 0 and (does or w == goal):
                     source, found, by = v, edge, m
                 if rank[w] < 0:
@@ -338,11 +340,11 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
     states = np.int64(len(p.move_first) - 1)
     s, q = v // states, v % states
     for e in range(p.first[s] - 1, p.first[s + 1]):
-        edge = np.int64(STUTTER) if e < p.first[s] else e
-        t = s if edge == STUTTER else np.int64(p.target[edge])
-        letter = letter_of(p, s, edge)
+        edge = np.int64(STUTTER_EDGE) if e < p.first[s] else e
+        t = s if edge == STUTTER_EDGE else np.int64(p.target[edge])
+        letter = true_atoms(p, s, edge)
         for m in range(p.move_first[q], p.move_first[q + 1]):
-            if t * states + p.move_target[m] == w and allows(p, m, letter):
+            if t * states + p.move_target[m] == w and move_agrees(p, m, letter):
                 return edge
     return np.int64(-2)
 
@@ -351,12 +353,12 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
 def target_of(p: Any, v: Any, edge: Any, m: Any) -> Any:
     """Return the target node of an edge with a move."""
     states = np.int64(len(p.move_first) - 1)
-    t = v // states if edge == STUTTER else np.int64(p.target[edge])
+    t = v // states if edge == STUTTER_EDGE else np.int64(p.target[edge])
     return t * states + p.move_target[m]
 
 
 @jit
-def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
+def gather_label_bits(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
     """Add to `found[k]` the bits of the labels of all steps out of the state `begin + k`, by bitwise or."""
     first, label, bits, found = bare(first), bare(label), bare(bits), bare(found)
     for k in range(len(found)):
@@ -365,7 +367,7 @@ def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
 
 
 @jit
-def changes_of(p: Any, value: Any, changed: Any) -> None:
+def gather_atom_changes(p: Any, value: Any, changed: Any) -> None:
     """Add to `changed`, for each label, the atoms that its steps change away from their value in `value`."""
     changed = bare(changed)
     for s in range(len(p.kind)):
@@ -375,7 +377,7 @@ def changes_of(p: Any, value: Any, changed: Any) -> None:
 
 
 @jit
-def classify(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
+def classify_states(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
     """Assign states from `begin` on to kinds; return the number of states done, and the number of kinds.
 
     States of one kind have the same true atoms and enabled conditions.
