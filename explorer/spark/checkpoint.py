@@ -18,7 +18,7 @@ from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.spark.global_ids import UnknownPartError
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, indices_by_partition, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.tables.kernel.codes import STUCK
+from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.persistence.stored_files import reading_forgeable_content, require_valid
 from kraftcheck.spec.language.protocol import Protocol
@@ -135,7 +135,7 @@ class SampleSearch:
         violated = {violation.property for violation in self._log.violations}
         for kind, mask in self._tasks.events:
             named = {prop.name for prop in self._tasks.properties_in(kind, mask)}
-            new = ({DEADLOCK} if kind == STUCK else named) - violated
+            new = ({DEADLOCK} if kind == EVENT_DEADLOCK else named) - violated
             require_valid(not new, f"the violation of {', '.join(sorted(new))} is missing")
 
     def _search_all(self, starts: States) -> None:

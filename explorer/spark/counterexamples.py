@@ -17,7 +17,7 @@ from kraftcheck.explorer.spark.jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import PRUNED_TARGET, TaskExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
-from kraftcheck.explorer.tables.kernel.codes import STUCK
+from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.transition_system import canonicalizer
@@ -55,7 +55,7 @@ class SparkCounterexamples:
     def take_events(self, log: RunLog, events: list[Definition], level: int) -> None:
         """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            found = [] if kind == STUCK else self._tasks.properties_in(kind, mask)
+            found = [] if kind == EVENT_DEADLOCK else self._tasks.properties_in(kind, mask)
             if ({one.name for one in found} or {DEADLOCK}) <= self._checker.books.violated:
                 continue
             trace = self._behaviour(log, np.array(state, np.int32), level)

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, records_from_table, records_to_table
-from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
+from kraftcheck.explorer.tables.kernel.packing import pack_states, unpack_states, write_partitions_of_ids
 from kraftcheck.explorer.tables.rows import Words, by_owner, packing
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished
@@ -198,7 +198,7 @@ class StatePacking:
 def indices_by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
-    owners(np.ascontiguousarray(compared), parts, owner)
+    write_partitions_of_ids(np.ascontiguousarray(compared), parts, owner)
     return by_owner(owner, parts)
 
 

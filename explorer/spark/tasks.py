@@ -27,7 +27,7 @@ from kraftcheck.explorer.spark.shared_folder import (
     sorted_words,
 )
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark_known
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, mark_known
 from kraftcheck.explorer.tables.rows import Words
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.spec.errors import RaisedError
@@ -214,7 +214,7 @@ def _unvisited_words_by_view(
     looks.add_words(keys)
     visited = _visited_flags(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
-    look_up(looks.keys, looks.places, looks.layout, keys, visited, known)
+    look_up_flags(looks.keys, looks.places, looks.layout, keys, visited, known)
     return sorted_words(words[known == 0])
 
 

@@ -25,7 +25,7 @@ from kraftcheck.explorer.result import (
     step_of_transition,
 )
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
-from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
+from kraftcheck.explorer.tables.kernel.codes import EVENT_BAD_STEP, EVENT_DEADLOCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.explorer.transition_system import PlainSystem
@@ -154,10 +154,10 @@ class ViolationChecker:
 
     def report_event(self, kind: int, mask: int, trace: Behaviour) -> None:
         """Report the violations of one event."""
-        if kind == STUCK:
+        if kind == EVENT_DEADLOCK:
             self.books.violation(DEADLOCK, trace)
             return
-        self.report_step(self.expander.properties_in(kind, mask), trace, over_steps=kind == BAD_STEP)
+        self.report_step(self.expander.properties_in(kind, mask), trace, over_steps=kind == EVENT_BAD_STEP)
 
     def report_step(self, properties: Iterable[Property], trace: Behaviour, *, over_steps: bool) -> None:
         """Report properties that a step out of the last state of a trace violates, or its target."""

@@ -25,7 +25,7 @@ from kraftcheck.explorer.tables.interned_values import (
     StateRequirements,
     require_bytes,
 )
-from kraftcheck.explorer.tables.kernel.codes import STUCK
+from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.rows import ID_BYTES, Found, Rows
 from kraftcheck.explorer.tables.visited import VisitedSet
@@ -122,7 +122,7 @@ class CheckpointRecheck:
             rows, which = expander.expand(rows, which)
             for event in expander.events():
                 names = {prop.name for prop in expander.properties_in(event.kind, event.mask)}
-                self._require_noted({DEADLOCK} if event.kind == STUCK else names)
+                self._require_noted({DEADLOCK} if event.kind == EVENT_DEADLOCK else names)
             yield expander.found()
 
     def _require_noted(self, violated: set[str]) -> None:

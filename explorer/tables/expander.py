@@ -50,7 +50,7 @@ class ExpansionEvent(NamedTuple):
     """A deadlock or violation that the kernel recorded while it expanded a state."""
 
     state: int  # index of the state among the expanded rows
-    kind: int  # STUCK, BAD_STATE or BAD_STEP of `kernel.codes`
+    kind: int  # EVENT_DEADLOCK, EVENT_BAD_STATE or EVENT_BAD_STEP of `kernel.codes`
     mask: int  # violated properties: see `Expander.properties_in`
 
 
@@ -205,7 +205,7 @@ class Expander:
             sources, targets = worker.take_steps()
             seen = int(worker.stats[codes.S_STEP_SEEN])
             for source, mask in checks.violated_by(worker.states, targets, sources, seen) if checks else ():
-                self._noted.append(ExpansionEvent(source, codes.BAD_STEP, mask))
+                self._noted.append(ExpansionEvent(source, codes.EVENT_BAD_STEP, mask))
                 worker.stats[codes.S_STEP_SEEN] |= mask
 
     def _make_room(self, workers: Iterable[Worker]) -> None:
@@ -356,7 +356,7 @@ class Expander:
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
         """Return the violated properties of an event, given its kind and mask."""
-        return self.learner.properties_in(mask, over_steps=kind == codes.BAD_STEP)
+        return self.learner.properties_in(mask, over_steps=kind == codes.EVENT_BAD_STEP)
 
     def suppress_events(self, violated: Iterable[str]) -> None:
         """Suppress the events of the named properties; the name DEADLOCK suppresses deadlock events."""

@@ -18,9 +18,9 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel.arrays import Make
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_control_row
 from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.flat.batches import WAITING, expand_flat_batch, pack_all_flat, resolve_flat
+from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_flat_batch, pack_all_flat, resolve_flat
 from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_batch, resolve_evaluations
-from kraftcheck.explorer.tables.kernel.packing import SPARE, pack_all
+from kraftcheck.explorer.tables.kernel.packing import SPARE_STATES, pack_all
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Indices, Packing, Rows, Words, Worker, roomy_packing
 
@@ -114,12 +114,12 @@ class FlatColumns:
         enlarge_memo(worker)
         if worker.words.shape != (len(worker.succ) + 1, packing.words):
             worker.words = np.zeros((len(worker.succ) + 1, packing.words), np.uint64)
-            worker.waiting_words = np.zeros((WAITING, packing.words), np.uint64)
+            worker.waiting_words = np.zeros((QUEUE_PLACES, packing.words), np.uint64)
             worker.touched, worker.least = np.zeros(len(worker.succ), np.uint8), np.zeros(len(worker.succ), np.int64)
-        if worker.waiting_rows.shape != (WAITING, columns):
-            worker.waiting_rows, worker.waiting_images = np.zeros((2, WAITING, columns), np.int32)
-        if worker.waiting_hashes.shape != (WAITING, clusters):
-            worker.waiting_hashes = np.zeros((WAITING, clusters), np.int64)
+        if worker.waiting_rows.shape != (QUEUE_PLACES, columns):
+            worker.waiting_rows, worker.waiting_images = np.zeros((2, QUEUE_PLACES, columns), np.int32)
+        if worker.waiting_hashes.shape != (QUEUE_PLACES, clusters):
+            worker.waiting_hashes = np.zeros((QUEUE_PLACES, clusters), np.int64)
 
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
         """Expand the worker's states with these indices as far as the buffers have room."""
@@ -143,7 +143,7 @@ class FlatColumns:
     def counts(self, pool: Sequence[Worker]) -> list[int]:
         """Return the number of ids of each field, with room for those of the next batch."""
         of_columns, of_clusters = self._interner.flat_counts(), self._interner.tables.cluster_counts
-        more = 2 * SPARE + sum(len(worker.succ) + WAITING for worker in pool)
+        more = 2 * SPARE_STATES + sum(len(worker.succ) + QUEUE_PLACES for worker in pool)
         fields = enumerate(self.fields)
         return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
@@ -168,17 +168,17 @@ Layout = ControlRows | FlatColumns
 
 def enlarge_memo(worker: Worker) -> None:
     """Enlarge a worker's memo of facts if many entries overwrite each other."""
-    if 4 * worker.fact_counts[facts.REPLACED] > len(worker.facts) < facts.MOST_FACTS:
+    if 4 * worker.fact_counts[facts.REPLACED_FACT_COUNT] > len(worker.facts) < facts.MOST_MEMO_PLACES:
         more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)
-        facts.move_facts(worker.facts, more)
-        worker.facts, worker.fact_counts[facts.REPLACED] = more, 0
+        facts.copy_facts(worker.facts, more)
+        worker.facts, worker.fact_counts[facts.REPLACED_FACT_COUNT] = more, 0
 
 
 def reset_memo(worker: Worker, shared: int) -> None:
     """Clear a worker's memo of facts, for `shared` shared fields."""
     worker.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
-    worker.facts = np.zeros((facts.FEWEST_FACTS, 2), np.int64)
-    worker.safe_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)
-    worker.listed = np.zeros(facts.LISTED, np.int32)
-    worker.shared_contents = np.zeros((facts.MOST_CONTENTS, shared), np.int32)
-    worker.shared_places = np.zeros(2 * facts.MOST_CONTENTS, np.int32)
+    worker.facts = np.zeros((facts.LEAST_MEMO_PLACES, 2), np.int64)
+    worker.safe_pairs = np.zeros(facts.PAIR_TABLE_LOCALS**2, np.uint8)
+    worker.listed = np.zeros(facts.LISTED_NODES_CAPACITY, np.int32)
+    worker.shared_contents = np.zeros((facts.MOST_SHARED_NUMBERS, shared), np.int32)
+    worker.shared_places = np.zeros(2 * facts.MOST_SHARED_NUMBERS, np.int32)

@@ -12,8 +12,8 @@ from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_back
-from kraftcheck.explorer.tables.kernel.hash_set import look_up
-from kraftcheck.explorer.tables.kernel.hash_set import number as number_states
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags
+from kraftcheck.explorer.tables.kernel.hash_set import number_entries as number_states
 from kraftcheck.explorer.tables.learned_system import LearnedSystem, RowKeys
 from kraftcheck.explorer.tables.level_states import LevelStates, text_of_size
 from kraftcheck.explorer.tables.rows import Indices, Rows, by_owner
@@ -65,7 +65,7 @@ class LevelStore:
         numbers = np.zeros(len(words), np.int32)
         for p, mine in by_owner(owners):
             partition, found = self._partitions[p], np.zeros(len(mine), np.int32)
-            look_up(partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found)
+            look_up_flags(partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found)
             numbers[mine] = found
         return numbers
 

@@ -28,19 +28,19 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import Spare, reserved, scattered
 from kraftcheck.explorer.tables.kernel.hash_set import (
-    BEHIND,
     CAPACITY,
     ENTRIES,
-    HEAD,
-    LAYOUT,
+    HEAD_BYTES,
+    LAYOUT_SIZE,
     MAX_LOAD,
-    TABLE,
-    entries,
+    PLACES_BEHIND_HOMES,
+    TABLE_SIZE,
     insert_found,
     insert_rows,
-    look_up,
+    look_up_flags,
     mark_known,
     move_all,
+    unpack_entries,
 )
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
 from kraftcheck.explorer.tables.rows import (
@@ -86,7 +86,7 @@ class Partition:
         spare: tuple[Spare, Spare] | None = None,
         table: NDArray[np.int64] | None = None,
     ) -> None:
-        self.table = np.zeros(TABLE, np.int64) if table is None else table
+        self.table = np.zeros(TABLE_SIZE, np.int64) if table is None else table
         self._packing, self._number, self._small = packing, number, small
         self._spare = spare or (Spare(), Spare())
         self._allocate(capacity)
@@ -97,8 +97,8 @@ class Partition:
         stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
         beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
         self.layout[:] = capacity, stride, beside, scale, others, self._number or 0
-        places = capacity + BEHIND
-        keys = places * stride + HEAD
+        places = capacity + PLACES_BEHIND_HOMES
+        keys = places * stride + HEAD_BYTES
         self._bytes = self._spare[0].take(keys), self._spare[1].take(places)
         self._use_arrays(self._bytes[0][:keys], self._bytes[1][:places])
         self.keys[::PAGE] = 0  # a page read before its first write faults twice, and page faults stall all threads
@@ -107,12 +107,12 @@ class Partition:
     def _use_arrays(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
         """Use these arrays, and store their addresses for compiled code."""
         self.keys, self.places = keys, places
-        self.table[LAYOUT:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
+        self.table[LAYOUT_SIZE:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
 
     @property
     def layout(self) -> NDArray[np.int64]:
         """The layout of the partition's entries: see `kernel/hash_set.py`."""
-        return self.table[:LAYOUT]
+        return self.table[:LAYOUT_SIZE]
 
     @property
     def count(self) -> int:
@@ -131,7 +131,7 @@ class Partition:
     def words(self) -> Words:
         """Return the packed words of every entry."""
         words = np.zeros((self.count, self._packing.words), np.uint64)
-        entries(self.keys, self.places, self.layout, words)
+        unpack_entries(self.keys, self.places, self.layout, words)
         return words
 
     def grow(self) -> None:
@@ -181,11 +181,11 @@ class VisitedSet:
         self._small = small
         self._spare = Spare(), Spare()
         self._new = [np.empty(0, np.int32)] * threads.count
-        self._tables = np.zeros((PARTITIONS, TABLE), np.int64)  # of each partition
+        self._tables = np.zeros((PARTITIONS, TABLE_SIZE), np.int64)  # of each partition
         self.partitions: list[Partition] = []  # empty until the packing is known
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
-        self._tables = np.zeros((PARTITIONS, TABLE), np.int64)
+        self._tables = np.zeros((PARTITIONS, TABLE_SIZE), np.int64)
         packing, small, spare = self.packing, self._small, self._spare
         each = enumerate(zip(capacities, self._tables, strict=True))
         return [Partition(packing, number, n, small, spare, table) for number, (n, table) in each]
@@ -502,7 +502,7 @@ class SpillingSet:
         fresh = []
         for p, mine in by_owner(owner):
             partition, flags = self.in_memory.partitions[p], np.zeros(len(mine), np.uint8)
-            look_up(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
+            look_up_flags(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
             fresh.append(mine[flags == 0])
             archive.append(p, words[fresh[-1]])
         new: Rows = rows[np.concatenate(fresh)]

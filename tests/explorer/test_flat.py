@@ -174,11 +174,12 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
 
     def noting(worker: Worker, shared: int) -> None:
         if len(worker.fact_counts):
-            seen.append((int(worker.fact_counts[facts.UNLIKE]), int(worker.fact_counts[facts.NUMBERED])))
+            counts = worker.fact_counts
+            seen.append((int(counts[facts.CONTENTS_SELDOM_REPEAT]), int(counts[facts.NUMBER_COUNT])))
         forget(worker, shared)
 
-    monkeypatch.setattr(facts, "MOST_CONTENTS", 4)
-    monkeypatch.setattr(facts, "LISTED", 16)
+    monkeypatch.setattr(facts, "MOST_SHARED_NUMBERS", 4)
+    monkeypatch.setattr(facts, "LISTED_NODES_CAPACITY", 16)
     monkeypatch.setattr(layouts, "reset_memo", noting)
     for found in sample(3, seed=4_712, large=60, most=1_000):
         check_agreement(found, 2)

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.codes import MISSING
-from kraftcheck.explorer.tables.kernel.maps import GROUP, NEAR_BITS, copy_map, find_near, group_of, is_full, put
+from kraftcheck.explorer.tables.kernel.maps import (
+    GROUP_PLACES,
+    NEAR_BITS,
+    copy_map,
+    find_near,
+    group_of,
+    is_full,
+    put_from_python,
+)
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED, GrowingTables
 
@@ -47,7 +55,7 @@ def filled(entered: list[tuple[int, int, int]], size: int) -> tuple[Pairs, dict[
             larger = empty(2 * len(pairs))
             copy_map(pairs, larger, True)
             pairs = larger
-        new = put(pairs, number << NEAR_BITS | other, value, True)
+        new = put_from_python(pairs, number << NEAR_BITS | other, value, True)
         assert new == ((number, other) not in expected)
         expected[number, other] = value
     return pairs, expected
@@ -57,7 +65,7 @@ def beyond_their_group(pairs: Pairs) -> int:
     """Return how many entries stand outside the group of their id."""
     at = np.flatnonzero(pairs[:, 0] != -1)
     groups = np.array([home(pairs, key >> NEAR_BITS) for key in pairs[at, 0].tolist()], np.int64)
-    return int(np.sum(at // GROUP != groups // GROUP))
+    return int(np.sum(at // GROUP_PLACES != groups // GROUP_PLACES))
 
 
 NUMBERS = st.one_of(st.integers(0, 3), st.integers(0, (1 << 31) - 1))
@@ -75,17 +83,17 @@ def test_holds_what_a_dict_holds(entered: list[tuple[int, int, int]], size: int)
     assert int(np.sum(pairs[:, 0] != -1)) == len(expected)
 
 
-@pytest.mark.parametrize("each", [GROUP, GROUP + 1, 5 * GROUP])
+@pytest.mark.parametrize("each", [GROUP_PLACES, GROUP_PLACES + 1, 5 * GROUP_PLACES])
 def test_what_no_group_has_room_for_stands_elsewhere(each: int) -> None:
     entered = [(number, other, 100 * number + other) for other in range(each) for number in range(1, 20)]
     pairs, expected = filled(entered, 16)
     assert len(expected) == 19 * each
-    assert each <= GROUP or beyond_their_group(pairs) >= 19 * (each - GROUP)
+    assert each <= GROUP_PLACES or beyond_their_group(pairs) >= 19 * (each - GROUP_PLACES)
     for (number, other), value in expected.items():
         assert looked_up(pairs, number, other) == value
         assert looked_up(pairs, number, other + each) == MISSING
     for (number, other), value in list(expected.items()):  # a value that is set again takes no place
-        assert not put(pairs, number << NEAR_BITS | other, value + 1, True)
+        assert not put_from_python(pairs, number << NEAR_BITS | other, value + 1, True)
         assert looked_up(pairs, number, other) == value + 1
     assert int(np.sum(pairs[:, 0] != -1)) == len(expected)
 

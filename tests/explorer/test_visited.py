@@ -14,15 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.native import arrays
-from kraftcheck.explorer.tables.kernel.hash_set import CAPACITY, MAX_LOAD, STRIDE, look_up, mark_known, number
+from kraftcheck.explorer.tables.kernel.hash_set import (
+    CAPACITY,
+    MAX_LOAD,
+    STRIDE,
+    look_up_flags,
+    mark_known,
+    number_entries,
+)
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     HOME_BITS,
     MIXED_BITS,
     PARTITION_BITS,
     hash_words,
-    owner_of,
     pack_states,
+    partition_of_words,
     unmix,
     unpack_states,
 )
@@ -50,7 +57,7 @@ NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 def mix_all(words: Any, mixed: Any, owners: Any) -> None:
     for i in range(len(words)):
         mixed[i] = hash_words(words, i)
-        owners[i] = owner_of(words, i)
+        owners[i] = partition_of_words(words, i)
 
 
 @jit
@@ -218,9 +225,9 @@ def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int,
     assert as_set(found) == expected
     keys, places, layout = partition.keys, partition.places, partition.layout
     numbers, looked_up = np.full(len(places), -1, np.int32), np.zeros(len(found), np.int32)
-    number(keys, places, layout, found, np.arange(len(found)), numbers)
+    number_entries(keys, places, layout, found, np.arange(len(found)), numbers)
     assert np.array_equal(numbers >= 0, places != 0)
-    look_up(keys, places, layout, found, numbers, looked_up)
+    look_up_flags(keys, places, layout, found, numbers, looked_up)
     assert looked_up.tolist() == list(range(len(found)))
     others, known = made_up(packed, 500, seed + 1), np.zeros(len(places), np.uint8)
     if owned:

@@ -23,17 +23,17 @@ from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import (
     BAD,
-    BAD_STATE,
-    BAD_STEP,
+    EVENT_BAD_STATE,
+    EVENT_BAD_STEP,
+    EVENT_DEADLOCK,
     MISSING,
     PRUNED,
     STEP_PRUNED,
-    STUCK,
     WITH_PYTHON,
-    pair,
+    pair_key,
     violated_by_step,
 )
-from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
+from kraftcheck.explorer.tables.kernel.maps import find_value, is_full, store_value
 from kraftcheck.explorer.tables.kernel.native import jit
 
 
@@ -222,8 +222,8 @@ def accept_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor `k`'s action and record new violations; return False where a constraint prunes the successor."""
     worker.fired[worker.succ[k, 0]] += 1
     bad, over, pruned = violations_of(t, worker.succ, k)
-    record_violations(worker, state, BAD_STATE, codes.S_SEEN, bad)
-    record_violations(worker, state, BAD_STEP, codes.S_STEP_SEEN, over)
+    record_violations(worker, state, EVENT_BAD_STATE, codes.S_SEEN, bad)
+    record_violations(worker, state, EVENT_BAD_STEP, codes.S_STEP_SEEN, over)
     return not pruned
 
 
@@ -260,7 +260,7 @@ def record_deadlock(worker: Any, state: Any) -> None:
     """Record a deadlock event, unless an earlier state had one."""
     if not worker.stats[codes.S_DEADLOCK]:
         worker.stats[codes.S_DEADLOCK] = 1
-        record_event(worker, state, STUCK, 0)
+        record_event(worker, state, EVENT_DEADLOCK, 0)
 
 
 class TableFull(Exception):  # noqa: N818 - control flow, not an error
@@ -292,8 +292,8 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
 @jit
 def request_handlers(t: Any, local: Any, message: Any) -> Any:
     """Return a local state's handlers for a message (0: internal actions), or MISSING after one request to Python."""
-    key = pair(local, message)
-    found = find(t.roots, key)
+    key = pair_key(local, message)
+    found = find_value(t.roots, key)
     if found >= 0:
         return found
     if found == MISSING:
@@ -301,5 +301,5 @@ def request_handlers(t: Any, local: Any, message: Any) -> Any:
             abort_to_grow(t, codes.GROW_MAP)
         ask(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
         t.meta[codes.M_ROOTS] += 1
-        store(t.roots, key, WITH_PYTHON)
+        store_value(t.roots, key, WITH_PYTHON)
     return np.int64(MISSING)

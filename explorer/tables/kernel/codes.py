@@ -58,7 +58,7 @@ FLAG_SHIFT = 40
 ROW_MASK = (1 << FLAG_SHIFT) - 1
 STEP_FLAGS = (1 << 20) - 1  # mask of the flags that the step itself has
 UNSETTLED = 1 << 22  # the next control row is not evaluated yet, or violates a property, or is pruned
-LOOP = -(1 << 31)  # in place of a flat step's flags: a self-loop, whose successor is not written
+SELF_LOOP = -(1 << 31)  # in place of a flat step's flags: a self-loop, whose successor is not written
 # Flags of a step: it violates a property; it is pruned; from the third bit on, the mask of violated properties.
 STEP_BAD, STEP_PRUNED, STEP_VIOLATES = 1, 2, 2
 SPAN_BITS = 24  # of a span's length; the start is in the bits above
@@ -95,7 +95,7 @@ def flags_of(goal: Any) -> Any:
 
 
 @inlined
-def violating(prop: Any) -> Any:
+def flags_of_violation(prop: Any) -> Any:
     """Return the flags of a step that violates the property of this number."""
     return STEP_BAD | np.int64(1) << np.int64(prop + STEP_VIOLATES)
 
@@ -107,20 +107,20 @@ def violated_by_step(flags: Any) -> Any:
 
 
 @inlined
-def span(start: Any, length: Any) -> Any:
+def pack_span(start: Any, length: Any) -> Any:
     """Pack a start index and a length into one number."""
     return np.int64(start) << SPAN_BITS | np.int64(length)
 
 
 @inlined
-def places_of(packed: Any) -> Any:
+def bounds_of_span(packed: Any) -> Any:
     """Return the first index of a packed span and the index after its last."""
     first = packed >> SPAN_BITS
     return first, first + (packed & ((1 << SPAN_BITS) - 1))
 
 
 @inlined
-def pair(first: Any, second: Any) -> Any:
+def pair_key(first: Any, second: Any) -> Any:
     """Pack two ids into one map key."""
     return np.int64(first) << 32 | np.int64(second)
 
@@ -145,7 +145,7 @@ STATS_SIZE = 16
 OK, NO_ROOM, MANY_SUCCESSORS, MANY_CLUSTERS = 0, 1, 2, 3  # values of S_CODE
 
 # Kinds of event: a deadlock; a successor that violates invariants; a step that violates step properties.
-STUCK, BAD_STATE, BAD_STEP = 0, 1, 2
+EVENT_DEADLOCK, EVENT_BAD_STATE, EVENT_BAD_STEP = 0, 1, 2
 
 # Limits of the encoding: ids that are packed into the keys of maps, and bits of masks.
 CLUSTER_HEAD = 2  # numbers before a cluster's column values in `cluster_items`: its field and its id

@@ -52,7 +52,7 @@ class DepthSetArrays(Arrays):
 
 
 @inlined
-def place_of(keys: Any, words: Any, place: Any) -> Any:
+def depth_set_place(keys: Any, words: Any, place: Any) -> Any:
     """Return the place of packed words, or the free place where they belong."""
     stored, capacity = words.shape[1], np.uint64(len(keys))
     at = np.int64(((hash_words(words, place) >> np.uint64(MIXED_BITS - 32)) * capacity) >> np.uint64(32))
@@ -85,7 +85,7 @@ def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limi
     if limit <= 0 or depth >= limit:
         return limit > 0
     pack_canonical(t, worker, worker.states, depth, 0, image, packing, words)
-    return np.int64(met.keys[place_of(met.keys, words, 0), words.shape[1]]) < depth
+    return np.int64(met.keys[depth_set_place(met.keys, words, 0), words.shape[1]]) < depth
 
 
 @inlined
@@ -103,7 +103,7 @@ def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any
 def store_depth(met: Any, words: Any, depth: Any, limit: Any) -> Any:
     """Store the depth at which packed words were reached; return whether they are new, and whether to expand them."""
     keys, stored = met.keys, words.shape[1]
-    place = place_of(keys, words, 0)
+    place = depth_set_place(keys, words, 0)
     is_new = keys[place, stored] == 0
     if not is_new and (limit <= 0 or np.int64(keys[place, stored]) <= depth):
         return False, False
@@ -189,7 +189,7 @@ def insert_starts(met: Any, words: Any) -> Any:
     keys, words = met.keys, bare(words)
     count, stored = 0, words.shape[1]
     for i in range(len(words)):
-        place = place_of(keys, words, i)
+        place = depth_set_place(keys, words, i)
         if keys[place, stored] == 0:
             for w in range(stored):
                 keys[place, w] = words[i, w]
@@ -208,7 +208,7 @@ def copy_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
     for at in range(len(keys)):
         if keys[at, stored] != 0:
             repack_one(keys, at, packing, again, 0, new_packing)
-            place = place_of(new_keys, again, 0)
+            place = depth_set_place(new_keys, again, 0)
             for w in range(new_stored):
                 new_keys[place, w] = again[0, w]
             new_keys[place, new_stored] = keys[at, stored]

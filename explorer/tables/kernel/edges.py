@@ -13,7 +13,7 @@ from kraftcheck.explorer.tables.kernel.arrays import retry_state, stop_batch, vi
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
+from kraftcheck.explorer.tables.kernel.packing import pack, partition_of_words
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 
 
@@ -64,7 +64,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
                 pack(t, packing, images, k, 0, found.words, edges)
             else:
                 pack(t, packing, succ, k, 2, found.words, edges)
-            found.owners[edges] = owner_of(found.words, edges)
+            found.owners[edges] = partition_of_words(found.words, edges)
             edges += 1
         for k in range(stats[codes.S_BLOCKED]):
             found.sources[edges], found.labels[edges], found.owners[edges] = which[i], worker.blocked[k], BLOCKED

@@ -22,15 +22,15 @@ from kraftcheck.explorer.tables.kernel.arrays import (
     retry_state,
     stop_batch,
 )
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, REFUSED, pair, places_of
-from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, REFUSED, bounds_of_span, pair_key
+from kraftcheck.explorer.tables.kernel.maps import GROUP_PLACES, find_near, find_value, group_of, home_of_key
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
+from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, pack, partition_of_hash
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
 
-RECENT = 1 << 12  # places of the recent-successors cache, which drops duplicates before the visited set
-AHEAD = 8  # states between a prefetch and the read
+RECENT_PLACES = 1 << 12  # places of the recent-successors cache, which drops duplicates before the visited set
+PREFETCH_DISTANCE = 8  # states between a prefetch and the read
 
 
 @inlined
@@ -190,11 +190,11 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
     local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
     if local == 0:
         return n
-    bundle = find(t.bundles, pair(local, inbox))
+    bundle = find_value(t.bundles, pair_key(local, inbox))
     if bundle < 0:
         record_miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
         return n
-    first, last = places_of(bundle)
+    first, last = bounds_of_span(bundle)
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
@@ -274,7 +274,7 @@ def prefetch_row(t: Any, worker: Any, at: Any) -> None:
     prefetch(t.rows, row)
     group = group_of(t.changed, row)
     prefetch(t.changed, group)
-    prefetch(t.changed, group + GROUP // 2)
+    prefetch(t.changed, group + GROUP_PLACES // 2)
 
 
 @inlined
@@ -286,10 +286,10 @@ def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
         inbox = np.int64(worker.states[at, 1 + slot])
         group = group_of(t.operated, inbox)
         prefetch(t.operated, group)
-        prefetch(t.operated, group + GROUP // 2)
+        prefetch(t.operated, group + GROUP_PLACES // 2)
         if inbox != 0:
             local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
-            prefetch(t.bundles, first_place(t.bundles, pair(local, inbox)))
+            prefetch(t.bundles, home_of_key(t.bundles, pair_key(local, inbox)))
 
 
 @inlined
@@ -297,12 +297,12 @@ def prefetch_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
     """Prefetch the table entries of the states after number `i` of the batch, in three stages."""
     # Each stage reads addresses that the stage before has prefetched: the state, its control row, its inboxes. Loads
     # that overlap cost about as much as one.
-    if i + 3 * AHEAD < len(which):
-        prefetch(worker.states, which[i + 3 * AHEAD])
-    if i + 2 * AHEAD < len(which):
-        prefetch_row(t, worker, which[i + 2 * AHEAD])
-    if i + AHEAD < len(which):
-        prefetch_inboxes(t, worker, which[i + AHEAD])
+    if i + 3 * PREFETCH_DISTANCE < len(which):
+        prefetch(worker.states, which[i + 3 * PREFETCH_DISTANCE])
+    if i + 2 * PREFETCH_DISTANCE < len(which):
+        prefetch_row(t, worker, which[i + 2 * PREFETCH_DISTANCE])
+    if i + PREFETCH_DISTANCE < len(which):
+        prefetch_inboxes(t, worker, which[i + PREFETCH_DISTANCE])
 
 
 @inlined
@@ -315,7 +315,7 @@ def hides_columns(t: Any) -> Any:
 
 
 @inlined
-def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
+def packed_value(t: Any, hides: Any, f: Any, field: Any) -> Any:
     """Return the packed value of id `field` in field number `f`: 0 is the control row, all others are inboxes."""
     if f > 0:
         return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
@@ -332,7 +332,7 @@ def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any,
     for f in range(len(packing.position)):
         before, after = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
         if before != after:
-            difference = identity(t, hides, f, before) ^ identity(t, hides, f, after)
+            difference = packed_value(t, hides, f, before) ^ packed_value(t, hides, f, after)
             change_bits(words, 1, packing.position[f], packing.width[f], difference)
             differ |= difference != 0
     return differ
@@ -392,9 +392,9 @@ def append_successor(
     else:
         pack(t, packing, images, k, 0, words, 1)
     h = hash_words(words, 1)
-    if is_repeated(recent, words, 1, np.int64(h & np.uint64(RECENT - 1))):
+    if is_repeated(recent, words, 1, np.int64(h & np.uint64(RECENT_PLACES - 1))):
         return np.int64(0)
-    p = owner(h)
+    p = partition_of_hash(h)
     place = found.counts[p]
     for c in range(found.rows.shape[2]):
         found.rows[p, place, c] = worker.succ[k, 2 + c]
@@ -413,7 +413,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
-    words, recent = on_stack(2, found.words.shape[2]), on_stack(RECENT, found.words.shape[2])
+    words, recent = on_stack(2, found.words.shape[2]), on_stack(RECENT_PLACES, found.words.shape[2])
     forget_recent(recent)
     best = bare_or_none(images)
     room, fullest, hides = found.rows.shape[1], np.int64(0), hides_columns(t)

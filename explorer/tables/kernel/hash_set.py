@@ -31,20 +31,20 @@ from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, unmix
 
 MAX_LOAD = 0.9
-AHEAD = 32  # entries between a prefetch and the read
-SLICE = 256  # entries between two reads of the stop flag
-MOST = 255  # the largest displacement; the home itself counts as 1, and 0 marks a free place
-BEHIND = MOST + 7  # places behind the homes; eight are read at a time
-HEAD = 8  # bytes of an entry that contain its rest
-CAPACITY, STRIDE, SHIFT, SCALE, OTHERS, OWNER = range(6)  # indices of a layout
-LAYOUT = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
-KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT, LAYOUT + 5)
-TABLE = LAYOUT + 5
-KNOWN = np.int64(-1)  # returned instead of a place: the key is a duplicate
-CROWDED = np.int64(-2)  # returned instead of a place: a displacement would be too large
+PREFETCH_DISTANCE = 32  # entries between a prefetch and the read
+SUCCESSORS_IN_SLICE = 256  # entries between two reads of the stop flag
+MOST_DISPLACEMENT = 255  # the largest displacement; the home itself counts as 1, and 0 marks a free place
+PLACES_BEHIND_HOMES = MOST_DISPLACEMENT + 7  # places behind the homes; eight are read at a time
+HEAD_BYTES = 8  # bytes of an entry that contain its rest
+CAPACITY, STRIDE, SHIFT, SCALE, OWNER_BITS, OWNER = range(6)  # indices of a layout
+LAYOUT_SIZE = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
+KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT_SIZE, LAYOUT_SIZE + 5)
+TABLE_SIZE = LAYOUT_SIZE + 5
+IS_DUPLICATE = np.int64(-1)  # returned instead of a place: the key is a duplicate
+IS_TOO_FAR_FROM_HOME = np.int64(-2)  # returned instead of a place: a displacement would be too large
 
-_LOW = np.uint64((1 << HOME_BITS) - 1)
-_ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_HOME_MASK = np.uint64((1 << HOME_BITS) - 1)
+_LOW_BIT_OF_EACH_BYTE, _HIGH_BIT_OF_EACH_BYTE = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
 
 @inlined
@@ -54,11 +54,11 @@ def shape_of(layout: Any) -> Any:
     The numbers are: homes; bytes of a key; the bit where the rest begins; low bits that the rest drops. The last two
     are the bits of the rest for the owning partition, and that partition if there are no such bits.
     """
-    return layout[CAPACITY], layout[STRIDE], layout[SHIFT], layout[SCALE], layout[OTHERS], layout[OWNER]
+    return layout[CAPACITY], layout[STRIDE], layout[SHIFT], layout[SCALE], layout[OWNER_BITS], layout[OWNER]
 
 
 @inlined
-def ones(bits: Any) -> Any:
+def low_bits_mask(bits: Any) -> Any:
     """Return a number with the lowest `bits` bits set, fewer than 64."""
     return (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
 
@@ -66,19 +66,19 @@ def ones(bits: Any) -> Any:
 @inlined
 def first_bytes(shape: Any, offset: Any) -> Any:
     """Return a mask of eight bytes of an entry from `offset` on: ones where the bytes belong to this entry."""
-    return ~np.uint64(0) >> np.uint64(64 - 8 * smaller(shape[STRIDE] - offset, HEAD))
+    return ~np.uint64(0) >> np.uint64(64 - 8 * smaller(shape[STRIDE] - offset, HEAD_BYTES))
 
 
 @inlined
-def scaled(shape: Any, mixed: Any) -> Any:
+def scale_to_capacity(shape: Any, mixed: Any) -> Any:
     """Scale a mixed number to the capacity: the home in the high bits, a remainder in the low `HOME_BITS` bits."""
-    return (mixed & _LOW) * np.uint64(shape[CAPACITY])
+    return (mixed & _HOME_MASK) * np.uint64(shape[CAPACITY])
 
 
 @inlined
-def home_of(shape: Any, mixed: Any) -> Any:
+def home_place(shape: Any, mixed: Any) -> Any:
     """Return the home place of a key, given the result of `hash_words`."""
-    return np.int64(scaled(shape, mixed) >> np.uint64(HOME_BITS))
+    return np.int64(scale_to_capacity(shape, mixed) >> np.uint64(HOME_BITS))
 
 
 @inlined
@@ -94,9 +94,9 @@ def bits_from(words: Any, place: Any, position: Any) -> Any:
 @inlined
 def head_of(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Return the first eight bytes of an entry for packed words, given the result of `hash_words`."""
-    rest = (scaled(shape, mixed) & _LOW) >> np.uint64(shape[SCALE])
-    rest = (rest << np.uint64(shape[OTHERS])) | ((mixed >> np.uint64(HOME_BITS)) & ones(shape[OTHERS]))
-    return (rest << np.uint64(shape[SHIFT])) | (bits_from(words, place, MIXED_BITS) & ones(shape[SHIFT]))
+    rest = (scale_to_capacity(shape, mixed) & _HOME_MASK) >> np.uint64(shape[SCALE])
+    rest = (rest << np.uint64(shape[OWNER_BITS])) | ((mixed >> np.uint64(HOME_BITS)) & low_bits_mask(shape[OWNER_BITS]))
+    return (rest << np.uint64(shape[SHIFT])) | (bits_from(words, place, MIXED_BITS) & low_bits_mask(shape[SHIFT]))
 
 
 @inlined
@@ -108,21 +108,21 @@ def head_at(keys: Any, shape: Any, at: Any) -> Any:
 @inlined
 def position_of(shape: Any, offset: Any) -> Any:
     """Return the bit position in packed words at which the entry's byte `offset` begins."""
-    return MIXED_BITS + shape[SHIFT] + 8 * (offset - HEAD)
+    return MIXED_BITS + shape[SHIFT] + 8 * (offset - HEAD_BYTES)
 
 
 @inlined
 def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
     """Return whether an entry's bytes after the first eight equal those for words[place]."""
     same = True
-    for offset in range(HEAD, shape[STRIDE], 8):
+    for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         held = load64(keys, at * shape[STRIDE] + offset)
         same &= (held ^ bits_from(words, place, position_of(shape, offset))) & first_bytes(shape, offset) == 0
     return same
 
 
 @inlined
-def write(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> None:
+def write_entry(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> None:
     """Write the entry for words[place] at place `at` of the table, given its first eight bytes `head`."""
     for offset in range(0, shape[STRIDE], 8):
         value = head if offset == 0 else bits_from(words, place, position_of(shape, offset))
@@ -131,19 +131,19 @@ def write(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> 
 
 
 @inlined
-def read(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
+def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
     """Restore the packed words of an entry to words[n], except their mixed bits; return the mixed number."""
     head = head_at(keys, shape, at)
     for w in range(words.shape[1]):
         words[n, w] = np.uint64(0)
-    set_bits(words, n, MIXED_BITS, head & ones(shape[SHIFT]))
-    for offset in range(HEAD, shape[STRIDE], 8):
+    set_bits(words, n, MIXED_BITS, head & low_bits_mask(shape[SHIFT]))
+    for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         value = load64(keys, at * shape[STRIDE] + offset) & first_bytes(shape, offset)
         set_bits(words, n, position_of(shape, offset), value)
     rest = head >> np.uint64(shape[SHIFT])
-    owner = rest & ones(shape[OTHERS]) if shape[OTHERS] != 0 else np.uint64(shape[OWNER])
+    owner = rest & low_bits_mask(shape[OWNER_BITS]) if shape[OWNER_BITS] != 0 else np.uint64(shape[OWNER])
     home = np.uint64(at - np.int64(places[at]) + 1)
-    least = (home << np.uint64(HOME_BITS)) | (rest >> np.uint64(shape[OTHERS]) << np.uint64(shape[SCALE]))
+    least = (home << np.uint64(HOME_BITS)) | (rest >> np.uint64(shape[OWNER_BITS]) << np.uint64(shape[SCALE]))
     return (owner << np.uint64(HOME_BITS)) | unscale(least, np.uint64(shape[CAPACITY]))
 
 
@@ -171,7 +171,7 @@ def unscale(least: Any, capacity: Any) -> Any:
 def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
     """Return the place of the entry equal to words[place], or NONE."""
     mixed = hash_words(words, place)
-    at, distance, result = home_of(shape, mixed), np.int64(1), NONE
+    at, distance, result = home_place(shape, mixed), np.int64(1), NONE
     head = head_of(shape, words, place, mixed)
     while True:
         found = np.int64(places[at])
@@ -187,9 +187,9 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
 
 @inlined
 def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: Any) -> Any:
-    """Insert packed words; return their place, KNOWN for a duplicate, or CROWDED."""
+    """Insert packed words; return their place, IS_DUPLICATE, or IS_TOO_FAR_FROM_HOME."""
     head = head_of(shape, words, place, mixed)
-    at, distance, result = home_of(shape, mixed), np.int64(1), np.int64(0)
+    at, distance, result = home_place(shape, mixed), np.int64(1), np.int64(0)
     # Find the place that keeps the entries in the order of their scaled numbers. An entry nearer to its home than this
     # one would be ends the search: a duplicate would stand before it.
     while True:
@@ -199,7 +199,7 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
         if found == distance:
             held = head_at(keys, shape, at)
             if held == head and matches_tail(keys, shape, at, words, place):
-                result = KNOWN
+                result = IS_DUPLICATE
                 break
             if held >> np.uint64(shape[SHIFT]) > head >> np.uint64(shape[SHIFT]):
                 break
@@ -207,28 +207,28 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
         at += 1
     # Shift the entries from there to the next free place by one.
     if result == 0:
-        end = free_from(places, at) if distance <= MOST else NONE
+        end = first_free_place(places, at) if distance <= MOST_DISPLACEMENT else NONE
         if end < 0:
-            result = CROWDED
+            result = IS_TOO_FAR_FROM_HOME
         else:
             result = at
             move_bytes(keys, at * shape[STRIDE], (at + 1) * shape[STRIDE], (end - at) * shape[STRIDE])
             move_places(places, at, end)
-            write(keys, shape, at, words, place, head)
+            write_entry(keys, shape, at, words, place, head)
             places[at] = distance
     return result
 
 
 @inlined
-def free_from(places: Any, at: Any) -> Any:
+def first_free_place(places: Any, at: Any) -> Any:
     """Return the first free place from `at` on, or NONE where an entry before it cannot move further from its home."""
     # Eight displacements at a time: (~x - 1) & x & 0x80 is set in each byte that is 255, and in no byte of a word that
     # has none; (x - 1) & ~x & 0x80 is the same for bytes that are 0.
     full = np.uint64(0)
     while True:
         eight = load64(places, at)
-        full |= (~eight - _ONES) & eight & _HIGH  # one of them is MOST
-        if (eight - _ONES) & ~eight & _HIGH:
+        full |= (~eight - _LOW_BIT_OF_EACH_BYTE) & eight & _HIGH_BIT_OF_EACH_BYTE  # one of them is MOST_DISPLACEMENT
+        if (eight - _LOW_BIT_OF_EACH_BYTE) & ~eight & _HIGH_BIT_OF_EACH_BYTE:
             break
         at += 8
     while places[at] != 0:
@@ -241,7 +241,7 @@ def move_places(places: Any, at: Any, end: Any) -> None:
     """Shift the displacements from `at` to `end` by one place, and increase each by one."""
     while end - at >= 8:
         end -= 8
-        store64(places, end + 1, load64(places, end) + _ONES)
+        store64(places, end + 1, load64(places, end) + _LOW_BIT_OF_EACH_BYTE)
     while end > at:
         end -= 1
         places[end + 1] = places[end] + 1
@@ -251,7 +251,7 @@ def move_places(places: Any, at: Any, end: Any) -> None:
 def prefetch_home(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
     """Prefetch the home of packed words; return the result of `hash_words`."""
     mixed = hash_words(words, place)
-    home = home_of(shape, mixed)
+    home = home_place(shape, mixed)
     prefetch(keys, home * shape[STRIDE])
     prefetch(keys, home * shape[STRIDE] + 64)
     prefetch(keys, home * shape[STRIDE] + 128)
@@ -279,23 +279,23 @@ def insert_rows(
     states.
     """
     rows, words, keys, places, new = bare(rows), bare(words), bare(keys), bare(places), bare(new)
-    mixed, shape = on_stack(1, AHEAD), shape_of(layout)
+    mixed, shape = on_stack(1, PREFETCH_DISTANCE), shape_of(layout)
     limit = np.int64(shape[CAPACITY] * MAX_LOAD)
-    for i in range(first, smaller(first + AHEAD, last)):
-        mixed[0, i % AHEAD] = prefetch_home(keys, places, shape, words, i)
+    for i in range(first, smaller(first + PREFETCH_DISTANCE, last)):
+        mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i)
     for i in range(first, last):
         if count >= limit:
             return i, count, new_n
-        code = insert(keys, places, shape, words, i, mixed[0, i % AHEAD])
-        if code == CROWDED:
+        code = insert(keys, places, shape, words, i, mixed[0, i % PREFETCH_DISTANCE])
+        if code == IS_TOO_FAR_FROM_HOME:
             return i, count, new_n
         if code >= 0:
             count += 1
             for c in range(columns):
                 new[new_n, c] = rows[i, c]
             new_n += 1
-        if i + AHEAD < last:
-            mixed[0, i % AHEAD] = prefetch_home(keys, places, shape, words, i + AHEAD)
+        if i + PREFETCH_DISTANCE < last:
+            mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i + PREFETCH_DISTANCE)
     return last, count, new_n
 
 
@@ -311,7 +311,7 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
     while p < end and not enough[0]:
         keys = bytes_from(tables[p, KEYS], tables[p, KEYS_COUNT])
         places = bytes_from(tables[p, PLACES], tables[p, PLACES_COUNT])
-        last, layout = smaller(found.counts[p], first + SLICE), tables[p]
+        last, layout = smaller(found.counts[p], first + SUCCESSORS_IN_SLICE), tables[p]
         rows, words, columns, count = found.rows[p], found.words[p], new.shape[1], tables[p, ENTRIES]
         first, tables[p, ENTRIES], new_n = insert_rows(
             rows, words, first, last, columns, count, keys, places, layout, new, new_n
@@ -333,26 +333,26 @@ def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
     for at in range(len(places)):
         if places[at] == 0:
             continue
-        mixed = read(keys, places, shape, at, words, 0)
-        home = home_of(new, mixed)
+        mixed = read_entry(keys, places, shape, at, words, 0)
+        home = home_place(new, mixed)
         free = larger(free, home)
-        if free - home >= MOST:
+        if free - home >= MOST_DISPLACEMENT:
             return False
-        write(new_keys, new, free, words, 0, head_of(new, words, 0, mixed))
+        write_entry(new_keys, new, free, words, 0, head_of(new, words, 0, mixed))
         new_places[free] = free - home + 1
         free += 1
     return True
 
 
 @jit
-def entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
+def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
     """Write the packed words of every entry; return their number."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     n = 0
     for at in range(len(places)):
         if places[at] == 0:
             continue
-        unmix(words, n, read(keys, places, shape, at, words, n))
+        unmix(words, n, read_entry(keys, places, shape, at, words, n))
         n += 1
     return n
 
@@ -368,7 +368,7 @@ def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> N
 
 
 @jit
-def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
+def look_up_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
     """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     flags, found = bare(flags), bare(found)
@@ -377,7 +377,7 @@ def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: 
 
 
 @jit
-def number(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
+def number_entries(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
     """Store numbers[i] in `noted` at the place of the entry words[i], for all `words`, which must be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     numbers, noted = bare(numbers), bare(noted)

@@ -12,7 +12,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, pair
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, pair_key
 from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
@@ -58,7 +58,7 @@ def items_of(t: Any, inbox: Any) -> Any:
 
 
 @inlined
-def put_item(t: Any, place: Any, message: Any, count: Any) -> Any:
+def set_message_count(t: Any, place: Any, message: Any, count: Any) -> Any:
     """Write an item of an inbox content; return the next place."""
     t.content_items[place, 0] = message
     t.content_items[place, 1] = count
@@ -79,7 +79,7 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
             seen = True
             if t.operations[op, 2] < 0:
                 return np.int64(REFUSED)
-            end = put_item(t, end, message, t.operations[op, 2])
+            end = set_message_count(t, end, message, t.operations[op, 2])
         if m == message:
             seen = True
             if c < t.operations[op, 4]:
@@ -87,11 +87,11 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
             c += t.operations[op, 3]
             if c == 0 and t.operations[op, 5]:
                 continue
-        end = put_item(t, end, m, c)
+        end = set_message_count(t, end, m, c)
     if not seen:
         if t.operations[op, 2] < 0:
             return np.int64(REFUSED)
-        end = put_item(t, end, message, t.operations[op, 2])
+        end = set_message_count(t, end, message, t.operations[op, 2])
     return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
@@ -103,7 +103,7 @@ def remove_group(t: Any, inbox: Any, op: Any) -> Any:
     end = free
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
-            end = put_item(t, end, t.content_items[k, 0], t.content_items[k, 1])
+            end = set_message_count(t, end, t.content_items[k, 0], t.content_items[k, 1])
     return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
@@ -133,14 +133,14 @@ def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
         m, c = t.content_items[k, 0], t.content_items[k, 1]
         if change > 0 and not is_done and m >= message:
             is_done = True
-            end = put_item(t, end, message, 1 - length)
+            end = set_message_count(t, end, message, 1 - length)
         if change < 0 and t.messages[m, 2] == channel:
             if c == 1:
                 continue
             c += 1
-        end = put_item(t, end, m, c)
+        end = set_message_count(t, end, m, c)
     if change > 0 and not is_done:
-        end = put_item(t, end, message, 1 - length)
+        end = set_message_count(t, end, message, 1 - length)
     return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
@@ -223,9 +223,9 @@ def intern_content_images(t: Any, content: Any) -> None:
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
             while j > 0 and t.content_items[free + j - 1, 0] > message:
-                put_item(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
+                set_message_count(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
                 j -= 1
-            put_item(t, free + j, message, count)
+            set_message_count(t, free + j, message, count)
         image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.C_SLOT]]), n)
         t.permuted_contents[content, g] = image
 
@@ -235,7 +235,7 @@ def home_of_row(t: Any, row: Any) -> Any:
     """Return the home place of a control row in the hash table of control rows; it hashes two columns at a time."""
     h, columns = np.uint64(1469598103934665603), t.rows.shape[1]
     for c in range(0, columns - 1, 2):
-        h = (h ^ np.uint64(pair(t.rows[row, c], t.rows[row, c + 1]))) * np.uint64(0x9E3779B97F4A7C15)
+        h = (h ^ np.uint64(pair_key(t.rows[row, c], t.rows[row, c + 1]))) * np.uint64(0x9E3779B97F4A7C15)
         h ^= h >> np.uint64(29)
     return np.int64(mix(h + np.uint64(t.rows[row, columns - 1]))) & np.int64(len(t.row_table) - 1)
 
@@ -381,5 +381,5 @@ def evaluate_step(t: Any, row: Any, target: Any) -> Any:
                 missing = True
                 ask(t, codes.ASK_PATH, root, row, before, after, NONE)
             elif t.nodes[leaf, codes.A] == 0:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.violating(p)
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.flags_of_violation(p)
     return np.int64(MISSING) if missing else flags

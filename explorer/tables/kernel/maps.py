@@ -13,7 +13,7 @@ from kraftcheck.explorer.tables.kernel.native import jit
 
 NEAR_BITS = 24  # of a near map's key, for its second number
 GROUP_BITS = 3
-GROUP = 1 << GROUP_BITS  # places of an id's group
+GROUP_PLACES = 1 << GROUP_BITS  # places of an id's group
 
 
 @inlined
@@ -29,23 +29,23 @@ def mix(key: Any) -> Any:
 
 
 @inlined
-def spread(key: Any) -> Any:
+def key_hash(key: Any) -> Any:
     """Hash a map's key; cheaper than `mix`, and good enough for keys that are two ids."""
     x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(x ^ (x >> np.uint64(32)))
 
 
 @inlined
-def first_place(pairs: Any, key: Any) -> Any:
+def home_of_key(pairs: Any, key: Any) -> Any:
     """Return the key's home place in a map."""
-    return spread(key) & np.int64(len(pairs) - 1)
+    return key_hash(key) & np.int64(len(pairs) - 1)
 
 
 @inlined
-def find(pairs: Any, key: Any) -> Any:
+def find_value(pairs: Any, key: Any) -> Any:
     """Return the value of a key, or MISSING."""
     mask = np.int64(len(pairs) - 1)
-    i = spread(key) & mask
+    i = key_hash(key) & mask
     while True:
         k = pairs[i, 0]
         if k == key:
@@ -56,10 +56,10 @@ def find(pairs: Any, key: Any) -> Any:
 
 
 @inlined
-def store(pairs: Any, key: Any, value: Any) -> Any:
+def store_value(pairs: Any, key: Any, value: Any) -> Any:
     """Set the value of a key; return whether the key is new."""
     mask = np.int64(len(pairs) - 1)
-    i = spread(key) & mask
+    i = key_hash(key) & mask
     while pairs[i, 0] != -1:
         if pairs[i, 0] == key:
             pairs[i, 1] = value
@@ -73,7 +73,7 @@ def store(pairs: Any, key: Any, value: Any) -> Any:
 @inlined
 def group_of(pairs: Any, number: Any) -> Any:
     """Return the first place of the group that a map keeps for keys whose first part is `number`."""
-    return (spread(number) << GROUP_BITS) & np.int64(len(pairs) - 1)
+    return (key_hash(number) << GROUP_BITS) & np.int64(len(pairs) - 1)
 
 
 @inlined
@@ -93,27 +93,27 @@ def find_near(pairs: Any, number: Any, other: Any) -> Any:
     """Return the value for a pair of numbers in a map that keeps one number's pairs side by side, or MISSING."""
     key = near_key(number, other)
     group, first = group_of(pairs, number), place_in_group(key)
-    for k in range(GROUP):
-        i = group | ((first + k) & (GROUP - 1))
+    for k in range(GROUP_PLACES):
+        i = group | ((first + k) & (GROUP_PLACES - 1))
         if pairs[i, 0] == key:
             return pairs[i, 1]
         if pairs[i, 0] == -1:
             return MISSING
-    return find(pairs, key)
+    return find_value(pairs, key)
 
 
 @inlined
 def store_near(pairs: Any, key: Any, value: Any) -> Any:
     """Set a key's value in a map that keeps one id's entries side by side; return whether the key is new."""
     group, first = group_of(pairs, key >> NEAR_BITS), place_in_group(key)
-    for k in range(GROUP):
-        i = group | ((first + k) & (GROUP - 1))
+    for k in range(GROUP_PLACES):
+        i = group | ((first + k) & (GROUP_PLACES - 1))
         if pairs[i, 0] == key or pairs[i, 0] == -1:
             new = pairs[i, 0] == -1
             pairs[i, 0] = key
             pairs[i, 1] = value
             return new
-    return store(pairs, key, value)
+    return store_value(pairs, key, value)
 
 
 @inlined
@@ -123,9 +123,9 @@ def is_full(entries: Any, pairs: Any) -> Any:
 
 
 @jit
-def put(pairs: Any, key: Any, value: Any, near: Any) -> Any:
+def put_from_python(pairs: Any, key: Any, value: Any, near: Any) -> Any:
     """Set the value of a key, as an entry point for Python; return whether the key is new."""
-    return store_near(pairs, key, value) if near else store(pairs, key, value)
+    return store_near(pairs, key, value) if near else store_value(pairs, key, value)
 
 
 @jit
@@ -133,7 +133,7 @@ def copy_map(pairs: Any, larger: Any, near: Any) -> None:
     """Copy every pair of one map into a larger one."""
     for i in range(len(pairs)):
         if pairs[i, 0] != -1:
-            put(larger, pairs[i, 0], pairs[i, 1], near)
+            put_from_python(larger, pairs[i, 0], pairs[i, 1], near)
 
 
 class FingerprintArrays(Arrays):

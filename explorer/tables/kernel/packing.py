@@ -104,15 +104,15 @@ def unmix(words: Any, place: Any, mixed: Any) -> None:
 
 
 @inlined
-def owner(h: Any) -> Any:
+def partition_of_hash(h: Any) -> Any:
     """Return the partition that owns packed words, given the result of `hash_words`."""
     return np.int64(h >> np.uint64(HOME_BITS))
 
 
 @inlined
-def owner_of(words: Any, place: Any) -> Any:
+def partition_of_words(words: Any, place: Any) -> Any:
     """Return the partition that owns packed words."""
-    return owner(hash_words(words, place))
+    return partition_of_hash(hash_words(words, place))
 
 
 @inlined
@@ -132,7 +132,7 @@ def pack_all(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
     states, words, owner = bare(states), bare(words), bare(owner)
     for i in range(len(states)):
         pack(t, packing, states, i, 0, words, i)
-        owner[i] = owner_of(words, i)
+        owner[i] = partition_of_words(words, i)
 
 
 @jit
@@ -141,7 +141,7 @@ def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
     words, again, owner = bare(words), bare(again), bare(owner)
     for i in range(len(words)):
         repack_one(words, i, old, again, i, new)
-        owner[i] = owner_of(again, i)
+        owner[i] = partition_of_words(again, i)
 
 
 @inlined
@@ -173,7 +173,7 @@ def unpack_states(words: Any, packing: Any, states: Any) -> None:
 
 
 @jit
-def owners(states: Any, parts: Any, owner: Any) -> None:
+def write_partitions_of_ids(states: Any, parts: Any, owner: Any) -> None:
     """Write the partition, one of `parts`, that owns each state.
 
     It is a hash of the ids alone, independent of the packing. A replica that appears later leaves it unchanged: empty
@@ -189,9 +189,9 @@ def owners(states: Any, parts: Any, owner: Any) -> None:
 
 
 HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
-WHERE = (1 << HASH_BITS) - 1
-NOTHING = np.int64(-1)  # in place of a hash: the contents are all zeros
-SPARE = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
+ITEM_MASK = (1 << HASH_BITS) - 1
+NO_CONTENTS = np.int64(-1)  # in place of a hash: the contents are all zeros
+SPARE_STATES = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
 
 
 @inlined
@@ -206,7 +206,7 @@ def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
 
 
 @inlined
-def place_of(table: Any, short: Any) -> Any:
+def cluster_place(table: Any, short: Any) -> Any:
     """Return the home place of a hash of `HASH_BITS` bits in a table whose length is a power of two."""
     return np.int64((np.uint64(short) * np.uint64(len(table))) >> np.uint64(HASH_BITS))
 
@@ -219,13 +219,13 @@ def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
         held = np.int64(rows[row, column + packing.columns[k]])
         some |= held
         h += np.uint64(held) * packing.factors[k]
-    return np.int64(mix(h) >> np.uint64(64 - HASH_BITS)) if some else NOTHING
+    return np.int64(mix(h) >> np.uint64(64 - HASH_BITS)) if some else NO_CONTENTS
 
 
 @inlined
-def is_content(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+def holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
     """Return whether a hash-table entry holds the contents that cluster `f` has in state rows[row, column:]."""
-    at, first = entry & WHERE, packing.firsts[f]
+    at, first = entry & ITEM_MASK, packing.firsts[f]
     same = t.cluster_items[at] == f
     for k in range(first, packing.firsts[f + 1]):
         same &= t.cluster_items[at + codes.CLUSTER_HEAD + k - first] == rows[row, column + packing.columns[k]]
@@ -233,7 +233,7 @@ def is_content(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, co
 
 
 @jit
-def enter(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+def write_new_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Write the contents of cluster `f` with the next id; return their entry, which is not yet published."""
     first, last = packing.firsts[f], packing.firsts[f + 1]
     at = add_atomically(t.meta, codes.M_CLUSTER_ITEMS, codes.CLUSTER_HEAD + last - first)
@@ -247,21 +247,21 @@ def enter(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short:
 @inlined
 def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Return the id of the contents of cluster `f`, given their hash; intern new contents in reserved room."""
-    if short == NOTHING:
+    if short == NO_CONTENTS:
         return np.int64(0)
-    i, own = place_of(t.cluster_table, short), np.int64(0)
+    i, own = cluster_place(t.cluster_table, short), np.int64(0)
     while True:
         entry = t.cluster_table[i]
         if entry == 0:
             if own == 0:
-                own = enter(t, packing, f, rows, row, column, short)
+                own = write_new_contents(t, packing, f, rows, row, column, short)
             entry = replace_atomically(t.cluster_table, i, 0, own)
             if entry == 0:
                 entry = own
         if np.int64(np.uint64(entry) >> np.uint64(HASH_BITS)) == short and (
-            entry == own or is_content(t, packing, entry, f, rows, row, column)
+            entry == own or holds_contents(t, packing, entry, f, rows, row, column)
         ):
-            return np.int64(t.cluster_items[(entry & WHERE) + 1])
+            return np.int64(t.cluster_items[(entry & ITEM_MASK) + 1])
         i = (i + 1) & (len(t.cluster_table) - 1)
 
 
@@ -281,7 +281,7 @@ def lacks_room(t: Any, packing: Any, states: Any) -> Any:
 @inlined
 def reserve_room(t: Any, packing: Any, states: Any) -> Any:
     """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
-    taken = add_atomically(t.meta, codes.M_CLUSTER_ROOM, states) + states + SPARE
+    taken = add_atomically(t.meta, codes.M_CLUSTER_ROOM, states) + states + SPARE_STATES
     fits = not lacks_room(t, packing, taken)
     for f in range(packing.clusters[0]):
         fits &= (t.cluster_counts[f] + taken) >> packing.width[f] == 0
@@ -301,7 +301,7 @@ def rehash_clusters(old: Any, new: Any) -> None:
     """Copy every entry of the hash table to a larger, empty one."""
     for n in range(len(old)):
         if old[n] != 0:
-            i = place_of(new, np.int64(np.uint64(old[n]) >> np.uint64(HASH_BITS)))
+            i = cluster_place(new, np.int64(np.uint64(old[n]) >> np.uint64(HASH_BITS)))
             while new[i] != 0:
                 i = (i + 1) & (len(new) - 1)
             new[i] = old[n]

@@ -13,7 +13,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined, prefetch
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask, request_handlers
-from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, NONE, REFUSED, WITH_PYTHON, pair, span
+from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, NONE, REFUSED, WITH_PYTHON, pack_span, pair_key
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.interning import (
     apply_operation,
@@ -24,7 +24,7 @@ from kraftcheck.explorer.tables.kernel.interning import (
     intern_row,
     intern_row_images,
 )
-from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
+from kraftcheck.explorer.tables.kernel.maps import find_near, find_value, is_full, near_key, store_near, store_value
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk, walk_to
 
@@ -32,8 +32,8 @@ from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, 
 @jit
 def change_local(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some fields, or MISSING after one request to Python."""
-    key = pair(change, local)
-    found = find(t.changed_locals, key)
+    key = pair_key(change, local)
+    found = find_value(t.changed_locals, key)
     if found >= 0:
         return found
     if found == MISSING:
@@ -41,7 +41,7 @@ def change_local(t: Any, local: Any, change: Any) -> Any:
             abort_to_grow(t, codes.GROW_MAP)
         ask(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
         t.meta[codes.M_LOCAL_CHANGES] += 1
-        store(t.changed_locals, key, WITH_PYTHON)
+        store_value(t.changed_locals, key, WITH_PYTHON)
     return np.int64(MISSING)
 
 
@@ -241,10 +241,10 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
         return
     t.meta[codes.M_BUNDLE_ITEMS] = start + n
     t.meta[codes.M_BUNDLES] += 1
-    store(t.bundles, pair(local, inbox), span(start, n))
+    store_value(t.bundles, pair_key(local, inbox), pack_span(start, n))
 
 
-MOST_IN_TURN = 16
+MOST_EXPANSIONS_IN_TURN = 16
 
 
 @jit
@@ -257,9 +257,9 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
             build_row(t, a)
         return t.row_info[a, codes.R_START] >= 0
     if kind == codes.MISS_BUNDLE:
-        if find(t.bundles, pair(a, b)) == MISSING:
+        if find_value(t.bundles, pair_key(a, b)) == MISSING:
             build_bundle(t, a, b, groups)
-        return find(t.bundles, pair(a, b)) != MISSING
+        return find_value(t.bundles, pair_key(a, b)) != MISSING
     if kind == codes.MISS_CHANGED:
         return apply_delta(t, a, b) != MISSING
     if kind == codes.MISS_OPERATED:
@@ -324,7 +324,7 @@ def resolve(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
         worker.stats[codes.S_MISSES] = 0
         while needs_more(t, worker, at) and expand(t, worker, at) == MISSING:
             tries += 1
-            if not resolve_misses(t, worker, symmetric, groups) or tries == MOST_IN_TURN:
+            if not resolve_misses(t, worker, symmetric, groups) or tries == MOST_EXPANSIONS_IN_TURN:
                 t.waiting[t.meta[codes.M_WAITING]] = at
                 t.meta[codes.M_WAITING] += 1
                 break

@@ -8,8 +8,8 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import bare, inlined
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair
-from kraftcheck.explorer.tables.kernel.maps import find, store
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair_key
+from kraftcheck.explorer.tables.kernel.maps import find_value, store_value
 from kraftcheck.explorer.tables.kernel.native import jit
 
 ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # arguments of `walk` for states with control rows
@@ -21,7 +21,7 @@ def child(t: Any, node: Any, answer: Any) -> Any:
     """Return a node's child for an answer, or MISSING."""
     if answer < t.nodes[node, codes.SIZE]:
         return np.int64(t.jumps[t.nodes[node, codes.JUMPS] + answer])
-    return find(t.branches, pair(node, answer))
+    return find_value(t.branches, pair_key(node, answer))
 
 
 @inlined
@@ -89,7 +89,7 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             found = np.int64(nodes)
             t.nodes[found] = 0
             nodes += 1
-            t.meta[codes.M_BRANCHES] += store(t.branches, pair(node, answer), found)
+            t.meta[codes.M_BRANCHES] += store_value(t.branches, pair_key(node, answer), found)
             jumps = _store_jump(t, node, answer, found, jumps)
         node = found
     return node, nodes, jumps

@@ -23,8 +23,8 @@ from kraftcheck.explorer.native.arrays import reserved
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import TableFull, Tables
 from kraftcheck.explorer.tables.kernel.interning import rehash_contents, rehash_rows
-from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
-from kraftcheck.explorer.tables.kernel.packing import WHERE, rehash_clusters
+from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put_from_python
+from kraftcheck.explorer.tables.kernel.packing import ITEM_MASK, rehash_clusters
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.state import Permutation
@@ -156,7 +156,7 @@ class GrowingTables(Tables):
         count = MAPS[name]
         if is_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
-        self.meta[count] += put(getattr(self, name), key, value, name in GROUPED_MAPS)
+        self.meta[count] += put_from_python(getattr(self, name), key, value, name in GROUPED_MAPS)
 
     def _grow_map(self, name: str) -> None:
         array = getattr(self, name)
@@ -210,8 +210,8 @@ class GrowingTables(Tables):
             self.rehash_contents(2 * len(self.content_table))
 
     def _grow_cluster_items(self) -> None:
-        if 2 * len(self.cluster_items) > WHERE:
-            raise ProtocolError(f"more than {WHERE:,} entries of column groups: the table engine is full; {REMEDY}")
+        if 2 * len(self.cluster_items) > ITEM_MASK:
+            raise ProtocolError(f"more than {ITEM_MASK:,} entries of column groups: the table engine is full; {REMEDY}")
         self._double("cluster_items")
 
     def _grow_clusters(self) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, FULL, MISSING, S_DEADLOCK, S_STEP_SEEN
+from kraftcheck.explorer.tables.kernel.codes import EVENT_BAD_STEP, FULL, MISSING, S_DEADLOCK, S_STEP_SEEN
 from kraftcheck.explorer.tables.kernel.depth_first import (
     DONE,
     S_BASE,
@@ -187,7 +187,7 @@ class DepthFirst:
         try:
             for source, mask in checks.violated_by(rows, found[~is_source, 1:], sources, seen):
                 self._worker.stats[S_STEP_SEEN] |= mask
-                self.checker.report_event(BAD_STEP, mask, trace_to(source))
+                self.checker.report_event(EVENT_BAD_STEP, mask, trace_to(source))
         except RaisedError as error:
             raise self.checker.traced(error, rows, trace_to) from None
 

@@ -24,32 +24,32 @@ from kraftcheck.explorer.tables.kernel.arrays import (
     retry_state,
     stop_batch,
 )
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, inboxes_of, pair, slots_of, violated_by_step
-from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, forget_recent, is_repeated
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, inboxes_of, pair_key, slots_of, violated_by_step
+from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, forget_recent, is_repeated
 from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
 from kraftcheck.explorer.tables.kernel.interning import intern_content_images
-from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
+from kraftcheck.explorer.tables.kernel.maps import GROUP_PLACES, group_of, home_of_key
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
-    NOTHING,
-    WHERE,
+    ITEM_MASK,
+    NO_CONTENTS,
     cluster_hash,
     cluster_number,
+    cluster_place,
     hash_words,
     lacks_room,
-    owner,
     pack_columns,
-    place_of,
+    partition_of_hash,
     put_bits,
     release_room,
     reserve_room,
 )
 
-LARGEST = np.int64(1 << 62)
+ABOVE_ALL_IMAGES = np.int64(1 << 62)
 
 
 @inlined
-def image(permuted: Any, number: Any, g: Any) -> Any:
+def part_image(permuted: Any, number: Any, g: Any) -> Any:
     """Return the image of a local state or an inbox content; 0 is its own image."""
     return np.int64(0) if number == 0 else np.int64(permuted[number, g])
 
@@ -65,10 +65,10 @@ def narrow_to_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any
             break
         if present & worker.sources_of[p] == 0:  # every permutation moves an absent replica there
             continue
-        least, found = LARGEST, 0
+        least, found = ABOVE_ALL_IMAGES, 0
         for j in range(count):
             g = left[j]
-            value = image(permuted, np.int64(states[at, first + sources[g, p]]), g)
+            value = part_image(permuted, np.int64(states[at, first + sources[g, p]]), g)
             if value < least:
                 least, found = value, 0
             if value == least:
@@ -102,7 +102,7 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
         if count == 1 or t.hidden[c]:
             continue
         value = np.int64(states[at, column + c])
-        least, found = LARGEST, 0
+        least, found = ABOVE_ALL_IMAGES, 0
         for j in range(count):
             other = np.int64(t.permuted_shared[left[j] * (base - bounds) + c - bounds, value])
             if other < least:
@@ -130,8 +130,8 @@ def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, 
         images[place, c] = t.permuted_shared[g * (base - bounds) + c - bounds, states[at, column + c]]
     for p in range(slots):
         source = np.int64(worker.sources[g, p])
-        images[place, base + p] = image(t.permuted_locals, np.int64(states[at, column + base + source]), g)
-        images[place, inboxes + p] = image(t.permuted_contents, np.int64(states[at, column + inboxes + source]), g)
+        images[place, base + p] = part_image(t.permuted_locals, np.int64(states[at, column + base + source]), g)
+        images[place, inboxes + p] = part_image(t.permuted_contents, np.int64(states[at, column + inboxes + source]), g)
 
 
 @inlined
@@ -139,7 +139,7 @@ def find_canonical(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Find the permutation for the least image of each successor; return whether all images are cached."""
     known = True
     for k in range(n):
-        if worker.succ[k, 1] != codes.LOOP:
+        if worker.succ[k, 1] != codes.SELF_LOOP:
             worker.least[k] = canonical_permutation(t, worker, serial, worker.succ, k, np.int64(2))
             known &= worker.least[k] != MISSING
     return known
@@ -162,12 +162,12 @@ def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, ow
             short = cluster_hash(packing, f, images, 0, np.int64(0))
             number = cluster_number(t, packing, f, images, 0, np.int64(0), short)
             put_bits(words, i, packing.position[f], packing.width[f], np.uint64(number))
-        owners[i] = owner(hash_words(words, i))
+        owners[i] = partition_of_hash(hash_words(words, i))
 
 
-MOST_IN_TURN = 16  # expansions of a state before Python answers its requests
-WAITS = np.int64(-1)  # in place of a count: the successor is queued
-WAITING = 1 << 6  # places of the queue
+MOST_EXPANSIONS_IN_TURN = 16  # expansions of a state before Python answers its requests
+IS_QUEUED = np.int64(-1)  # in place of a count: the successor is queued
+QUEUE_PLACES = 1 << 6  # places of the queue
 
 
 @jit
@@ -183,7 +183,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
             if known or n == FULL:
                 break
             tries += 1
-            if t.meta[codes.M_ASKED] or tries == MOST_IN_TURN:
+            if t.meta[codes.M_ASKED] or tries == MOST_EXPANSIONS_IN_TURN:
                 t.waiting[t.meta[codes.M_WAITING]] = at
                 t.meta[codes.M_WAITING] += 1
                 break
@@ -191,13 +191,13 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
 
 
 @inlined
-def accept_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
+def accept_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
-    record_violations(worker, state, codes.BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
+    record_violations(worker, state, codes.EVENT_BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
     if flags & codes.STEP_PRUNED == 0:
         return True
-    record_violations(worker, state, codes.BAD_STATE, codes.S_SEEN, np.int64(worker.broken[k]))
+    record_violations(worker, state, codes.EVENT_BAD_STATE, codes.S_SEEN, np.int64(worker.broken[k]))
     return False
 
 
@@ -209,14 +209,14 @@ def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
         inbox = np.int64(worker.states[at, inboxes_of(t, columns) + s])
         if inbox != 0:
             local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + s])
-            prefetch(t.bundles, first_place(t.bundles, pair(local, inbox)))
+            prefetch(t.bundles, home_of_key(t.bundles, pair_key(local, inbox)))
             group = group_of(t.operated, inbox)
             prefetch(t.operated, group)
-            prefetch(t.operated, group + GROUP // 2)
+            prefetch(t.operated, group + GROUP_PLACES // 2)
 
 
 @inlined
-def is_same(words: Any, a: Any, b: Any) -> Any:
+def is_same_packed_state(words: Any, a: Any, b: Any) -> Any:
     """Return whether two packed states are equal."""
     same = True
     for w in range(words.shape[1]):
@@ -228,9 +228,9 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
 def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
     """Append the state rows[row, column:] to its partition; return the partition's count, or 0 for a duplicate."""
     h = hash_words(words, k)
-    if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT - 1))):
+    if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT_PLACES - 1))):
         return np.int64(0)
-    p = owner(h)
+    p = partition_of_hash(h)
     at = found.counts[p]
     for c in range(found.rows.shape[2]):
         found.rows[p, at, c] = rows[row, column + c]
@@ -247,12 +247,12 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
     for k in range(count):
         for f in range(clusters):
             hashes[k, f] = cluster_hash(packing, f, held, k, np.int64(0))
-            if hashes[k, f] != NOTHING:
-                prefetch(t.cluster_table, place_of(t.cluster_table, hashes[k, f]))
+            if hashes[k, f] != NO_CONTENTS:
+                prefetch(t.cluster_table, cluster_place(t.cluster_table, hashes[k, f]))
     for k in range(count):
         for f in range(clusters):
-            if hashes[k, f] != NOTHING:
-                prefetch(t.cluster_items, t.cluster_table[place_of(t.cluster_table, hashes[k, f])] & WHERE)
+            if hashes[k, f] != NO_CONTENTS:
+                prefetch(t.cluster_items, t.cluster_table[cluster_place(t.cluster_table, hashes[k, f])] & ITEM_MASK)
 
 
 @jit
@@ -272,9 +272,9 @@ def flush_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, coun
 
 @inlined
 def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
-    """Append successor `k` to its partition, or queue it; return the partition's count, 0 for a duplicate, or WAITS."""
+    """Append successor `k` to its partition, or queue it; return its count, 0 for a duplicate, or IS_QUEUED."""
     words, succ, symmetric = worker.words, worker.succ, t.meta[codes.M_PERMUTATIONS] > 1
-    if not symmetric and worker.touched[k] == 0 and is_same(words, k, len(words) - 1):
+    if not symmetric and worker.touched[k] == 0 and is_same_packed_state(words, k, len(words) - 1):
         return np.int64(0)
     if packing.clusters[0] == 0:
         if symmetric:
@@ -289,7 +289,7 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
     else:
         for w in range(words.shape[1]):
             worker.waiting_words[waiting, w] = words[k, w]
-    return WAITS
+    return IS_QUEUED
 
 
 @inlined
@@ -323,15 +323,15 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
     """Expand the worker's flat states with these indices; the counterpart of `expand_batch`."""
     succ, stats, which = worker.succ, worker.stats, bare(which)
     symmetric, clusters = t.meta[codes.M_PERMUTATIONS] > 1, packing.clusters[0]
-    recent, fullest, waiting = on_stack(RECENT, found.words.shape[2]), np.int64(0), np.int64(0)
+    recent, fullest, waiting = on_stack(RECENT_PLACES, found.words.shape[2]), np.int64(0), np.int64(0)
     forget_recent(recent)
     stats[codes.S_CODE] = codes.OK
     stats[codes.S_DONE] = len(which)
     for p in range(len(found.counts)):
         fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
-        if i + AHEAD < len(which):
-            prefetch_inboxes(t, worker, which[i + AHEAD])
+        if i + PREFETCH_DISTANCE < len(which):
+            prefetch_inboxes(t, worker, which[i + PREFETCH_DISTANCE])
         # A miss drops all successors of the state, so that its steps are counted once: see `expand_batch`.
         n = expand_completely(t, packing, worker, which[i])
         if n == MISSING:
@@ -343,25 +343,25 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             stop_batch(worker, i, code)
             break
         # Count the steps and record violations. A successor goes to the partition that owns it, or is queued: cluster
-        # ids are random reads in a large table, and WAITING successors at a time overlap these reads.
+        # ids are random reads in a large table, and QUEUE_PLACES successors at a time overlap these reads.
         if n == 0 and deadlocks:
             record_deadlock(worker, which[i])
         notable, unused = stats[codes.S_NOTABLE] != 0, n
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
-            if succ[k, 1] == codes.LOOP:
+            if succ[k, 1] == codes.SELF_LOOP:
                 continue
-            pruned = notable and not accept_successor(t, worker, which[i], k)
+            pruned = notable and not accept_flat_successor(t, worker, which[i], k)
             if len(worker.collected) > 0:
                 collect_successor(t, worker, which[i], k, pruned)
             if pruned:
                 continue
             count = append_or_queue(t, packing, worker, found, recent, k, waiting)
             fullest = codes.larger(fullest, count)
-            if count == WAITS:
+            if count == IS_QUEUED:
                 waiting += 1
                 unused -= 1
-            if waiting == WAITING:
+            if waiting == QUEUE_PLACES:
                 fullest = codes.larger(fullest, flush_queue(t, packing, worker, found, recent, waiting, symmetric))
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:

@@ -23,9 +23,9 @@ from kraftcheck.explorer.tables.kernel.arrays import (
     request_handlers,
     retry_state,
 )
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, inboxes_of, pair, slots_of
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, inboxes_of, pair_key, slots_of
 from kraftcheck.explorer.tables.kernel.interning import apply_operation, intern_row, set_identity
-from kraftcheck.explorer.tables.kernel.maps import find, find_near, mix
+from kraftcheck.explorer.tables.kernel.maps import find_near, find_value, mix
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolve import build_bundle
 from kraftcheck.explorer.tables.kernel.tree_walk import child, walk
@@ -61,7 +61,7 @@ def ask_path(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any
 
 
 @inlined
-def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
+def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
     """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
     slots, inboxes = slots_of(t, rows.shape[1]), inboxes_of(t, rows.shape[1])
     leaf = walk(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
@@ -85,7 +85,7 @@ def handlers_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
 
 
 @inlined
-def inbox_after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
+def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
     """Return an inbox's content after network operation `op`: REFUSED if forbidden, MISSING if unknown."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING and serial:
@@ -96,12 +96,12 @@ def inbox_after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
 
 
 @inlined
-def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
+def handlers_of_inbox(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
     """Return the span of `bundle_items` with a local state's handlers for its inbox, or a negative number."""
-    found = find(t.bundles, pair(local, inbox))
+    found = find_value(t.bundles, pair_key(local, inbox))
     if found < 0 and serial:
         build_bundle(t, local, inbox, True)
-        found = find(t.bundles, pair(local, inbox))
+        found = find_value(t.bundles, pair_key(local, inbox))
     if found < 0:
         worker.stats[codes.S_MISSED] = 1
     return found
@@ -109,37 +109,37 @@ def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
 
 # Kinds of fact: properties that hold (of one replica or the state; of two); a step that violates nothing; the span of
 # internal actions that may be enabled.
-HOLDS, HOLDS_OF_TWO, STEP, MAY_DO = 0, 1, 2, 3
+FACT_HOLDS_OF_ONE, FACT_HOLDS_OF_PAIR, FACT_STEP_HOLDS, FACT_ENABLED_ACTIONS = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
-MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
-FEWEST_FACTS, MOST_FACTS = 1 << 14, 1 << 20  # places of the memo, a direct-mapped cache
-FIRST_LOCALS = 1 << 10  # local ids below this have a place in the pair table `safe_pairs`
-LISTED = 1 << 18  # places of `listed`, for tree nodes of internal actions
-REPEATED = 8  # mean uses of a number of the shared fields from which numbering pays
+MOST_SHARED_NUMBERS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
+LEAST_MEMO_PLACES, MOST_MEMO_PLACES = 1 << 14, 1 << 20  # places of the memo, a direct-mapped cache
+PAIR_TABLE_LOCALS = 1 << 10  # local ids below this have a place in the pair table `safe_pairs`
+LISTED_NODES_CAPACITY = 1 << 18  # places of `listed`, for tree nodes of internal actions
+LEAST_MEAN_USES = 8  # mean uses of a number of the shared fields from which numbering pays
 
 # Places in `fact_counts`.
 (
-    NUMBERED,  # numbered contents of the shared fields
-    ASKED,  # lookups of a number
-    LISTED_TAKEN,  # used places of `listed`
-    UNLIKE,  # whether the contents repeat too seldom to number them
-    NUMBERS_TAKEN,  # whether the numbers ran out
-    SHARED_NOW,  # number of the shared fields of the state being expanded
-    REPLACED,  # facts that overwrote another one
-    READS,  # from here on, by kind of fact: whether a fact of that kind has read shared fields
+    NUMBER_COUNT,  # numbered contents of the shared fields
+    NUMBER_LOOKUP_COUNT,  # lookups of a number
+    LISTED_NODE_COUNT,  # used places of `listed`
+    CONTENTS_SELDOM_REPEAT,  # whether the contents repeat too seldom to number them
+    NUMBERS_RAN_OUT,  # whether the numbers ran out
+    CURRENT_SHARED_NUMBER,  # number of the shared fields of the state being expanded
+    REPLACED_FACT_COUNT,  # facts that overwrote another one
+    READS_SHARED_FIELDS,  # from here on, by kind of fact: whether a fact of that kind has read shared fields
 ) = range(8)
-FACT_COUNTS = READS + (1 << KIND_BITS)
+FACT_COUNTS = READS_SHARED_FIELDS + (1 << KIND_BITS)
 
-ELSEWHERE = np.int64(-5)  # in place of a node: the tree reads another part of the state
-NO_NUMBER = np.int64(0)  # of shared fields: facts are keyed without their contents
+READS_OTHER_PARTS = np.int64(-5)  # in place of a node: the tree reads another part of the state
+NO_SHARED_NUMBER = np.int64(0)  # of shared fields: facts are keyed without their contents
 
 
 @jit
 def clear_numbers(worker: Any) -> None:
     """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
-    counts[UNLIKE] = counts[ASKED] < REPEATED * counts[NUMBERED]
-    counts[NUMBERED] = counts[ASKED] = counts[NUMBERS_TAKEN] = 0
+    counts[CONTENTS_SELDOM_REPEAT] = counts[NUMBER_LOOKUP_COUNT] < LEAST_MEAN_USES * counts[NUMBER_COUNT]
+    counts[NUMBER_COUNT] = counts[NUMBER_LOOKUP_COUNT] = counts[NUMBERS_RAN_OUT] = 0
     worker.shared_places[:] = 0
     clear_facts(worker)
 
@@ -147,18 +147,18 @@ def clear_numbers(worker: Any) -> None:
 @jit
 def clear_facts(worker: Any) -> None:
     """Clear all facts from the memo, and the lists of internal actions in `worker.listed`."""
-    worker.fact_counts[LISTED_TAKEN] = 0
+    worker.fact_counts[LISTED_NODE_COUNT] = 0
     worker.facts[:] = 0
 
 
 @jit
 def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
-    """Return the number of the contents of a flat state's shared fields, or NO_NUMBER."""
+    """Return the number of the contents of a flat state's shared fields, or NO_SHARED_NUMBER."""
     first, last = t.meta[codes.M_BOUNDS], t.meta[codes.M_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
-    if first == last or counts[UNLIKE]:
-        return NO_NUMBER
-    counts[ASKED] += 1
+    if first == last or counts[CONTENTS_SELDOM_REPEAT]:
+        return NO_SHARED_NUMBER
+    counts[NUMBER_LOOKUP_COUNT] += 1
     # Look these contents up by their hash.
     h = np.uint64(0)
     for c in range(first, last):
@@ -175,30 +175,30 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
             return number
         i = (i + 1) & mask
     # New contents take the next number, if one is left.
-    number = counts[NUMBERED] + 1
+    number = counts[NUMBER_COUNT] + 1
     if number == len(contents):
-        counts[NUMBERS_TAKEN] = 1
-        return NO_NUMBER
-    counts[NUMBERED] = places[i] = number
+        counts[NUMBERS_RAN_OUT] = 1
+        return NO_SHARED_NUMBER
+    counts[NUMBER_COUNT] = places[i] = number
     for c in range(first, last):
         contents[number, c - first] = rows[row, c]
     return number
 
 
 @inlined
-def number_for(worker: Any, kind: Any, shared: Any) -> Any:
-    """Return the shared fields' number for the key of a fact; NO_NUMBER if no fact of this kind reads shared fields."""
-    return shared if worker.fact_counts[READS + kind] else NO_NUMBER
+def number_in_key(worker: Any, kind: Any, shared: Any) -> Any:
+    """Return the shared fields' number for a fact's key; NO_SHARED_NUMBER if no fact of this kind reads them."""
+    return shared if worker.fact_counts[READS_SHARED_FIELDS + kind] else NO_SHARED_NUMBER
 
 
 @inlined
-def key_of(kind: Any, number: Any, me: Any, peer: Any) -> Any:
+def fact_key(kind: Any, number: Any, me: Any, peer: Any) -> Any:
     """Return the memo key of a fact: its kind, the shared fields' number, and one or two local states."""
     return (((number << KIND_BITS) | kind) << (2 * LOCAL_BITS)) | (me << LOCAL_BITS) | peer
 
 
 @inlined
-def place_of(facts: Any, key: Any) -> Any:
+def fact_place(facts: Any, key: Any) -> Any:
     """Return the memo place of a key; all bits of the key are hashed."""
     h = np.uint64(key ^ (key >> LOCAL_BITS)) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(((h >> np.uint64(32)) * np.uint64(len(facts))) >> np.uint64(32))
@@ -207,37 +207,37 @@ def place_of(facts: Any, key: Any) -> Any:
 @inlined
 def memo_get(worker: Any, key: Any) -> Any:
     """Return the memoized fact of a key, or 0."""
-    place = place_of(worker.facts, key)
+    place = fact_place(worker.facts, key)
     return worker.facts[place, 1] if worker.facts[place, 0] == key else np.int64(0)
 
 
 @inlined
 def memo_put(worker: Any, key: Any, fact: Any) -> None:
     """Memoize the fact of a key; it overwrites a fact at the same place."""
-    place = place_of(worker.facts, key)
-    worker.fact_counts[REPLACED] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
+    place = fact_place(worker.facts, key)
+    worker.fact_counts[REPLACED_FACT_COUNT] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
     worker.facts[place, 0] = key
     worker.facts[place, 1] = fact
 
 
 @inlined
-def fact_of(packed: Any) -> Any:
+def span_as_fact(packed: Any) -> Any:
     """Encode a packed span as a fact: an odd number, since 0 means no fact."""
     return packed << 1 | 1
 
 
 @inlined
-def span_in(fact: Any) -> Any:
+def span_of_fact(fact: Any) -> Any:
     """Return the packed span that a fact encodes."""
     return fact >> 1
 
 
 @jit
-def move_facts(facts: Any, more: Any) -> None:
+def copy_facts(facts: Any, more: Any) -> None:
     """Copy all facts to a larger memo."""
     for n in range(len(facts)):
         if facts[n, 0] != 0:
-            place = place_of(more, facts[n, 0])
+            place = fact_place(more, facts[n, 0])
             more[place, 0] = facts[n, 0]
             more[place, 1] = facts[n, 1]
 
@@ -245,22 +245,24 @@ def move_facts(facts: Any, more: Any) -> None:
 @inlined
 def is_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
     """Return whether all pair properties of the kinds `asked` are known to hold for two local states in any state."""
-    return codes.larger(me, peer) < FIRST_LOCALS and worker.safe_pairs[me * FIRST_LOCALS + peer] & asked != 0
+    return codes.larger(me, peer) < PAIR_TABLE_LOCALS and worker.safe_pairs[me * PAIR_TABLE_LOCALS + peer] & asked != 0
 
 
 @inlined
 def store_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
     """Store that all pair properties of the kinds `asked` hold for two local states in any state."""
-    if codes.larger(me, peer) < FIRST_LOCALS:
-        worker.safe_pairs[me * FIRST_LOCALS + peer] |= np.uint8(asked)
+    if codes.larger(me, peer) < PAIR_TABLE_LOCALS:
+        worker.safe_pairs[me * PAIR_TABLE_LOCALS + peer] |= np.uint8(asked)
 
 
 @inlined
-def walk_by(t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any) -> Any:
+def walk_by_shared_and_locals(
+    t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any
+) -> Any:
     """Walk a decision tree by the shared fields and two local states alone.
 
-    Returns MISSING for an absent branch, and ELSEWHERE where the tree reads another part of the state. Without a number
-    of the shared fields, a read of these is ELSEWHERE too, and is recorded so that later keys include the number.
+    Returns MISSING for an absent branch, and READS_OTHER_PARTS where the tree reads another part of the state. Without
+    a number of the shared fields, a read of these is one too, and is recorded so that later keys include the number.
     """
     while True:
         asks, a, b = t.nodes[node, codes.KIND], t.nodes[node, codes.A], t.nodes[node, codes.B]
@@ -269,12 +271,12 @@ def walk_by(t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, no
         if asks == codes.LOCAL_QUERY and b < 0:
             answer = np.int64(t.local_answers[a, peer if b == codes.PEER else me])
         elif (asks == codes.SHARED and a >= t.meta[codes.M_BOUNDS]) or asks == codes.SHARED_QUERY:
-            if number == NO_NUMBER:
-                worker.fact_counts[READS + kind] = 1
-                return ELSEWHERE
+            if number == NO_SHARED_NUMBER:
+                worker.fact_counts[READS_SHARED_FIELDS + kind] = 1
+                return READS_OTHER_PARTS
             answer = np.int64(rows[row, a] if asks == codes.SHARED else t.shared_answers[a, rows[row, b]])
         else:
-            return np.int64(MISSING) if asks == codes.UNKNOWN else ELSEWHERE
+            return np.int64(MISSING) if asks == codes.UNKNOWN else READS_OTHER_PARTS
         node = child(t, node, answer)
         if node < 0:
             return np.int64(MISSING)
@@ -285,31 +287,31 @@ def decide_property(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
     """Walk a property's tree; return flags: violated, decided by shared fields and replicas alone, verdict known."""
-    leaf, certain = walk_by(t, worker, kind, number, rows, row, root, me, peer), True
+    leaf, certain = walk_by_shared_and_locals(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
-        leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, NONE)
+        leaf = find_leaf(t, worker, serial, rows, row, root, me, peer, NONE)
     return leaf >= 0 and t.nodes[leaf, codes.A] == 0, certain, leaf >= 0
 
 
 @inlined
-def decided_by(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
+def memoized_verdicts(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
     """Return the memoized verdicts for one or two replicas: masks of properties satisfied (low bits) and violated."""
-    kind = HOLDS if peer == 0 else HOLDS_OF_TWO
-    return memo_get(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
+    kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
+    return memo_get(worker, fact_key(kind, number_in_key(worker, kind, shared), me, peer))
 
 
 @jit
-def violations(
+def violated_by_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of the properties in `left` that a state, a replica or a pair of replicas violates; or MISSING.
 
     Verdicts that these parts alone decide are memoized. A pair is evaluated in both orders.
     """
-    kind = HOLDS if peer == 0 else HOLDS_OF_TWO
-    number = number_for(worker, kind, shared)
-    key = key_of(kind, number, me, peer)
+    kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
+    number = number_in_key(worker, kind, shared)
+    key = fact_key(kind, number, me, peer)
     bad, missing, sure = np.int64(0), False, np.int64(0)
     for p in range(t.meta[codes.M_PROPERTIES]):
         bit = np.int64(1) << np.int64(p)
@@ -338,12 +340,12 @@ def evaluate_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
-    fact = decided_by(worker, shared, me, peer)
+    fact = memoized_verdicts(worker, shared, me, peer)
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
-    if peer != 0 and fact & asked == asked and number_for(worker, HOLDS_OF_TWO, shared) == NO_NUMBER:
+    if peer != 0 and fact & asked == asked and number_in_key(worker, FACT_HOLDS_OF_PAIR, shared) == NO_SHARED_NUMBER:
         store_safe_pair(worker, me, peer, constraints + 1)
-    found = violations(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
+    found = violated_by_part(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
     return bad | found, found >= 0
 
 
@@ -358,7 +360,7 @@ def broken_by_messages(t: Any, rows: Any, row: Any) -> Any:
 
 
 @jit
-def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
+def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
     base, slots = t.meta[codes.M_SLOT_BASE], slots_of(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
@@ -388,13 +390,13 @@ def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
     """Evaluate the invariants of the worker's states with these indices, and record violations."""
     which = bare(which)
     for i in range(len(which)):
-        if worker.fact_counts[NUMBERS_TAKEN]:
+        if worker.fact_counts[NUMBERS_RAN_OUT]:
             clear_numbers(worker)
-        bad = violated(t, worker, False, worker.states, which[i], 0)
+        bad = violated_by_flat_state(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
             retry_state(worker, which[i])
         else:
-            record_violations(worker, which[i], codes.BAD_STATE, codes.S_SEEN, bad)
+            record_violations(worker, which[i], codes.EVENT_BAD_STATE, codes.S_SEEN, bad)
 
 
 @jit
@@ -402,7 +404,7 @@ def resolve_evaluations(t: Any, worker: Any) -> None:
     """Evaluate the invariants of states that met cache misses again; leave those that need Python waiting."""
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
         at = np.int64(t.waiting[t.meta[codes.M_SETTLED]])
-        if violated(t, worker, True, worker.states, at, 0) < 0:
+        if violated_by_flat_state(t, worker, True, worker.states, at, 0) < 0:
             t.waiting[t.meta[codes.M_WAITING]] = at
             t.meta[codes.M_WAITING] += 1
         t.meta[codes.M_SETTLED] += 1

@@ -8,31 +8,40 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, inboxes_of, pair, places_of, slots_of, span
+from kraftcheck.explorer.tables.kernel.codes import (
+    FULL,
+    MISSING,
+    NONE,
+    bounds_of_span,
+    inboxes_of,
+    pack_span,
+    pair_key,
+    slots_of,
+)
 from kraftcheck.explorer.tables.kernel.flat.facts import (
-    LISTED_TAKEN,
-    MAY_DO,
-    NUMBERS_TAKEN,
-    SHARED_NOW,
-    STEP,
-    bundle_of,
+    CURRENT_SHARED_NUMBER,
+    FACT_ENABLED_ACTIONS,
+    FACT_STEP_HOLDS,
+    LISTED_NODE_COUNT,
+    NUMBERS_RAN_OUT,
     clear_facts,
     clear_numbers,
     decide_property,
-    fact_of,
+    fact_key,
+    find_leaf,
     handlers_of,
-    inbox_after,
-    key_of,
-    leaf_of,
+    handlers_of_inbox,
+    inbox_after_operation,
     memo_get,
     memo_put,
-    number_for,
+    number_in_key,
     shared_number,
-    span_in,
-    violated,
-    walk_by,
+    span_as_fact,
+    span_of_fact,
+    violated_by_flat_state,
+    walk_by_shared_and_locals,
 )
-from kraftcheck.explorer.tables.kernel.maps import find
+from kraftcheck.explorer.tables.kernel.maps import find_value
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_columns, update_packed
 from kraftcheck.explorer.tables.kernel.resolve import change_local
@@ -70,7 +79,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
         before = np.int64(states[at, column])
         if value < 0:
             fields = ~value
-            value = find(t.changed_locals, pair(fields, before))
+            value = find_value(t.changed_locals, pair_key(fields, before))
             if value < 0:
                 known = False
                 worker.stats[codes.S_MISSED] = 1
@@ -85,24 +94,24 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
-    flags, number = np.int64(0), number_for(worker, STEP, worker.fact_counts[SHARED_NOW])
+    flags, number = np.int64(0), number_in_key(worker, FACT_STEP_HOLDS, worker.fact_counts[CURRENT_SHARED_NUMBER])
     missing = False
     for s in range(slots_of(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
-        key = key_of(STEP, number, before, later)
+        key = fact_key(FACT_STEP_HOLDS, number, before, later)
         if memo_get(worker, key):
             continue
         all_hold = True
         for p in range(t.meta[codes.M_STEP_PROPERTIES]):
             is_bad, certain, is_known = decide_property(
-                t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), STEP, number, before, later
+                t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), FACT_STEP_HOLDS, number, before, later
             )
             all_hold &= certain and not is_bad
             missing |= not is_known
             if is_bad:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.violating(p)
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.flags_of_violation(p)
         if all_hold:
             memo_put(worker, key, np.int64(1))
     return np.int64(MISSING) if missing else flags
@@ -113,7 +122,7 @@ def satisfies_constraints(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Return whether successor `n` satisfies the constraints, or MISSING."""
     for c in range(worker.scratch.shape[1]):
         worker.scratch[0, c] = worker.succ[n, 2 + c]
-    broken = violated(t, worker, serial, worker.scratch, np.int64(0), 1)
+    broken = violated_by_flat_state(t, worker, serial, worker.scratch, np.int64(0), 1)
     return broken if broken < 0 else np.int64(broken == 0)
 
 
@@ -130,7 +139,7 @@ def emit(
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     if stays and delta == 0 and t.outcomes[outcome, codes.COUNT] == 0 and t.outcomes[outcome, codes.BROKEN] == 0:
         succ[n, 0] = t.outcomes[outcome, codes.ACTION]
-        succ[n, 1] = codes.LOOP
+        succ[n, 1] = codes.SELF_LOOP
         return n + 1
     if not can_spend(t, worker, at, delta):
         return n
@@ -148,7 +157,7 @@ def emit(
     for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
         op = np.int64(t.outcome_operations[k])
         place = np.int64(t.operations[op, 0])
-        content = inbox_after(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
+        content = inbox_after_operation(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
         if content < 0:
             return n
         change_column(t, packing, worker, n, inboxes + place, content)
@@ -192,7 +201,7 @@ def follow(
     """
     first, last = outcomes, outcomes + 1
     if outcomes < 0:
-        leaf = leaf_of(t, worker, serial, worker.states, at, root, local, np.int64(0), at)
+        leaf = find_leaf(t, worker, serial, worker.states, at, root, local, np.int64(0), at)
         if leaf < 0:
             return n
         first = np.int64(t.nodes[leaf, codes.A])
@@ -214,7 +223,7 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
             continue
         for j in range(t.meta[codes.M_NETWORK_STEPS]):
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
-            content = inbox_after(t, worker, serial, inbox, op)
+            content = inbox_after_operation(t, worker, serial, inbox, op)
             if content >= 0:
                 outcome, delta = np.int64(t.network_steps[j, 0]), t.network_steps[j, 1]
                 n = emit(t, packing, worker, serial, at, n, outcome, delta, slot, content)
@@ -231,25 +240,25 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
     """
     states, known, n = worker.states, True, np.int64(0)
     first, count = t.lists[roots, 0], t.lists[roots, 1]
-    if worker.fact_counts[LISTED_TAKEN] + count > len(worker.listed):
+    if worker.fact_counts[LISTED_NODE_COUNT] + count > len(worker.listed):
         clear_facts(worker)
-    start = worker.fact_counts[LISTED_TAKEN]
+    start = worker.fact_counts[LISTED_NODE_COUNT]
     for k in range(first, first + count):
         root = np.int64(t.list_nodes[k])
         root = root if root >= 0 else ~root
-        node = walk_by(t, worker, MAY_DO, number, states, at, root, local, np.int64(0))
+        node = walk_by_shared_and_locals(t, worker, FACT_ENABLED_ACTIONS, number, states, at, root, local, np.int64(0))
         known &= node != MISSING
         if node < 0 or t.nodes[node, codes.N] > 0:
             worker.listed[start + n] = root if node < 0 else node
             n += 1
-    return fact_of(span(start, n)), known
+    return span_as_fact(pack_span(start, n)), known
 
 
 @inlined
 def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
-    number = number_for(worker, MAY_DO, worker.fact_counts[SHARED_NOW])
-    key = key_of(MAY_DO, number, local, np.int64(0))
+    number = number_in_key(worker, FACT_ENABLED_ACTIONS, worker.fact_counts[CURRENT_SHARED_NUMBER])
+    key = fact_key(FACT_ENABLED_ACTIONS, number, local, np.int64(0))
     fact = memo_get(worker, key)
     if fact == 0:
         roots = handlers_of(t, worker, serial, local)
@@ -257,10 +266,10 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
             return n
         fact, known = list_enabled_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
-            first, last = places_of(span_in(fact))
-            worker.fact_counts[LISTED_TAKEN] += last - first
+            first, last = bounds_of_span(span_of_fact(fact))
+            worker.fact_counts[LISTED_NODE_COUNT] += last - first
             memo_put(worker, key, fact)
-    first, last = places_of(span_in(fact))
+    first, last = bounds_of_span(span_of_fact(fact))
     for k in range(first, last):
         n = follow(t, packing, worker, serial, at, n, np.int64(worker.listed[k]), local, slot, NONE, NONE)
         if n == FULL:
@@ -272,8 +281,8 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
 def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of a replica's message handlers, and of the network's steps on its messages."""
     local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + slot])
-    bundle = bundle_of(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
-    first, last = places_of(codes.larger(bundle, 0))
+    bundle = handlers_of_inbox(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
+    first, last = bounds_of_span(codes.larger(bundle, 0))
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         outcome = NONE if t.bundle_items[k, 1] else ref
@@ -293,9 +302,9 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
-    if worker.fact_counts[NUMBERS_TAKEN]:
+    if worker.fact_counts[NUMBERS_RAN_OUT]:
         clear_numbers(worker)
-    worker.fact_counts[SHARED_NOW] = shared_number(t, worker, states, at)
+    worker.fact_counts[CURRENT_SHARED_NUMBER] = shared_number(t, worker, states, at)
     if t.meta[codes.M_PERMUTATIONS] == 1:
         pack_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
     # Internal actions of the replicas, then those of the environment.
@@ -321,7 +330,7 @@ def check_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
         if worker.succ[k, 1] & codes.STEP_PRUNED:
             for c in range(worker.scratch.shape[1]):
                 worker.scratch[0, c] = worker.succ[k, 2 + c]
-            bad = violated(t, worker, serial, worker.scratch, np.int64(0), 0)
+            bad = violated_by_flat_state(t, worker, serial, worker.scratch, np.int64(0), 0)
             worker.broken[k] = bad
             known &= bad >= 0
     return known
