@@ -144,7 +144,7 @@ def model_values_of(protocol: Protocol) -> list[ModelValue]:
 
 def encode_trace(trace: Behaviour) -> Value:
     """Return a counterexample as one value: a tuple of (state, action, actor, message) for each state."""
-    return tuple((step.state, *map(_as_optional, (step.action, step.actor, step.message))) for step in trace)
+    return tuple((step.state, *map(_singleton_or_empty, (step.action, step.actor, step.message))) for step in trace)
 
 
 def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
@@ -192,5 +192,5 @@ def _violates_property(semantics: Semantics, prop: Property | None, trace: Behav
     return False
 
 
-def _as_optional(value: Any) -> Value:
+def _singleton_or_empty(value: Any) -> Value:
     return () if value is None else (value,)

@@ -36,7 +36,7 @@ MANIFEST_SHAPE = {
 """Shape of the engine's entry in the manifest: see `require_shape`."""
 
 MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
-SAMPLED_ROW_GROUPS, SAMPLED_STATES_A_GROUP = (
+SAMPLED_ROW_GROUPS, STATES_OF_SAMPLED_GROUP = (
     16,
     1 << 10,
 )  # row groups of a larger search that are sampled, and states of each
@@ -172,7 +172,7 @@ class SampleSearch:
         places = [(level, part, rows) for level, parts in levels for part, rows in parts.items()]
         for level, part, rows in random.choices(places, k=SAMPLED_ROW_GROUPS):
             group = random.randrange(row_group_count(rows))
-            states = self._tasks.shared.read_group(level, part, group)[:SAMPLED_STATES_A_GROUP]
+            states = self._tasks.shared.read_group(level, part, group)[:STATES_OF_SAMPLED_GROUP]
             list(self._looks(states, part))
             for found in self._tasks.successors(states) if level < len(levels) else ():
                 self._tasks.ids.to_global(found)

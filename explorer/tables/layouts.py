@@ -168,10 +168,10 @@ Layout = ControlRows | FlatColumns
 
 def enlarge_memo(worker: Worker) -> None:
     """Enlarge a worker's memo of facts if many entries overwrite each other."""
-    if 4 * worker.fact_counts[facts.REPLACED_FACT_COUNT] > len(worker.facts) < facts.MOST_MEMO_PLACES:
+    if 4 * worker.fact_counts[facts.AT_REPLACED_FACTS] > len(worker.facts) < facts.MOST_MEMO_PLACES:
         more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)
         facts.copy_facts(worker.facts, more)
-        worker.facts, worker.fact_counts[facts.REPLACED_FACT_COUNT] = more, 0
+        worker.facts, worker.fact_counts[facts.AT_REPLACED_FACTS] = more, 0
 
 
 def reset_memo(worker: Worker, shared: int) -> None:

@@ -19,7 +19,7 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.state_graph import LabelledGraph, MarkPredecessors, StateGraph, states_without_path_to
 from kraftcheck.explorer.transition_system import canonicalizer, counterpart
-from kraftcheck.spec.diagnosis.why import diagnosis_text
+from kraftcheck.spec.diagnosis.why import action_diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -145,7 +145,7 @@ def _why_not_taken(semantics: Semantics, action: str, cycle: Sequence[TraceStep]
             step = cycle[place + 1]
             by = "" if step.actor is None else f" by {text_of(step.actor)}"
             return f"can be taken in state {numbers[place]}, and {step.action}{by} undoes that"
-    head, *reasons = diagnosis_text(semantics, cycle[0].state, action).splitlines()
+    head, *reasons = action_diagnosis_text(semantics, cycle[0].state, action).splitlines()
     if head.endswith("is enabled:"):
         return f"would change nothing in state {numbers[0]}"
     more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""

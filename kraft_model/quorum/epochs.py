@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.records import ENDED, DescribeQuorumResponse,
 from kraftcheck.kraft_model.quorum.rules import Log
 from kraftcheck.spec import Map, Record, RelativeNumbers, State, constraint
 
-EPOCHS = RelativeNumbers("epoch", "last_epoch", "of")
+EPOCH_RENAMING = RelativeNumbers("epoch", "last_epoch", "of")
 ENDS = RelativeNumbers("offset", "last_offset", "flushed")
 """Offsets at which a log may come to end."""
 MARKS = RelativeNumbers("start", "high_watermark")
@@ -45,7 +45,7 @@ class QuorumEpochs(QuorumBase):
         if lift is None:
             return kept
         kept = self.without_fillers(kept)
-        return EPOCHS.relative(kept, [one.epoch for one in running(kept)], lift)
+        return EPOCH_RENAMING.relative(kept, [one.epoch for one in running(kept)], lift)
 
     def messages(self, state: State) -> list[Record]:
         """Return the messages in flight to processes that have not ended."""

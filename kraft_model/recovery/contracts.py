@@ -479,7 +479,7 @@ class RecoveryContracts(RecoveryBase):
         """
         requests = [message for message in step.sent if isinstance(message, EpochEndRequest | ReplicaFetch)]
         if not requests:
-            return before.fetching if after.fetching else _asks_nothing(before, after, step)
+            return before.fetching if after.fetching else _skips_truncation_only_if_empty(before, after, step)
         epoch, leader, dest = before.partition.leader_epoch, before.partition.leader, requests[0].dest
         if before.truncated:
             request: EpochEndRequest | ReplicaFetch = ReplicaFetch(epoch, len(before.log), before.id, dest)
@@ -558,7 +558,7 @@ def _refusal(broker: Broker, leader_epoch: int) -> Error:
     return Error.NONE if serves else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def _asks_nothing(before: Broker, after: Broker, step: Step) -> bool:
+def _skips_truncation_only_if_empty(before: Broker, after: Broker, step: Step) -> bool:
     """Return whether a broker skips truncation only if its log is empty."""
     if after.truncated <= before.truncated or step.consumes:
         return True

@@ -143,13 +143,13 @@ def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
 def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the traces of a file as tasks; check first that the model can take their steps."""
-    from kraftcheck.lockstep.scripts import read_traces, scripted, trace_script
+    from kraftcheck.lockstep.scripts import read_traces_as_steps, scripted, trace_script
 
     model = find_quorum_model(arguments.model, arguments.variant)
     job, warnings = lenient_job(model, arguments)
     print_warnings(warnings)
     _, config = configuration_with_settings(model, arguments.config, arguments.set)
-    for number, trace in enumerate(read_traces(path, job.replayer(), job.options.init), start=1):
+    for number, trace in enumerate(read_traces_as_steps(path, job.replayer(), job.options.init), start=1):
         about = _walk_settings(arguments.model, arguments.variant, job.protocol, arguments)
         yield _make_task(
             arguments, f"{path}, trace {number}", about, config, model, scripted(partial(trace_script, trace))

@@ -123,7 +123,7 @@ class PendingChange(NamedTuple):
     offset: int
 
 
-class KafkaReplica(NamedTuple):
+class KafkaReplicaState(NamedTuple):
     """The compared fields of a Kafka replica, under the names of the model's `Replica`."""
 
     mode: Mode
@@ -176,7 +176,7 @@ class KafkaCluster:
         fetch_type = getattr(protocol, "fetch_type", FetchRequest)
         self._reader = MessageReader(self._hosts, self._book, epochs, self._pieces, fetch_type)
         self.reported: Reported = frozenset()
-        self.replicas: dict[ModelValue, KafkaReplica] = {}
+        self.replicas: dict[ModelValue, KafkaReplicaState] = {}
         self.in_flight: dict[int, Record] = {}
         self._answers: set[int] = set()  # the answers among them
         self._stale: list[int] = []
@@ -313,7 +313,7 @@ class KafkaCluster:
     def _note(self, node: int, state: Json) -> None:
         held, hosts = self._book.note(node, state), self._hosts
         leads = state["mode"] == "Leader"
-        self.replicas[hosts[node]] = KafkaReplica(
+        self.replicas[hosts[node]] = KafkaReplicaState(
             mode=Mode(state["mode"]),
             epoch=state["epoch"],
             leader=hosts[state["leader"]] if state["leader"] >= 0 else Nil.NIL,
@@ -428,7 +428,7 @@ def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDiff
             yield FieldDifference(None, type(message).__name__, None, message)
 
 
-def replica_differences(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
+def replica_differences(model: Replica, kafka: KafkaReplicaState) -> Iterator[FieldDifference]:
     """Yield the differences between a replica of the model and Kafka's."""
     has_ended = model.mode in ENDED, kafka.mode is Mode.DOWN
     if any(has_ended):  # its other fields no longer matter
@@ -442,7 +442,7 @@ def _differing_fields(where: ModelValue | None, parts: Iterable[tuple[str, Any, 
     return (FieldDifference(where, field, ours, theirs) for field, ours, theirs in parts if ours != theirs)
 
 
-def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, Any]]:
+def _compared(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared fields of a replica in its mode: name, the model's value, Kafka's value."""
     for field in ("mode", "epoch", "leader", "leader_endpoint", "log", "start", "voters", "version"):
         yield field, getattr(model, field), getattr(kafka, field)
@@ -463,7 +463,7 @@ def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, A
         yield "updated", model.updated, kafka.updated if model.version == 0 else model.updated
 
 
-def _compared_of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, Any]]:
+def _compared_of_leader(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields that are compared for leaders only."""
     is_known = model.high_watermark > epoch_start(model.log, model.epoch)
     yield "high_watermark", model.high_watermark if is_known else 0, kafka.high_watermark
@@ -478,7 +478,7 @@ def exposed_change(change: Change | Nil) -> PendingChange | Nil:
     return Nil.NIL if isinstance(change, Nil) else PendingChange(change.operation, change.voter, change.offset)
 
 
-def _model_voter_change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
+def _model_voter_change(was: Replica, kafka: KafkaReplicaState) -> Change | Nil:
     """Convert Kafka's voter change to the model's; its client comes from the model, since Kafka does not expose it."""
     found = kafka.change
     if isinstance(found, Nil) or found == exposed_change(was.change):
@@ -525,7 +525,7 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
     )
 
 
-def _model_replica_of(was: Replica, kafka: KafkaReplica, delayed: frozenset[FetchRequest]) -> Replica:
+def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset[FetchRequest]) -> Replica:
     """Convert a Kafka replica to the model's; fields that Kafka does not expose come from `was`."""
     high = max(0, kafka.high_watermark)  # negative if no batch ends there
     same = ("mode", "epoch", "leader", "leader_endpoint", "log", "voters", "version", "fetched", "updated")
@@ -543,7 +543,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplica, delayed: frozenset[Fetc
     )
 
 
-def _adopted_votes(was: Replica, kafka: KafkaReplica) -> dict[str, Any]:
+def _adopted_votes(was: Replica, kafka: KafkaReplicaState) -> dict[str, Any]:
     """Return the vote of a replica and the votes that it received, as fields of the model."""
     keys = {voter.key.id: voter.key for voter in kafka.voters}
     granted, rejected = (frozenset(keys[v] for v in votes if v in keys) for votes in (kafka.granted, kafka.rejected))

@@ -196,7 +196,7 @@ class Trace(NamedTuple):
     steps: list[TracedStep]
 
 
-def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
+def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[Trace]:
     """Return the traces of a file, in any format that `replay` reads, as steps."""
     found: dict[int, list[TracedStep]] = {}
 

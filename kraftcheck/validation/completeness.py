@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import BOOT_KINDS, NodeState, Refusal
-from kraftcheck.validation.terms import Difference, batch_count_at, end_offset, offset_after_batches
+from kraftcheck.validation.terms import Difference, batch_count_at, batch_end_offset, offset_after_batches
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
@@ -316,7 +316,7 @@ def _control_records(log: tuple[Batch, ...], start: int) -> Iterator[tuple[Event
     A bootstrap snapshot is a batch that ends at offset 0; the first leader writes its contents again.
     """
     for count in range(start if start > 1 else 0, len(log)):
-        place = count + 1 if end_offset(log[count]) else 2
+        place = count + 1 if batch_end_offset(log[count]) else 2
         for record in log[count].records if place > start else ():
             if isinstance(record, KRaftVersion | Voters):
                 yield EventKind.VOTERS if isinstance(record, Voters) else EventKind.VERSION, place

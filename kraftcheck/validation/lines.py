@@ -22,8 +22,8 @@ from kraftcheck.validation.terms import (
     ERROR_CODES,
     Difference,
     batch_count_at,
+    batch_end_offset,
     body_differences,
-    end_offset,
     offset_after_batches,
 )
 
@@ -309,7 +309,7 @@ class LineChecks(ModelEffects):
     def _matched(self, state: NodeState, event: Event, due: DueResponse) -> NodeState:
         found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
-            found.append(Difference("records", "none", f"up to offset {end_offset(due.records[-1])}"))
+            found.append(Difference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
         if found:
             raise Refusal(event, "is another response than the model's", found, due.api)
         if due.records:
@@ -373,7 +373,7 @@ class LineChecks(ModelEffects):
         shown = (base, end, epoch)
         if (
             count > len(log)
-            or (ours := (offset_after_batches(log, count - 1), end_offset(log[count - 1]), log[count - 1].epoch))
+            or (ours := (offset_after_batches(log, count - 1), batch_end_offset(log[count - 1]), log[count - 1].epoch))
             != shown
         ):
             found = [Difference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)]

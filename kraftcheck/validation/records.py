@@ -26,7 +26,7 @@ CONTROL_ATTRIBUTE, COMPRESSION_ATTRIBUTES = 0x20, 0x07
 NO_DIRECTORY = ("", "A" * 22, "<undefined>")
 """Directory ids that stand for none: of a voter of kraft.version 0."""
 
-BATCH_DTYPE = np.dtype(
+BATCH_INDEX_DTYPE = np.dtype(
     [("base", "i8"), ("last", "i8"), ("time", "i8"), ("at", "i8"), ("epoch", "i4"), ("crc", "u4"), ("file", "i4")]
 )
 """One batch: offsets, time of its last record in ms, position in its file, epoch, CRC, and number of its file."""
@@ -100,7 +100,7 @@ class ScanFault(NamedTuple):
 class BatchScan:
     """The batches of one or several files, in order."""
 
-    batches: np.ndarray = field(default_factory=lambda: np.empty(0, BATCH_DTYPE))
+    batches: np.ndarray = field(default_factory=lambda: np.empty(0, BATCH_INDEX_DTYPE))
     controls: list[ControlRecord] = field(default_factory=list)
     faults: list[ScanFault] = field(default_factory=list)
     broken: int = 0
@@ -322,7 +322,7 @@ class BatchScanner:
 
     def finish(self) -> BatchScan:
         """Return everything that was read."""
-        self.scan.batches = np.concatenate(self._parts) if self._parts else np.empty(0, BATCH_DTYPE)
+        self.scan.batches = np.concatenate(self._parts) if self._parts else np.empty(0, BATCH_INDEX_DTYPE)
         return self.scan
 
     def _fault(self, kind: str, at: int, file: int, message: str) -> None:
@@ -350,7 +350,7 @@ class BatchScanner:
             sizes.append(size)
             used += size
         if rows:
-            self._add(data, np.array(rows, BATCH_DTYPE), np.array(sizes), control, position)
+            self._add(data, np.array(rows, BATCH_INDEX_DTYPE), np.array(sizes), control, position)
         return used, stuck
 
     def _add(self, data: bytes, found: np.ndarray, sizes: np.ndarray, control: list[int], position: int) -> None:

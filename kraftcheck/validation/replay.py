@@ -42,8 +42,8 @@ from kraftcheck.validation.state import (
 from kraftcheck.validation.terms import (
     Difference,
     batch_count_at,
+    batch_end_offset,
     data_batch,
-    end_offset,
     make_log,
     offset_after_batches,
 )
@@ -100,7 +100,8 @@ class UnitOrder(ModelEffects):
         if node.state is None or node.is_released:
             return False
         wanted = node.end_at(node.events[node.position].incarnation)
-        ends = [end_offset(n.state.me.log[-1]) for n in self.nodes.values() if n.state is not None and n.state.me.log]
+        logs = [one.state.me.log for one in self.nodes.values() if one.state is not None]
+        ends = [batch_end_offset(log[-1]) for log in logs if log]
         return wanted > max(ends, default=0)
 
     def _released(self, node: NodeProgress) -> bool:
@@ -417,8 +418,8 @@ class ClusterReplay(UnitOrder, MidLifeStates, LineChecks):
             if sender is not None and self.check.is_whole:
                 raise Refusal(event, f"carries records that no response of {sender} has sent")
             return self._unknown(me, end, epoch, unit)
-        batches = tuple(takewhile(lambda batch: end_offset(batch) <= end, known))
-        if len(batches) < len(known) and (not batches or end_offset(batches[-1]) < end):
+        batches = tuple(takewhile(lambda batch: batch_end_offset(batch) <= end, known))
+        if len(batches) < len(known) and (not batches or batch_end_offset(batches[-1]) < end):
             self.split(end)  # a part of a merged batch
             batches = (*batches, data_batch(known[len(batches)].epoch, end))
         return batches

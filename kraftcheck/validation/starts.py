@@ -41,8 +41,8 @@ from kraftcheck.validation.terms import (
     Log,
     LogEnd,
     batch_count_at,
+    batch_end_offset,
     data_batch,
-    end_offset,
     make_log,
     offset_after_batches,
 )
@@ -157,10 +157,10 @@ class LogRebasing(ModelEffects):
 
     def split(self, offset: int) -> None:
         """Split the merged batches that cover an offset; a follower may store a part of them only."""
-        self._rewrite(lambda log: split_batch(log, offset))
+        self._rewrite(lambda log: split_log_at(log, offset))
         for number, batches in self.records.items():
-            if batches and end_offset(batches[0]) < offset:
-                self.records[number] = split_batch(batches, offset)
+            if batches and batch_end_offset(batches[0]) < offset:
+                self.records[number] = split_log_at(batches, offset)
 
     def _replicas(self) -> Iterator[Replica]:
         for node in self.nodes.values():
@@ -171,7 +171,7 @@ class LogRebasing(ModelEffects):
     def _kept(self) -> Iterator[int]:
         """Yield the end offsets that must stay."""
         for batches in self.records.values():
-            yield from map(end_offset, batches)
+            yield from map(batch_end_offset, batches)
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
@@ -180,7 +180,7 @@ class LogRebasing(ModelEffects):
             yield offset_after_batches(log, len(log))
             for batch, after in pairwise(log):
                 if after.epoch != batch.epoch:
-                    yield end_offset(batch)
+                    yield batch_end_offset(batch)
 
     def _rewrite(self, change: RewriteLog) -> None:
         for node in self.nodes.values():
@@ -214,8 +214,8 @@ def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
         after = log[position + 1] if position + 1 < len(log) else None
         if (
             after is not None
-            and end_offset(after) <= committed
-            and end_offset(batch) not in kept
+            and batch_end_offset(after) <= committed
+            and batch_end_offset(batch) not in kept
             and after.epoch == batch.epoch
             and is_data(batch)
             and is_data(after)
@@ -225,10 +225,10 @@ def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
     return tuple(found)
 
 
-def split_batch(log: Log, offset: int) -> Log:
+def split_log_at(log: Log, offset: int) -> Log:
     """Return a log in which a batch ends at an offset."""
-    position = bisect_left(log, offset, key=end_offset) if offset > 0 else len(log)
-    if position >= len(log) or end_offset(log[position]) == offset or not is_data(log[position]):
+    position = bisect_left(log, offset, key=batch_end_offset) if offset > 0 else len(log)
+    if position >= len(log) or batch_end_offset(log[position]) == offset or not is_data(log[position]):
         return log
     return (*log[:position], data_batch(log[position].epoch, offset), *log[position:])
 
@@ -242,7 +242,7 @@ def divide_log(me: Replica, change: RewriteLog) -> Replica:
     def number(count: int) -> int:
         if count > len(old):
             return count - len(old) + len(log)
-        return bisect_left(log, offset_after_batches(old, count), key=end_offset) + 1 if count > 0 else 0
+        return bisect_left(log, offset_after_batches(old, count), key=batch_end_offset) + 1 if count > 0 else 0
 
     after = me.but(
         log=log,
@@ -338,7 +338,7 @@ class StartStates(LogRebasing):
         read = [event.body for event in unit if event.kind is EventKind.LOADED]
         named = [*chain.from_iterable(found), *read]
         for end, _ in named:
-            me = divide_log(me, partial(split_batch, offset=end))
+            me = divide_log(me, partial(split_log_at, offset=end))
             self.split(end)
         ends = {batch_count_at(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
@@ -409,8 +409,8 @@ class StartStates(LogRebasing):
 
     def begun_at(self, me: Replica, start: int) -> Replica:
         """Return a replica whose log starts at an offset, with the snapshot that ends there."""
-        me = divide_log(me, partial(split_batch, offset=start))
-        count = sum(end_offset(batch) <= start for batch in me.log)
+        me = divide_log(me, partial(split_log_at, offset=start))
+        count = sum(batch_end_offset(batch) <= start for batch in me.log)
         if not count or not isinstance(me, DiskReplica):
             return me
         return me.but(start=count, high_watermark=count, snapshots=(count,))
@@ -530,8 +530,8 @@ class MidLifeStates(StartStates):
         start = self.log_start(node, head[-1].incarnation)
         marks = (e.body for e in head if e.kind in (EventKind.LEADER_HIGH_WATERMARK, EventKind.FOLLOWER_HIGH_WATERMARK))
         high = max(head[-1].body[0]["high"], start, *marks, 0)
-        me = divide_log(self.begun_at(me, start), lambda log: split_batch(log, high))
-        return me.but(high_watermark=sum(end_offset(batch) <= high for batch in me.log))
+        me = divide_log(self.begun_at(me, start), lambda log: split_log_at(log, high))
+        return me.but(high_watermark=sum(batch_end_offset(batch) <= high for batch in me.log))
 
     def _late_voters(self, node: NodeProgress, shown: dict[str, Any], directory: int) -> frozenset[Voter]:
         """Return the voters whose ids a transition shows, as the lines of this node and the others name them."""
@@ -573,7 +573,7 @@ def _voters_named_in_states(event: Event) -> Iterator[tuple[int, str, str]]:
     return ((int(one), text, "") for one, text in keys)
 
 
-def _voters_named_in_request(event: Event) -> Iterator[tuple[int, str, str]]:
+def _voter_addressed_by_request(event: Event) -> Iterator[tuple[int, str, str]]:
     if event.body.api in ("Vote", "BeginQuorumEpoch"):
         yield event.body.number("voterId"), event.body.get("voterDirectoryId") or NO_DIRECTORY[0], ""
 
@@ -582,8 +582,8 @@ NAMED_VOTERS = {
     EventKind.VOTERS: _voters_named_in_set,
     EventKind.STARTING_VOTERS: _voters_named_in_set,
     EventKind.TRANSITION: _voters_named_in_states,
-    EventKind.SEND: _voters_named_in_request,
-    EventKind.REQUEST: _voters_named_in_request,
+    EventKind.SEND: _voter_addressed_by_request,
+    EventKind.REQUEST: _voter_addressed_by_request,
 }
 """The voters that an event names, by its kind."""
 

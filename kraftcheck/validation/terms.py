@@ -75,19 +75,19 @@ def make_log(start: int, ends: Sequence[LogEnd], records: Mapping[int, Sequence[
     return tuple(found)
 
 
-def end_offset(batch: Batch) -> int:
+def batch_end_offset(batch: Batch) -> int:
     """Return the end offset of a batch, in records."""
     return batch.end  # type: ignore[attr-defined, no-any-return]
 
 
 def offset_after_batches(log: Log, count: int) -> int:
     """Return the record offset up to which the first `count` batches of a log reach."""
-    return end_offset(log[count - 1]) if count > 0 else 0
+    return batch_end_offset(log[count - 1]) if count > 0 else 0
 
 
 def batch_count_at(log: Log, offset: int) -> int:
     """Return the number of batches up to a record offset, rounded up; one more than the log has if it lies behind."""
-    return 0 if offset <= 0 else bisect_left(log, offset, key=end_offset) + 1
+    return 0 if offset <= 0 else bisect_left(log, offset, key=batch_end_offset) + 1
 
 
 class Difference(NamedTuple):
@@ -227,10 +227,10 @@ class ClusterTerms:
 
 def _whole_batches_up_to(log: Log, offset: int) -> int:
     """Return the number of whole batches of a log up to a record offset; one more if the offset lies behind it."""
-    if log and offset > end_offset(log[-1]):
+    if log and offset > batch_end_offset(log[-1]):
         return len(log) + 1
-    found = bisect_left(log, offset, key=end_offset)
-    return found + 1 if found < len(log) and end_offset(log[found]) == offset else found
+    found = bisect_left(log, offset, key=batch_end_offset)
+    return found + 1 if found < len(log) and batch_end_offset(log[found]) == offset else found
 
 
 # Responses, from a log

@@ -5,7 +5,7 @@
 >>> from kraftcheck.spec.values import ModelValue
 >>> semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")})))
 >>> state = semantics.initial()[0]
->>> print(diagnosis_text(semantics, state, "HearPrepared"))
+>>> print(action_diagnosis_text(semantics, state, "HearPrepared"))
 HearPrepared is not enabled:
   tm: no Prepared is under way to it
 >>> diagnose(semantics, state, "Prepare")[0].kind
@@ -63,7 +63,7 @@ def diagnose(
     raise InputError(unknown("action", action_name, known, semantics.protocol.name()))
 
 
-def diagnosis_text(
+def action_diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
     """Return the explanations of `diagnose` as text, without duplicates."""

@@ -94,7 +94,7 @@ def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
     return Constant(name, default, 0, counter)
 
 
-def _description(given: object) -> str:
+def _non_record_text(given: object) -> str:
     """Return a description of a value that `start` is given instead of a record, with the probable fix."""
     if isinstance(given, list | tuple):
         return f"a {type(given).__name__}; messages are messages=[...]"
@@ -304,7 +304,7 @@ class Protocol:
             if type(one) is Record:
                 raise ProtocolError(f"{self._start()}: expected a record of a class of your own, found Record()")
             if not isinstance(one, Record):
-                raise ProtocolError(f"{self._start()}: expected a record, found {_description(one)}")
+                raise ProtocolError(f"{self._start()}: expected a record, found {_non_record_text(one)}")
         by_id = Map((replica.id, replica) for replica in replicas)  # type: ignore[attr-defined]
         for replica in replicas:
             if by_id[replica.id] is not replica:  # type: ignore[attr-defined]

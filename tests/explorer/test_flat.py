@@ -175,7 +175,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
     def noting(worker: Worker, shared: int) -> None:
         if len(worker.fact_counts):
             counts = worker.fact_counts
-            seen.append((int(counts[facts.CONTENTS_SELDOM_REPEAT]), int(counts[facts.NUMBER_COUNT])))
+            seen.append((int(counts[facts.AT_CONTENTS_SELDOM_REPEAT]), int(counts[facts.AT_NUMBERS])))
         forget(worker, shared)
 
     monkeypatch.setattr(facts, "MOST_SHARED_NUMBERS", 4)

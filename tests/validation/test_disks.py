@@ -15,7 +15,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import ReplicaDisk, is_disk, read_disks
 from kraftcheck.validation.findings import CheckReport, describe_disks, render_disks
 from kraftcheck.validation.monitors import check_disks
-from kraftcheck.validation.records import BATCH_DTYPE, BATCH_HEADER, VotersRecord, crc32c
+from kraftcheck.validation.records import BATCH_HEADER, BATCH_INDEX_DTYPE, VotersRecord, crc32c
 from tests.support import kafka_disks as cluster
 
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "disks.tar.gz"
@@ -413,7 +413,7 @@ def test_honest_disks_are_not_alike(tmp_path: Path) -> None:
 
 
 def test_columns_are_aligned() -> None:
-    assert BATCH_DTYPE.itemsize == 44
+    assert BATCH_INDEX_DTYPE.itemsize == 44
 
 
 FAULTS = {

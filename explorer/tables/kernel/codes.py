@@ -42,7 +42,7 @@ JUDGED, BAD, PRUNED = 1, 2, 4
 ASK_ROOTS, ASK_PATH, ASK_OPERATION, ASK_CHANGE = 1, 2, 3, 4
 
 # Tables that must grow before the kernel can go on, as a bit mask.
-GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_ASKED = 1, 2, 4, 8, 16, 32
+GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLE_ITEMS, GROW_MAP, GROW_ASKED = 1, 2, 4, 8, 16, 32
 GROW_HASHES, GROW_CLUSTERS, GROW_CLUSTER_ITEMS = 128, 256, 512
 
 # Sentinels in place of an id. Functions return the first four.

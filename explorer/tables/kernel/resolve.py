@@ -231,7 +231,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             first = t.nodes[node, codes.A] if leaf else node
             last = first + t.nodes[node, codes.N] if leaf else first + 1
             if start + n + (last - first) + 2 >= len(t.bundle_items):
-                abort_to_grow(t, codes.GROW_BUNDLES)
+                abort_to_grow(t, codes.GROW_BUNDLE_ITEMS)
             for o in range(first, last):
                 t.bundle_items[start + n, 0] = o
                 t.bundle_items[start + n, 1] = 0 if leaf else 1

@@ -185,7 +185,7 @@ class GrowingTables(Tables):
             codes.GROW_ROWS: self.make_room_for_rows,
             codes.GROW_HASHES: lambda: self.rehash_rows(2 * len(self.row_table)),
             codes.GROW_CONTENTS: self._grow_contents,
-            codes.GROW_BUNDLES: partial(self._double, "bundle_items"),
+            codes.GROW_BUNDLE_ITEMS: partial(self._double, "bundle_items"),
             codes.GROW_CLUSTER_ITEMS: self._grow_cluster_items,
             codes.GROW_CLUSTERS: self._grow_clusters,
         }

@@ -46,7 +46,7 @@ def is_same(voter: Key, key: Key) -> bool:
     return voter.id == key.id and (voter.directory == key.directory or voter.directory == 0)
 
 
-def own_voters(me: Replica) -> frozenset[Key]:
+def own_key_if_voter(me: Replica) -> frozenset[Key]:
     """Return the set that contains a replica's own voter key; empty for an observer."""
     return frozenset(voter.key for voter in me.voters if is_same(voter.key, me.key))
 
@@ -263,7 +263,8 @@ def stood(before: Replica, after: Replica) -> bool:
     if len(after.voters) == 1:
         return won(before.but(epoch=after.epoch), after)
     own: Key = after.key
-    return (after.mode, after.leader, after.voted, after.granted) == (Mode.CANDIDATE, Nil.NIL, own, own_voters(before))
+    expected = Mode.CANDIDATE, Nil.NIL, own, own_key_if_voter(before)
+    return (after.mode, after.leader, after.voted, after.granted) == expected
 
 
 def won(before: Replica, after: Replica) -> bool:
@@ -310,7 +311,7 @@ def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
 
 def leaves(before: Replica, after: Replica) -> bool:
     """Whether a leader has committed a voter set that does not contain it (KIP-853, "RemoveVoter", step 7)."""
-    return not own_voters(before) and last_voters_end(before.log) <= after.high_watermark
+    return not own_key_if_voter(before) and last_voters_end(before.log) <= after.high_watermark
 
 
 def with_new_voter(me: Replica) -> Replica:

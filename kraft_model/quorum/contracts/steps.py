@@ -14,7 +14,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     is_same,
     known_endpoint,
     must_wait,
-    own_voters,
+    own_key_if_voter,
     peers,
     records_of,
     sent,
@@ -98,7 +98,7 @@ class QuorumContracts(MessageContracts):
             return True
         if (after.directory, after.mode in ENDED) != (before.directory, False):
             return True
-        granted = own_voters(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
+        granted = own_key_if_voter(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
         forgot = after.granted == granted and has_none(after, *OF_ROLES) and isinstance(after.change, Nil)
         known = after.mode is Mode.FOLLOWER or not after.fetched
         return forgot and known and (after.voted == vote_in_role(before, after) or begins(step))
@@ -132,11 +132,11 @@ class QuorumContracts(MessageContracts):
         if isinstance(message, FetchRequest):
             return self.asks_for_what_follows(me, message)
         if isinstance(message, AddVoterRequest | RemoveVoterRequest):
-            return not own_voters(me) and is_join(me, message)
+            return not own_key_if_voter(me) and is_join(me, message)
         if isinstance(message, UpdateVoterRequest):
             told = (message.epoch, message.voter, message.version, message.source, message.dest, message.address)
             own = (me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader, me.leader_endpoint)
-            return told == own and bool(own_voters(me))
+            return told == own and bool(own_key_if_voter(me))
         return True
 
     def asks_for_what_follows(self, me: Replica, fetch: FetchRequest) -> bool:
@@ -155,7 +155,7 @@ class QuorumContracts(MessageContracts):
         later responses to it, as Kafka does by correlation id.
         """
         is_new = leaves_role(before, after, step)
-        if is_new and len(after.voters) == len(own_voters(after)) == 1:
+        if is_new and len(after.voters) == len(own_key_if_voter(after)) == 1:
             return True  # the only voter takes two roles in one step
         expected = self.awaited_in_role(before) if is_new else set()
         asks = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
@@ -187,7 +187,7 @@ class QuorumContracts(MessageContracts):
         if isinstance(later, Change):
             stays = (change.operation, change.client, change.asked) == (later.operation, later.client, later.asked)
             return stays and "expirations" not in step.spends
-        answers = answers_for(change.client, step)
+        answers = responses_to_client(change.client, step)
         if begins(step) or after.mode in ENDED or (change.client == ADMIN and not self.plain_answers):
             return not answers
         if len(answers) != 1 or answers[0].error is not error_at_end(change, after, step):
@@ -234,7 +234,7 @@ class QuorumContracts(MessageContracts):
             return now == (Mode.UNATTACHED, before.epoch + 1, Nil.NIL, ())
         if before.mode is Mode.LEADER:
             return self.may_resign(before, after, step)
-        return bool(own_voters(before)) and self.times_out(before, after, step)
+        return bool(own_key_if_voter(before)) and self.times_out(before, after, step)
 
     def times_out(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a voter whose timer expires requests pre-votes, or becomes candidate if it needs no pre-votes."""
@@ -246,7 +246,7 @@ class QuorumContracts(MessageContracts):
             return stood(before, after) and (len(before.voters) == 1 or not asks_first)
         kept = before.epoch, before.leader, before.leader_endpoint
         asks = (after.mode, after.epoch, after.leader, after.leader_endpoint) == (Mode.PROSPECTIVE, *kept)
-        return asks and asks_first and not has_majority(own_voters(before), before.voters)
+        return asks and asks_first and not has_majority(own_key_if_voter(before), before.voters)
 
     def may_resign(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a leader resigns by check quorum, or because it has committed its own removal."""
@@ -263,7 +263,7 @@ class QuorumContracts(MessageContracts):
         if not resigns or step.puts or self.crashes or self.lost_disks or not step.sent:
             return True
         near = {key for key in peers(before) if frozenset({before.id, key.id}) not in shared.cuts}
-        return len(before.voters) > 1 and not has_majority(near | own_voters(before), before.voters)
+        return len(before.voters) > 1 and not has_majority(near | own_key_if_voter(before), before.voters)
 
     @step_invariant
     def leaders_open_their_epoch(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
@@ -383,7 +383,7 @@ class QuorumContracts(MessageContracts):
         if (waits, after.but(pending=Nil.NIL), len(asked)) != (True, free, len(step.sent)):
             return False
         if before.leader_endpoint != 0 and [one.address for one in asked[:1]] == [0]:
-            return not own_voters(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
+            return not own_key_if_voter(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
         return asks_next(before, after, step) or (after.mode, after.leader_endpoint) == (Mode.FOLLOWER, 0)
 
     @step_invariant
@@ -435,7 +435,7 @@ def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
     return after.voted if after.mode is Mode.UNATTACHED else Nil.NIL
 
 
-def answers_for(client: ModelValue, step: Step) -> list[AdminResponse | UpdateVoterResponse]:
+def responses_to_client(client: ModelValue, step: Step) -> list[AdminResponse | UpdateVoterResponse]:
     """Return the responses of a step to one client of voter changes."""
     return [m for m in step.sent if isinstance(m, AdminResponse | UpdateVoterResponse) and m.dest == client]
 
@@ -533,9 +533,9 @@ def appends_record(before: Replica, after: Replica, record: Data) -> bool:
 
 def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
     """Return the records that a new leader must append if its log has no VotersRecord or its endpoint has changed."""
-    if before.version == 0 or not own_voters(before):
+    if before.version == 0 or not own_key_if_voter(before):
         return []
-    own = own_voters(after)
+    own = own_key_if_voter(after)
     told = frozenset(Voter(v.key, after.endpoint) if v.key in own else v for v in before.voters)
     if any(isinstance(record, Voters) for record in records_of(before.log)):
         return [Voters(told)] if told != before.voters else []
@@ -586,10 +586,10 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
     if newest > epoch:
         return Mode.UNATTACHED, newest, Nil.NIL, Nil.NIL
     if leader != before.id and isinstance(voted, Key) and is_same(voted, before.key):
-        if not own_voters(after):
+        if not own_key_if_voter(after):
             return Mode.FAILED, epoch, leader, voted
         return Mode.CANDIDATE, epoch, Nil.NIL, after.key
-    if len(after.voters) == len(own_voters(after)) == 1:
+    if len(after.voters) == len(own_key_if_voter(after)) == 1:
         return Mode.UNATTACHED, epoch, Nil.NIL, voted
     if leader == before.id:
         return Mode.RESIGNED, epoch, leader, voted

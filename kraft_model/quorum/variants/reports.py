@@ -194,7 +194,7 @@ class EndpointsNotDescribed(Quorum, variant="endpoints-not-described"):
             yield step.but(sends=()).send(told.but(current=frozenset(shown)))
 
 
-# Features
+# FinalizedVersionReports
 
 
 class Report(Record):
@@ -210,7 +210,7 @@ class Reports(Shared):
     reports: frozenset[Report] = frozenset()
 
 
-class Features(Quorum, variant="features"):
+class FinalizedVersionReports(Quorum, variant="features"):
     """A replica with a high watermark reports the kraft.version of its committed log (KIP-584; KAFKA-19998)."""
 
     configuration = "report.features"
@@ -248,7 +248,7 @@ class Features(Quorum, variant="features"):
         return step.spends != ("feature_descriptions",) or told == shared.reports | due
 
 
-class UncommittedVersionReported(Features, variant="uncommitted-version-reported"):
+class UncommittedVersionReported(FinalizedVersionReports, variant="uncommitted-version-reported"):
     """A replica reports the kraft.version in use, possibly uncommitted (review of KAFKA-16538; KAFKA-19998).
 
     So does Kafka: `KRaftMetadataCache.features` and `FeatureControlManager` take `KafkaRaftClient.kraftVersion`. All
@@ -259,14 +259,14 @@ class UncommittedVersionReported(Features, variant="uncommitted-version-reported
         return None if super().finalized_version(me) is None else me.version
 
 
-class VersionZeroReported(Features, variant="version-zero-reported"):
+class VersionZeroReported(FinalizedVersionReports, variant="version-zero-reported"):
     """A replica always reports kraft.version 0 (KAFKA-18920, KAFKA-18979)."""
 
     def finalized_version(self, me: Replica) -> int | None:
         return None if super().finalized_version(me) is None else 0
 
 
-class VersionReportedUnknown(Features, variant="version-reported-unknown"):
+class VersionReportedUnknown(FinalizedVersionReports, variant="version-reported-unknown"):
     """A replica without a high watermark reports the lowest version as finalized (KAFKA-19964)."""
 
     def finalized_version(self, me: Replica) -> int | None:

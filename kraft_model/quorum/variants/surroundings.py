@@ -26,7 +26,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.variants.controllers import ControllerReplica, Controllers
 from kraftcheck.kraft_model.quorum.variants.reports import (
-    Features,
+    FinalizedVersionReports,
     Listeners,
     ListeningReplica,
     LogBeforeSnapshot,
@@ -259,7 +259,7 @@ class Server(
     StaticVoters,
     LogBeforeSnapshot,
     DelayedFetches,
-    Features,
+    FinalizedVersionReports,
     variant="server",
 ):
     """Controllers, listeners, snapshots in pieces, static voters, delayed fetches and features, all at once."""

@@ -55,7 +55,7 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
 
 
 @jit
-def ask_path(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
+def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
     """Request the result of a decision tree; Python reads the state as an interned control row."""
     ask(t, codes.ASK_PATH, root, intern_columns(t, rows, row, inboxes_of(t, rows.shape[1])), me, peer, at)
 
@@ -69,7 +69,7 @@ def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, 
         worker.stats[codes.S_MISSED] = 1
         leaf = MISSING
         if serial:
-            ask_path(t, rows, row, root, me, peer, at)
+            request_tree_result(t, rows, row, root, me, peer, at)
     return leaf
 
 
@@ -119,16 +119,16 @@ LEAST_MEAN_USES = 8  # mean uses of a number of the shared fields from which num
 
 # Places in `fact_counts`.
 (
-    NUMBER_COUNT,  # numbered contents of the shared fields
-    NUMBER_LOOKUP_COUNT,  # lookups of a number
-    LISTED_NODE_COUNT,  # used places of `listed`
-    CONTENTS_SELDOM_REPEAT,  # whether the contents repeat too seldom to number them
-    NUMBERS_RAN_OUT,  # whether the numbers ran out
-    CURRENT_SHARED_NUMBER,  # number of the shared fields of the state being expanded
-    REPLACED_FACT_COUNT,  # facts that overwrote another one
-    READS_SHARED_FIELDS,  # from here on, by kind of fact: whether a fact of that kind has read shared fields
+    AT_NUMBERS,  # numbered contents of the shared fields
+    AT_NUMBER_LOOKUPS,  # lookups of a number
+    AT_LISTED_NODES,  # used places of `listed`
+    AT_CONTENTS_SELDOM_REPEAT,  # whether the contents repeat too seldom to number them
+    AT_NUMBERS_RAN_OUT,  # whether the numbers ran out
+    AT_CURRENT_NUMBER,  # number of the shared fields of the state being expanded
+    AT_REPLACED_FACTS,  # facts that overwrote another one
+    AT_READS_SHARED,  # from here on, by kind of fact: whether a fact of that kind has read shared fields
 ) = range(8)
-FACT_COUNTS = READS_SHARED_FIELDS + (1 << KIND_BITS)
+FACT_COUNTS = AT_READS_SHARED + (1 << KIND_BITS)
 
 READS_OTHER_PARTS = np.int64(-5)  # in place of a node: the tree reads another part of the state
 NO_SHARED_NUMBER = np.int64(0)  # of shared fields: facts are keyed without their contents
@@ -138,8 +138,8 @@ NO_SHARED_NUMBER = np.int64(0)  # of shared fields: facts are keyed without thei
 def clear_numbers(worker: Any) -> None:
     """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
-    counts[CONTENTS_SELDOM_REPEAT] = counts[NUMBER_LOOKUP_COUNT] < LEAST_MEAN_USES * counts[NUMBER_COUNT]
-    counts[NUMBER_COUNT] = counts[NUMBER_LOOKUP_COUNT] = counts[NUMBERS_RAN_OUT] = 0
+    counts[AT_CONTENTS_SELDOM_REPEAT] = counts[AT_NUMBER_LOOKUPS] < LEAST_MEAN_USES * counts[AT_NUMBERS]
+    counts[AT_NUMBERS] = counts[AT_NUMBER_LOOKUPS] = counts[AT_NUMBERS_RAN_OUT] = 0
     worker.shared_places[:] = 0
     clear_facts(worker)
 
@@ -147,7 +147,7 @@ def clear_numbers(worker: Any) -> None:
 @jit
 def clear_facts(worker: Any) -> None:
     """Clear all facts from the memo, and the lists of internal actions in `worker.listed`."""
-    worker.fact_counts[LISTED_NODE_COUNT] = 0
+    worker.fact_counts[AT_LISTED_NODES] = 0
     worker.facts[:] = 0
 
 
@@ -156,9 +156,9 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
     """Return the number of the contents of a flat state's shared fields, or NO_SHARED_NUMBER."""
     first, last = t.meta[codes.M_BOUNDS], t.meta[codes.M_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
-    if first == last or counts[CONTENTS_SELDOM_REPEAT]:
+    if first == last or counts[AT_CONTENTS_SELDOM_REPEAT]:
         return NO_SHARED_NUMBER
-    counts[NUMBER_LOOKUP_COUNT] += 1
+    counts[AT_NUMBER_LOOKUPS] += 1
     # Look these contents up by their hash.
     h = np.uint64(0)
     for c in range(first, last):
@@ -175,11 +175,11 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
             return number
         i = (i + 1) & mask
     # New contents take the next number, if one is left.
-    number = counts[NUMBER_COUNT] + 1
+    number = counts[AT_NUMBERS] + 1
     if number == len(contents):
-        counts[NUMBERS_RAN_OUT] = 1
+        counts[AT_NUMBERS_RAN_OUT] = 1
         return NO_SHARED_NUMBER
-    counts[NUMBER_COUNT] = places[i] = number
+    counts[AT_NUMBERS] = places[i] = number
     for c in range(first, last):
         contents[number, c - first] = rows[row, c]
     return number
@@ -188,7 +188,7 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
 @inlined
 def number_in_key(worker: Any, kind: Any, shared: Any) -> Any:
     """Return the shared fields' number for a fact's key; NO_SHARED_NUMBER if no fact of this kind reads them."""
-    return shared if worker.fact_counts[READS_SHARED_FIELDS + kind] else NO_SHARED_NUMBER
+    return shared if worker.fact_counts[AT_READS_SHARED + kind] else NO_SHARED_NUMBER
 
 
 @inlined
@@ -215,7 +215,7 @@ def memo_get(worker: Any, key: Any) -> Any:
 def memo_put(worker: Any, key: Any, fact: Any) -> None:
     """Memoize the fact of a key; it overwrites a fact at the same place."""
     place = fact_place(worker.facts, key)
-    worker.fact_counts[REPLACED_FACT_COUNT] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
+    worker.fact_counts[AT_REPLACED_FACTS] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
     worker.facts[place, 0] = key
     worker.facts[place, 1] = fact
 
@@ -272,7 +272,7 @@ def walk_by_shared_and_locals(
             answer = np.int64(t.local_answers[a, peer if b == codes.PEER else me])
         elif (asks == codes.SHARED and a >= t.meta[codes.M_BOUNDS]) or asks == codes.SHARED_QUERY:
             if number == NO_SHARED_NUMBER:
-                worker.fact_counts[READS_SHARED_FIELDS + kind] = 1
+                worker.fact_counts[AT_READS_SHARED + kind] = 1
                 return READS_OTHER_PARTS
             answer = np.int64(rows[row, a] if asks == codes.SHARED else t.shared_answers[a, rows[row, b]])
         else:
@@ -390,7 +390,7 @@ def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
     """Evaluate the invariants of the worker's states with these indices, and record violations."""
     which = bare(which)
     for i in range(len(which)):
-        if worker.fact_counts[NUMBERS_RAN_OUT]:
+        if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
             clear_numbers(worker)
         bad = violated_by_flat_state(t, worker, False, worker.states, which[i], 0)
         if bad < 0:

@@ -19,11 +19,11 @@ from kraftcheck.explorer.tables.kernel.codes import (
     slots_of,
 )
 from kraftcheck.explorer.tables.kernel.flat.facts import (
-    CURRENT_SHARED_NUMBER,
+    AT_CURRENT_NUMBER,
+    AT_LISTED_NODES,
+    AT_NUMBERS_RAN_OUT,
     FACT_ENABLED_ACTIONS,
     FACT_STEP_HOLDS,
-    LISTED_NODE_COUNT,
-    NUMBERS_RAN_OUT,
     clear_facts,
     clear_numbers,
     decide_property,
@@ -94,7 +94,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
-    flags, number = np.int64(0), number_in_key(worker, FACT_STEP_HOLDS, worker.fact_counts[CURRENT_SHARED_NUMBER])
+    flags, number = np.int64(0), number_in_key(worker, FACT_STEP_HOLDS, worker.fact_counts[AT_CURRENT_NUMBER])
     missing = False
     for s in range(slots_of(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
@@ -240,9 +240,9 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
     """
     states, known, n = worker.states, True, np.int64(0)
     first, count = t.lists[roots, 0], t.lists[roots, 1]
-    if worker.fact_counts[LISTED_NODE_COUNT] + count > len(worker.listed):
+    if worker.fact_counts[AT_LISTED_NODES] + count > len(worker.listed):
         clear_facts(worker)
-    start = worker.fact_counts[LISTED_NODE_COUNT]
+    start = worker.fact_counts[AT_LISTED_NODES]
     for k in range(first, first + count):
         root = np.int64(t.list_nodes[k])
         root = root if root >= 0 else ~root
@@ -257,7 +257,7 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
 @inlined
 def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
-    number = number_in_key(worker, FACT_ENABLED_ACTIONS, worker.fact_counts[CURRENT_SHARED_NUMBER])
+    number = number_in_key(worker, FACT_ENABLED_ACTIONS, worker.fact_counts[AT_CURRENT_NUMBER])
     key = fact_key(FACT_ENABLED_ACTIONS, number, local, np.int64(0))
     fact = memo_get(worker, key)
     if fact == 0:
@@ -267,7 +267,7 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
         fact, known = list_enabled_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
             first, last = bounds_of_span(span_of_fact(fact))
-            worker.fact_counts[LISTED_NODE_COUNT] += last - first
+            worker.fact_counts[AT_LISTED_NODES] += last - first
             memo_put(worker, key, fact)
     first, last = bounds_of_span(span_of_fact(fact))
     for k in range(first, last):
@@ -302,9 +302,9 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
-    if worker.fact_counts[NUMBERS_RAN_OUT]:
+    if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
         clear_numbers(worker)
-    worker.fact_counts[CURRENT_SHARED_NUMBER] = shared_number(t, worker, states, at)
+    worker.fact_counts[AT_CURRENT_NUMBER] = shared_number(t, worker, states, at)
     if t.meta[codes.M_PERMUTATIONS] == 1:
         pack_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
     # Internal actions of the replicas, then those of the environment.
