@@ -13,7 +13,7 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
 from kraftcheck.explorer.bytecode.program import Program
-from kraftcheck.explorer.bytecode.statements import Translation
+from kraftcheck.explorer.bytecode.statements import FunctionTranslator
 from kraftcheck.explorer.bytecode.values import Heap
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec.diagnosis.lint import Watch
@@ -64,7 +64,7 @@ class Description:
     def _translated(self) -> Program:
         """Translate the program, and describe the search to the kernel."""
         heap, protocol, machine = self.heap, self.protocol, self.heap.machine
-        program = Program(protocol, heap, Translation)
+        program = Program(protocol, heap, FunctionTranslator)
         owners: list[Action | Property] = [*(action for action, _ in self.entries), *self.properties]
         reads = list(dict.fromkeys(read for owner in owners for read in owner.reads))
         entries = [self._entry(program, number, one) for number, one in enumerate(self.entries)]

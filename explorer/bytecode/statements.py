@@ -12,7 +12,7 @@ from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
 from kraftcheck.explorer.bytecode.source import MUTATORS, probe_number
 
 
-class Translation(Calls):
+class FunctionTranslator(Calls):
     """The translation of one function."""
 
     def translated(self) -> tuple[list[tuple[int, ...]], int]:

@@ -127,7 +127,7 @@ class _FilteringLoops(ast.NodeTransformer):
         self._changing = {*declared, *named}
         self._later = {name for name, times in Counter(_stored_names(definition)).items() if times > 1}
         self._at_once = {id(one) for node in nodes if isinstance(node, ast.Call) for one in node.args}
-        self._outliving = _variables_read_after_loops(definition)
+        self._outliving = _loop_variables_read_outside(definition)
 
     def _among(
         self, target: ast.expr, elements: ast.expr, tests: list[ast.expr], changing: set[str], *, copies: bool = False
@@ -204,7 +204,7 @@ def _leading_tests(body: list[ast.stmt]) -> list[ast.expr]:
     return tests
 
 
-def _variables_read_after_loops(definition: ast.AST) -> set[str]:
+def _loop_variables_read_outside(definition: ast.AST) -> set[str]:
     """Return the variables of loops that are read outside of the loops' bodies: the last element may fail a test."""
     binding: dict[str, list[ast.AST]] = defaultdict(list)
     for node in ast.walk(definition):

@@ -37,7 +37,7 @@ from kraftcheck.explorer.symbolic.variables import (
 from kraftcheck.files import atomic_replacement
 from kraftcheck.persistence.stored_files import (
     DIGEST_BYTES,
-    mix_hashes,
+    hash_numbers,
     reading_forgeable_content,
     require_distinct,
     require_valid,
@@ -256,8 +256,8 @@ def require_canonical_diagrams(
     require_valid((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
     require_valid((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
-        sums = np.add.reduceat(mix_hashes(edges.astype(np.uint64)), nodes[:, 0])
-        require_distinct(sums + mix_hashes(levels.astype(np.uint64)), "nodes")
+        sums = np.add.reduceat(hash_numbers(edges.astype(np.uint64)), nodes[:, 0])
+        require_distinct(sums + hash_numbers(levels.astype(np.uint64)), "nodes")
 
 
 class SetsValidator:

@@ -26,7 +26,7 @@ from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.persistence.stored_files import (
     CorruptFileError,
     RowIndex,
-    mix_hashes,
+    hash_numbers,
     reading_forgeable_content,
     require_distinct,
     require_valid,
@@ -314,7 +314,7 @@ def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDAr
     require_valid(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):
-        sums = np.add.reduceat(mix_hashes(keys.astype(np.uint64)), np.cumsum(counts) - counts)
+        sums = np.add.reduceat(hash_numbers(keys.astype(np.uint64)), np.cumsum(counts) - counts)
     require_distinct(sums, "inbox contents")
 
 
@@ -324,7 +324,7 @@ def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     slot_of = np.array([-1, *(interner.slots[record.id] for record in interner.locals[1:])])
     most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared.values)]
     before, sums = base, [np.zeros(0, np.uint64)]
-    weights = mix_hashes(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
+    weights = hash_numbers(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:
         columns = block.shape[1]
         require_valid(

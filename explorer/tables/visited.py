@@ -307,7 +307,7 @@ MOST_ROWS = 1 << 25  # maximum bytes of rows in memory: old levels are seldom re
 MOST_FLAT = 1 << 24  # maximum bytes of a worker's flat successors, which should stay in its cache
 LEAST_BATCH = 1 << 12  # minimum number of states in a batch
 LEAST_SHARE = 8  # states get at least an eighth of the memory
-LEAST_LEARNED = 1 << 25  # minimum bytes for memo tables
+LEAST_MEMO_BYTES = 1 << 25  # minimum bytes for memo tables
 FAST_SHARE = 1 << 14  # bytes of the visited set per place below which a partition grows fast
 
 
@@ -351,7 +351,7 @@ class Memory:
     @property
     def most_learned(self) -> int:
         """Bytes that the memo tables may take."""
-        return max(self.total - self.total // LEAST_SHARE, LEAST_LEARNED)
+        return max(self.total - self.total // LEAST_SHARE, LEAST_MEMO_BYTES)
 
     def divide(self, learned: int) -> bool:
         """Divide the memory again if the memo tables have grown or shrunk enough; return whether they have."""

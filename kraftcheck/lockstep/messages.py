@@ -196,7 +196,7 @@ class SnapshotPieceReader:
             return plain
         of = plain.snapshot
         size = self._sizes.get((plain.dest, of.offset, of.epoch), 0)
-        asked = _batches(position, size, of.offset) if position else 0
+        asked = _batches_before(position, size, of.offset) if position else 0
         piece: Record = self._kind(plain.epoch, of, plain.directory, plain.source, plain.dest, position=asked)
         return piece
 
@@ -209,7 +209,7 @@ class SnapshotPieceReader:
         of = request.snapshot
         self._sizes[request.dest, of.offset, of.epoch] = part["size"]
         end = part["position"] + part["unalignedRecordsSizeInBytes"]
-        return whole[getattr(request, "position", 0) : _batches(end, part["size"], of.offset)]
+        return whole[getattr(request, "position", 0) : _batches_before(end, part["size"], of.offset)]
 
     def part_of(self, message: Record | None) -> dict[str, Any]:
         """Return the driver's arguments for the delivery of a FetchSnapshot: the end of the piece, of all batches."""
@@ -219,7 +219,7 @@ class SnapshotPieceReader:
         return {"part": [min(end, all_of), all_of]}
 
 
-def _batches(position: int, size: int, batches: int) -> int:
+def _batches_before(position: int, size: int, batches: int) -> int:
     """Return the number of batches before a byte position; -1 for a position without a known size."""
     return -(-position * batches // size) if size else -1
 

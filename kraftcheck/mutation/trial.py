@@ -112,7 +112,7 @@ def _has_same_initial_states(baseline: BaselineRun) -> bool:
         return False
 
 
-class _RenamedProperty(Property):
+class _PropertyWithSecondNames(Property):
     """A temporal property whose formula counts the new steps of an action as steps of that action."""
 
     names: SecondNames
@@ -145,7 +145,7 @@ def _renamed_fairness(declared: Iterable[Fairness], names: SecondNames) -> tuple
 
 def _renamed_temporal(prop: Property, names: SecondNames) -> Property:
     changed = {one.name: getattr(prop, one.name) for one in fields(prop)}
-    made = _RenamedProperty(**{**changed, "fairness": _renamed_fairness(prop.fairness, names)})
+    made = _PropertyWithSecondNames(**{**changed, "fairness": _renamed_fairness(prop.fairness, names)})
     vars(made)["names"] = names
     return made
 

@@ -53,7 +53,7 @@ AddVoter accepts a replica that was at the log end within the last hour; UpdateV
 ONE_STEP_PROPERTIES = ("PreVoteRaisesNoEpoch",)
 """Properties of single steps: a unit may take several. The replay takes the model's own steps, which keep them."""
 
-MOST_ROUTINE_STEPS = 16
+ROUTINE_STEPS_A_CHECK = 16
 """Appends and commits in a row after which the properties are evaluated; every other step is evaluated at once."""
 
 MOST_STATES = 2_000
@@ -96,7 +96,7 @@ class PropertyCheck:
         """Whether the properties are to be evaluated after a step of a replica."""
         fields = changed_fields(before, after)
         self._routine += is_routine(fields, before, after)
-        if fields and (not is_routine(fields, before, after) or self._routine >= MOST_ROUTINE_STEPS):
+        if fields and (not is_routine(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
             self._routine = 0
             return True
         return False

@@ -34,7 +34,7 @@ MISSING_VALUE = object()
 """The value of a field that an object lacks."""
 
 
-class JsonForm(NamedTuple):
+class JsonCodec(NamedTuple):
     """A form; `default` is the value of a field that is left out, MISSING_VALUE if it is required."""
 
     schema: dict[str, Any]
@@ -42,24 +42,24 @@ class JsonForm(NamedTuple):
     write: Callable[[Any], Any] = lambda value: value
     default: Any = MISSING_VALUE
 
-    def or_else(self, default: Any) -> JsonForm:
+    def or_else(self, default: Any) -> JsonCodec:
         """Return the form of a field that may be left out; None as the default stands for null as well."""
         if default is not None:
             return self._replace(default=default)
-        return JsonForm(
+        return JsonCodec(
             {"anyOf": [self.schema, {"type": "null"}]},
             lambda value: None if value is None else self.read(value),
             lambda value: None if value is None else self.write(value),
             None,
         )
 
-    def of(self, name: str, definitions: dict[str, Any]) -> JsonForm:
+    def of(self, name: str, definitions: dict[str, Any]) -> JsonCodec:
         """Return the form with its schema as a definition."""
         definitions[name] = self.schema
         return self._replace(schema={"$ref": f"#/$defs/{name}"})
 
 
-def integer_form(most: int = (1 << 63) - 1, least: int = 0) -> JsonForm:
+def integer_codec(most: int = (1 << 63) - 1, least: int = 0) -> JsonCodec:
     """Return the form of an integer."""
 
     def read(value: Any) -> int:
@@ -67,10 +67,10 @@ def integer_form(most: int = (1 << 63) - 1, least: int = 0) -> JsonForm:
             raise InvalidJsonValueError(f"an integer from {least} to {most}", value)
         return value
 
-    return JsonForm({"type": "integer", "minimum": least, "maximum": most}, read)
+    return JsonCodec({"type": "integer", "minimum": least, "maximum": most}, read)
 
 
-def string_form() -> JsonForm:
+def string_codec() -> JsonCodec:
     """Return the form of a string."""
 
     def read(value: Any) -> str:
@@ -78,10 +78,10 @@ def string_form() -> JsonForm:
             raise InvalidJsonValueError("a string", value)
         return value
 
-    return JsonForm({"type": "string"}, read)
+    return JsonCodec({"type": "string"}, read)
 
 
-def choice_form(values: Iterable[str]) -> JsonForm:
+def choice_codec(values: Iterable[str]) -> JsonCodec:
     """Return the form of one of some strings."""
     known = tuple(values)
 
@@ -90,10 +90,10 @@ def choice_form(values: Iterable[str]) -> JsonForm:
             raise InvalidJsonValueError(f"one of {', '.join(known)}", value)
         return str(value)
 
-    return JsonForm({"type": "string", "enum": list(known)}, read)
+    return JsonCodec({"type": "string", "enum": list(known)}, read)
 
 
-def array_form(form: JsonForm, kind: Callable[[Iterable[Any]], Any] = tuple) -> JsonForm:
+def array_codec(form: JsonCodec, kind: Callable[[Iterable[Any]], Any] = tuple) -> JsonCodec:
     """Return the form of an array; `kind` makes its value. A set is written in order."""
 
     def read(value: Any) -> Any:
@@ -104,10 +104,10 @@ def array_form(form: JsonForm, kind: Callable[[Iterable[Any]], Any] = tuple) -> 
     def write(value: Iterable[Any]) -> list[Any]:
         return [form.write(one) for one in (sorted(value) if kind is frozenset else value)]
 
-    return JsonForm({"type": "array", "items": form.schema}, read, write)
+    return JsonCodec({"type": "array", "items": form.schema}, read, write)
 
 
-def mapping_form(form: JsonForm) -> JsonForm:
+def mapping_codec(form: JsonCodec) -> JsonCodec:
     """Return the form of an object whose names are numbers."""
 
     def read(value: Any) -> dict[str, Any]:
@@ -116,10 +116,10 @@ def mapping_form(form: JsonForm) -> JsonForm:
         return {name: form.read(one) for name, one in value.items()}
 
     schema = {"type": "object", "propertyNames": {"pattern": "^[0-9]{1,9}$"}, "additionalProperties": form.schema}
-    return JsonForm(schema, read)
+    return JsonCodec(schema, read)
 
 
-def object_form(forms: Mapping[str, JsonForm]) -> JsonForm:
+def object_codec(forms: Mapping[str, JsonCodec]) -> JsonCodec:
     """Return the form of an object; its value is a dictionary without the optional fields that are left out."""
 
     def read(value: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def object_form(forms: Mapping[str, JsonForm]) -> JsonForm:
     def write(value: Mapping[str, Any]) -> dict[str, Any]:
         return {name: form.write(value[name]) for name, form in forms.items() if name in value}
 
-    return JsonForm(
+    return JsonCodec(
         {
             "type": "object",
             "properties": {name: form.schema for name, form in forms.items()},
@@ -149,17 +149,17 @@ def object_form(forms: Mapping[str, JsonForm]) -> JsonForm:
     )
 
 
-def tuple_form(forms: Mapping[str, JsonForm]) -> JsonForm:
+def tuple_codec(forms: Mapping[str, JsonCodec]) -> JsonCodec:
     """Return the form of an object whose value is a tuple of its fields; all are required."""
-    form = object_form(forms)
-    return JsonForm(
+    form = object_codec(forms)
+    return JsonCodec(
         form.schema,
         lambda value: tuple(form.read(value).values()),
         lambda value: form.write(dict(zip(forms, value, strict=True))),
     )
 
 
-def _read_field(name: str, form: JsonForm, value: Any) -> Any:
+def _read_field(name: str, form: JsonCodec, value: Any) -> Any:
     if value is MISSING_VALUE:
         raise InvalidJsonValueError("a value", MISSING_VALUE, name)
     try:
@@ -230,15 +230,19 @@ def _as_objects(value: tuple[tuple[str, ...], tuple[str, ...]]) -> list[dict[str
 
 SCHEMA_DEFINITIONS: dict[str, Any] = {}
 MODE_NAMES = ("Unattached", "Prospective", "Candidate", "Leader", "Follower", "Resigned")
-NODE_FORM, OFFSET_FORM, TIME_FORM = integer_form((1 << 31) - 1), integer_form(least=-1), integer_form((1 << 45) - 1)
-NUMBER_AS_TEXT_FORM = NODE_FORM._replace(read=lambda value: str(NODE_FORM.read(value)), write=int)
-VOTER_FORM_FIELDS = {"id": NODE_FORM, "directory": string_form(), "address": string_form(), "version": integer_form(99)}
-VOTERS_FORM = array_form(tuple_form(VOTER_FORM_FIELDS)).of("voters", SCHEMA_DEFINITIONS)
-SNAPSHOTS_FORM = array_form(tuple_form({"offset": OFFSET_FORM, "epoch": NODE_FORM}))
-SERVERS_FORM = array_form(tuple_form({"address": string_form(), "id": integer_form((1 << 31) - 1, -(1 << 31))}))
-REPLICA_KEY_FORM_FIELDS = {"id": NODE_FORM, "directory": string_form()}
-NODES_FORM = array_form(NODE_FORM, frozenset)
-MESSAGE_FORM = JsonForm(
+NODE_CODEC, OFFSET_CODEC = integer_codec((1 << 31) - 1), integer_codec(least=-1)
+TIME_CODEC = integer_codec((1 << 45) - 1)
+NUMBER_AS_TEXT_CODEC = NODE_CODEC._replace(read=lambda value: str(NODE_CODEC.read(value)), write=int)
+VOTER_CODEC_FIELDS = {
+    "id": NODE_CODEC, "directory": string_codec(),
+    "address": string_codec(), "version": integer_codec(99),
+}
+VOTERS_CODEC = array_codec(tuple_codec(VOTER_CODEC_FIELDS)).of("voters", SCHEMA_DEFINITIONS)
+SNAPSHOTS_CODEC = array_codec(tuple_codec({"offset": OFFSET_CODEC, "epoch": NODE_CODEC}))
+SERVERS_CODEC = array_codec(tuple_codec({"address": string_codec(), "id": integer_codec((1 << 31) - 1, -(1 << 31))}))
+REPLICA_KEY_CODEC_FIELDS = {"id": NODE_CODEC, "directory": string_codec()}
+NODES_CODEC = array_codec(NODE_CODEC, frozenset)
+MESSAGE_CODEC = JsonCodec(
     {
         "description": "the fields of Kafka's message, all of them and in its order; inner objects may be nested",
         "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
@@ -246,61 +250,61 @@ MESSAGE_FORM = JsonForm(
     _names_and_values,
     _as_objects,
 ).of("message", SCHEMA_DEFINITIONS)
-STATE_FIELD_FORMS = {
-    "leader": NODE_FORM.or_else(None),
-    "voted": tuple_form(REPLICA_KEY_FORM_FIELDS).or_else(None),
-    "granted": NODES_FORM,
-    "rejected": NODES_FORM,
-    "candidates": NODES_FORM,
-    "voters": NODES_FORM.or_else(None),
-    "update voters": NODES_FORM.or_else(None),
-    "keys": array_form(tuple_form({**REPLICA_KEY_FORM_FIELDS, "id": NUMBER_AS_TEXT_FORM}), frozenset),
-    "local key": array_form(tuple_form({**REPLICA_KEY_FORM_FIELDS, "id": NUMBER_AS_TEXT_FORM}), list),
-    "leader voters": NODES_FORM,
-    "start": OFFSET_FORM,
-    "address": string_form().or_else(None),
-    "high": OFFSET_FORM,
+STATE_FIELD_CODECS = {
+    "leader": NODE_CODEC.or_else(None),
+    "voted": tuple_codec(REPLICA_KEY_CODEC_FIELDS).or_else(None),
+    "granted": NODES_CODEC,
+    "rejected": NODES_CODEC,
+    "candidates": NODES_CODEC,
+    "voters": NODES_CODEC.or_else(None),
+    "update voters": NODES_CODEC.or_else(None),
+    "keys": array_codec(tuple_codec({**REPLICA_KEY_CODEC_FIELDS, "id": NUMBER_AS_TEXT_CODEC}), frozenset),
+    "local key": array_codec(tuple_codec({**REPLICA_KEY_CODEC_FIELDS, "id": NUMBER_AS_TEXT_CODEC}), list),
+    "leader voters": NODES_CODEC,
+    "start": OFFSET_CODEC,
+    "address": string_codec().or_else(None),
+    "high": OFFSET_CODEC,
 }
 _REQUIRED_STATE_FIELDS = ("candidates", "leader voters", "start")
 
 
-def _make_state_form() -> JsonForm:
+def _make_state_codec() -> JsonCodec:
     """Return the form of an epoch state; a field may be given in the modes whose log lines show it."""
-    by_mode: dict[str, JsonForm] = {}
+    by_mode: dict[str, JsonCodec] = {}
     for mode in MODE_NAMES:
-        forms = {"mode": choice_form([mode]), "epoch": NODE_FORM}
+        forms = {"mode": choice_codec([mode]), "epoch": NODE_CODEC}
         for name, (modes, _) in STATE_FIELDS.items():
             if mode in modes:
-                form = STATE_FIELD_FORMS[name]
+                form = STATE_FIELD_CODECS[name]
                 forms[name.replace(" ", "_")] = form if name in _REQUIRED_STATE_FIELDS else form._replace(default=None)
-        by_mode[mode] = object_form(forms)
+        by_mode[mode] = object_codec(forms)
 
-    def of(value: Any) -> JsonForm:
+    def of(value: Any) -> JsonCodec:
         mode = value.get("mode") if isinstance(value, dict) else value
         if mode not in by_mode:
             raise InvalidJsonValueError(f"an object with one of the modes {', '.join(by_mode)}", value)
         return by_mode[mode]
 
-    return JsonForm(
+    return JsonCodec(
         {"type": "object", "oneOf": [form.schema for form in by_mode.values()]},
         lambda value: {name.replace("_", " "): one for name, one in of(value).read(value).items()},
         lambda value: of(value).write({name.replace(" ", "_"): one for name, one in value.items()}),
     )
 
 
-STATE_FORM = _make_state_form().of("state", SCHEMA_DEFINITIONS)
+STATE_CODEC = _make_state_codec().of("state", SCHEMA_DEFINITIONS)
 REPLICA_FIELDS = {
-    "mode": choice_form(MODE_NAMES),
-    "epoch": NODE_FORM,
-    "leader": NODE_FORM.or_else(None),
-    "voted": tuple_form(REPLICA_KEY_FORM_FIELDS).or_else(None),
-    "start": OFFSET_FORM.or_else(0),
-    "end": OFFSET_FORM,
-    "last": OFFSET_FORM,
-    "high_watermark": OFFSET_FORM.or_else(None),
-    "version": integer_form(99).or_else(None),
-    "voters_offset": OFFSET_FORM.or_else(None),
-    "voters": mapping_form(string_form().or_else(None)),
+    "mode": choice_codec(MODE_NAMES),
+    "epoch": NODE_CODEC,
+    "leader": NODE_CODEC.or_else(None),
+    "voted": tuple_codec(REPLICA_KEY_CODEC_FIELDS).or_else(None),
+    "start": OFFSET_CODEC.or_else(0),
+    "end": OFFSET_CODEC,
+    "last": OFFSET_CODEC,
+    "high_watermark": OFFSET_CODEC.or_else(None),
+    "version": integer_codec(99).or_else(None),
+    "voters_offset": OFFSET_CODEC.or_else(None),
+    "voters": mapping_codec(string_codec().or_else(None)),
 }
 KINDS_WITH_MESSAGE = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER)
 KINDS_WITH_OFFSET = (
@@ -310,47 +314,47 @@ KINDS_WITH_OFFSET = (
     EventKind.TRUNCATED,
     EventKind.REPLACED,
 )
-BODY_FORMS: dict[EventKind, dict[str, JsonForm]] = {
-    EventKind.DISK: {"snapshots": SNAPSHOTS_FORM},
-    EventKind.BOOTSTRAP: {"servers": SERVERS_FORM},
+BODY_CODECS: dict[EventKind, dict[str, JsonCodec]] = {
+    EventKind.DISK: {"snapshots": SNAPSHOTS_CODEC},
+    EventKind.BOOTSTRAP: {"servers": SERVERS_CODEC},
     EventKind.BOOT: {},
-    EventKind.STARTING_VOTERS: {"voters": VOTERS_FORM},
-    **{kind: {"api": string_form(), "fields": MESSAGE_FORM} for kind in KINDS_WITH_MESSAGE},
+    EventKind.STARTING_VOTERS: {"voters": VOTERS_CODEC},
+    **{kind: {"api": string_codec(), "fields": MESSAGE_CODEC} for kind in KINDS_WITH_MESSAGE},
     **{
-        kind: {"state": STATE_FORM, "from": STATE_FORM.or_else(None)}
+        kind: {"state": STATE_CODEC, "from": STATE_CODEC.or_else(None)}
         for kind in (EventKind.ATTEMPT, EventKind.TRANSITION)
     },
-    EventKind.APPEND: {"base": OFFSET_FORM, "end": OFFSET_FORM, "epoch": NODE_FORM},
-    EventKind.STORED: {"end": OFFSET_FORM, "epoch": NODE_FORM},
-    **{kind: {"offset": OFFSET_FORM} for kind in KINDS_WITH_OFFSET},
-    EventKind.VOTERS: {"voters": VOTERS_FORM, "offset": OFFSET_FORM},
-    EventKind.VERSION: {"version": integer_form(99), "offset": OFFSET_FORM},
-    **{kind: {"offset": OFFSET_FORM, "epoch": NODE_FORM} for kind in (EventKind.LOADED, EventKind.FETCHING)},
-    **{kind: {"offset": OFFSET_FORM, "directory": string_form()} for kind in (EventKind.PARKED, EventKind.REJECTED)},
+    EventKind.APPEND: {"base": OFFSET_CODEC, "end": OFFSET_CODEC, "epoch": NODE_CODEC},
+    EventKind.STORED: {"end": OFFSET_CODEC, "epoch": NODE_CODEC},
+    **{kind: {"offset": OFFSET_CODEC} for kind in KINDS_WITH_OFFSET},
+    EventKind.VOTERS: {"voters": VOTERS_CODEC, "offset": OFFSET_CODEC},
+    EventKind.VERSION: {"version": integer_codec(99), "offset": OFFSET_CODEC},
+    **{kind: {"offset": OFFSET_CODEC, "epoch": NODE_CODEC} for kind in (EventKind.LOADED, EventKind.FETCHING)},
+    **{kind: {"offset": OFFSET_CODEC, "directory": string_codec()} for kind in (EventKind.PARKED, EventKind.REJECTED)},
     EventKind.STATE: REPLICA_FIELDS,
 }
 """The fields of each kind of event that are its body: one value, or a tuple of them in order."""
 
 KINDS_WITH_PEER = (EventKind.ANSWER, EventKind.PARKED, EventKind.REJECTED)
 COMMON_FIELDS = {
-    "time": TIME_FORM,
-    "node": NODE_FORM.or_else(-1),
-    "level": choice_form(LOG_LEVELS).or_else(""),
-    "file": string_form().or_else(""),  # of the log in which the event stands
-    "line": OFFSET_FORM.or_else(0),
-    "seq": OFFSET_FORM.or_else(0),
+    "time": TIME_CODEC,
+    "node": NODE_CODEC.or_else(-1),
+    "level": choice_codec(LOG_LEVELS).or_else(""),
+    "file": string_codec().or_else(""),  # of the log in which the event stands
+    "line": OFFSET_CODEC.or_else(0),
+    "seq": OFFSET_CODEC.or_else(0),
 }
 
 
-def _event_form(kind: EventKind) -> JsonForm:
-    known = {"event": choice_form([_event_name(kind)]), **COMMON_FIELDS, **BODY_FORMS[kind]}
+def _event_codec(kind: EventKind) -> JsonCodec:
+    known = {"event": choice_codec([_event_name(kind)]), **COMMON_FIELDS, **BODY_CODECS[kind]}
     if kind in KINDS_WITH_MESSAGE:
-        known |= {"correlation": OFFSET_FORM, "created": OFFSET_FORM.or_else(-1)}
+        known |= {"correlation": OFFSET_CODEC, "created": OFFSET_CODEC.or_else(-1)}
     if kind is EventKind.SEND:
-        known["address"] = string_form().or_else("")
+        known["address"] = string_codec().or_else("")
     if kind in KINDS_WITH_PEER:
-        known["peer"] = NODE_FORM.or_else(None)
-    return object_form(known)
+        known["peer"] = NODE_CODEC.or_else(None)
+    return object_codec(known)
 
 
 def _event_name(kind: EventKind) -> str:
@@ -358,11 +362,11 @@ def _event_name(kind: EventKind) -> str:
 
 
 LOG_EVENT = "log"
-FORM_OF_EVENT = {_event_name(kind): _event_form(kind) for kind in BODY_FORMS}
-FORM_OF_EVENT[LOG_EVENT] = object_form(
-    {"event": choice_form([LOG_EVENT]), **COMMON_FIELDS, "level": choice_form(LOG_LEVELS), "text": string_form()}
+FORM_OF_EVENT = {_event_name(kind): _event_codec(kind) for kind in BODY_CODECS}
+FORM_OF_EVENT[LOG_EVENT] = object_codec(
+    {"event": choice_codec([LOG_EVENT]), **COMMON_FIELDS, "level": choice_codec(LOG_LEVELS), "text": string_codec()}
 )
-KIND_OF_EVENT = {_event_name(kind): kind for kind in BODY_FORMS}
+KIND_OF_EVENT = {_event_name(kind): kind for kind in BODY_CODECS}
 
 
 def json_schema() -> dict[str, Any]:
@@ -437,7 +441,7 @@ def events_of_object(entry: Any, file: str, line: int) -> Iterator[Event]:
 def event_from_fields(kind: EventKind, found: dict[str, Any], file: str = "", line: int = 0) -> Event:
     """Return an event from the fields that its form has read."""
     event = Event(found.get("node", -1), found["time"], kind, file, line, level=found.get("level", ""))
-    body = tuple(found.get(name) for name in BODY_FORMS[kind])
+    body = tuple(found.get(name) for name in BODY_CODECS[kind])
     if kind in KINDS_WITH_MESSAGE:
         event.body = MessageBody(intern(found["api"]), *found["fields"])
         event.correlation, event.created = found["correlation"], found.get("created", -1)
@@ -498,7 +502,7 @@ def event_as_json(event: Event) -> dict[str, Any]:
     elif event.kind is EventKind.STATE:
         found |= {key: value for key, value in body.items() if key in REPLICA_FIELDS}
     else:
-        names = list(BODY_FORMS[event.kind])
+        names = list(BODY_CODECS[event.kind])
         found |= dict(zip(names, (body,) if len(names) == 1 else body or (), strict=True))
     if event.kind in KINDS_WITH_PEER and event.peer is not None:
         found["peer"] = event.peer

@@ -67,7 +67,7 @@ _FIELDS = {
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SCAN = re.compile(r'"[^"\\\r\n]*+(?:\\[^\r\n][^"\\\r\n]*+)*+"?|\\\*[^\r\n]*|\(\*|[{}]')
-_COMMENT_MARK = re.compile(r"\(\*|\*\)")
+_BLOCK_COMMENT_DELIMITER = re.compile(r"\(\*|\*\)")
 _STRAY = re.compile(r"[\w!.]+|\S")
 
 
@@ -144,7 +144,7 @@ def _blank_comments(source: SourceText) -> str:
 
 def _comment_end(source: SourceText, start: int) -> int:
     depth, at = 0, start
-    while match := _COMMENT_MARK.search(source.text, at):
+    while match := _BLOCK_COMMENT_DELIMITER.search(source.text, at):
         depth, at = depth + (1 if match[0] == "(*" else -1), match.end()
         if depth == 0:
             return at

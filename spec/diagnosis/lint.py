@@ -98,7 +98,7 @@ class Watch:
         """The definition with a call of `__seen__` at each probe, for an engine that translates it."""
         definition = None if definition_of(self.prop.function.__code__) is None else loads(self._definition)
         if definition is not None:
-            _Marker(set(self._open)).mark(definition)
+            _ProbeInserter(set(self._open)).mark(definition)
         return definition
 
     def note(self, inputs: int, met: Collection[int]) -> None:
@@ -147,14 +147,14 @@ class Watch:
 
     def _mark(self, wanted: set[int]) -> dict[int, Part]:
         """Insert the probes of the given numbers, or all; return the parts that may have one."""
-        definition, marker = loads(self._definition), _Marker(wanted)
+        definition, marker = loads(self._definition), _ProbeInserter(wanted)
         marker.mark(definition)
         if marker.parts:
             self._function = recompiled(self.prop.function, definition, {PROBE_NAME: self._met.add})
         return marker.parts
 
 
-class _Marker:
+class _ProbeInserter:
     """Inserter of probes into a definition: all probes, or only the given numbers."""
 
     def __init__(self, wanted: set[int]) -> None:
@@ -196,7 +196,7 @@ class _Marker:
                 setattr(statement, name, self._block(block, inner=True))
         for case in getattr(statement, "cases", ()):
             case.body = self._block(case.body, inner=True)
-        _Expressions(self, statement).visit_own(statement)
+        _ExpressionProbeInserter(self, statement).visit_own(statement)
         return statement
 
     def expression(self, node: ast.expr, text: str, *, is_claim: bool = False, is_element: bool = False) -> ast.expr:
@@ -205,10 +205,10 @@ class _Marker:
         return node if call is None else ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
 
 
-class _Expressions(ast.NodeTransformer):
+class _ExpressionProbeInserter(ast.NodeTransformer):
     """Inserter of probes into the expressions of a statement."""
 
-    def __init__(self, marker: _Marker, statement: ast.stmt) -> None:
+    def __init__(self, marker: _ProbeInserter, statement: ast.stmt) -> None:
         self._marker = marker
         self._is_last = statement is marker.last
 

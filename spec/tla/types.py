@@ -30,7 +30,7 @@ from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.text import Intervals, TlaSyntaxError, as_function, as_name, one_line, shared_parser
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, one_of
 
-MOST_CHARACTERS = 60
+MOST_QUOTED_CHARACTERS = 60
 """Maximum length of a value in an error message."""
 
 MOST_NAMES = 20
@@ -49,12 +49,12 @@ def quoted_value(value: Value) -> str:
         text = "null" if value is None else one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
-    return cut(text, MOST_CHARACTERS)
+    return cut(text, MOST_QUOTED_CHARACTERS)
 
 
 def name_list(names: Iterable[str]) -> str:
     """Return a list of names for an error message, truncated in number and length."""
-    listed = [cut(name, MOST_CHARACTERS) for name in names]
+    listed = [cut(name, MOST_QUOTED_CHARACTERS) for name in names]
     more = len(listed) - MOST_NAMES
     return ", ".join(listed[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 

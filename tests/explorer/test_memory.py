@@ -225,7 +225,7 @@ def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.Monkey
     protocol, options = bound("counts/two-voters-restart").protocol, SearchRequest(deadlock=False)
     roomy = Watched(protocol, options, 1, batch=300)
     whole = roomy.run()
-    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_MEMO_BYTES", 0)
     monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_SHARE", 64)
     memory = 64 * learned_by(roomy) // 63 + (1 << 14)
     search = Watched(protocol, replace(options, memory=memory), 1, batch=300)
@@ -247,7 +247,7 @@ class Remembers(Protocol):
 
 
 def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_MEMO_BYTES", 0)
     options = SearchRequest(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=3_000)
     result = explore(Remembers(), options)
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "memory")

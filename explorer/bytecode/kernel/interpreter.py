@@ -27,12 +27,18 @@ from kraftcheck.explorer.bytecode.kernel.heap import (
 )
 
 # Numba reads module globals as constants, but not members of an enum.
-MOVE, CONST, JUMP, IF, UNLESS, CALL, RETURN, MARK, PUSH, PUSH_ALL, COLLECT, ITERATE, NEXT = range(13)
-FIELD, BUT, INDEX, SLICE, LEN, NOT, NEGATE, ADD, SUB, MUL, DIV, MOD, AND, OR, XOR = range(13, 28)
-EQ, NE, LT, LE, GT, GE, IN, NOT_IN, IS, IS_NOT, TEST = range(28, 39)
-ORDERED, SORTED, SORTED_PAIRS, SUM, MIN, MAX, RANGE, ZIP, REVERSED = range(39, 48)
-KEYS, VALUES, ITEMS, GET, PUT, WITHOUT, CONVERT, COMBINATIONS, EXTEND = range(48, 57)
-UNPACK, IMMUTABLE, UNSET, TEST_BY, SEEN, REQUIRE = range(57, 63)
+(
+    OP_MOVE, OP_CONST, OP_JUMP, OP_IF, OP_UNLESS, OP_CALL,
+    OP_RETURN, OP_MARK, OP_PUSH, OP_PUSH_ALL, OP_COLLECT, OP_ITERATE, OP_NEXT,
+) = range(13)
+(
+    OP_FIELD, OP_BUT, OP_INDEX, OP_SLICE, OP_LEN, OP_NOT, OP_NEGATE,
+    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_AND, OP_OR, OP_XOR,
+) = range(13, 28)
+OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOT_IN, OP_IS, OP_IS_NOT, OP_TEST = range(28, 39)
+OP_ORDERED, OP_SORTED, OP_SORTED_PAIRS, OP_SUM, OP_MIN, OP_MAX, OP_RANGE, OP_ZIP, OP_REVERSED = range(39, 48)
+OP_KEYS, OP_VALUES, OP_ITEMS, OP_GET, OP_PUT, OP_WITHOUT, OP_CONVERT, OP_COMBINATIONS, OP_EXTEND = range(48, 57)
+OP_UNPACK, OP_IMMUTABLE, OP_UNSET, OP_TEST_BY, OP_SEEN, OP_REQUIRE = range(57, 63)
 assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] == [12, 27, 38, 47, 62]
 
 
@@ -218,11 +224,11 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
     if not (one & 1 and other & 1):
         return record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
-    if operation == MUL:
+    if operation == OP_MUL:
         return integer_value(m, a * b)
     if b == 0:
         return record_error(m, codes.UNSUPPORTED_ERROR)
-    return integer_value(m, a // b if operation == DIV else a % b)
+    return integer_value(m, a // b if operation == OP_DIV else a % b)
 
 
 @jit
@@ -230,13 +236,13 @@ def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return `one & other`, `one | other` or `one ^ other`: of bools, sets or maps."""
     kind, others, mark = kind_of(m, one), kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.BOOL_KIND and others == codes.BOOL_KIND:
-        if operation == XOR:
+        if operation == OP_XOR:
             return bool_value(one != other)
-        return one if (one == codes.TRUE_VALUE) == (operation == OR) else other
+        return one if (one == codes.TRUE_VALUE) == (operation == OP_OR) else other
     if is_set(kind) and is_set(others):
         return set_operation(m, operation, one, other)
     if (
-        operation != OR
+        operation != OP_OR
         or not is_mapping(kind)
         or not is_mapping(others)
         or (kind == codes.DICT_KIND and others == codes.MAP_KIND)
@@ -252,12 +258,12 @@ def set_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return an intersection, a union or a symmetric difference."""
     kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     for place in range(node_size(m, one)):
-        if operation == OR or (find_element(m, other, node_item(m, one, place)) >= 0) == (operation == AND):
+        if operation == OP_OR or (find_element(m, other, node_item(m, one, place)) >= 0) == (operation == OP_AND):
             push_value(m, node_item(m, one, place))
-    if operation == AND:
+    if operation == OP_AND:
         return collect_sorted(m, kind, mark)
     for place in range(node_size(m, other)):
-        if operation == OR or find_element(m, one, node_item(m, other, place)) < 0:
+        if operation == OP_OR or find_element(m, one, node_item(m, other, place)) < 0:
             push_value(m, node_item(m, other, place))
     return collect_values(m, kind, mark)
 
@@ -283,12 +289,12 @@ def is_subset(m: Any, one: Any, other: Any) -> Any:
 def compare_order(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a comparison by `<`, `<=`, `>` or `>=`."""
     if is_set(kind_of(m, one)) and is_set(kind_of(m, other)):
-        small, large = (one, other) if operation == LT or operation == LE else (other, one)
-        strict = operation == LT or operation == GT
+        small, large = (one, other) if operation == OP_LT or operation == OP_LE else (other, one)
+        strict = operation == OP_LT or operation == OP_GT
         return bool_value(is_subset(m, small, large) and not (strict and node_size(m, small) == node_size(m, large)))
-    if operation == LT or operation == GE:
-        return bool_value(is_less(m, one, other) == (operation == LT))
-    return bool_value(is_less(m, other, one) == (operation == GT))
+    if operation == OP_LT or operation == OP_GE:
+        return bool_value(is_less(m, one, other) == (operation == OP_LT))
+    return bool_value(is_less(m, other, one) == (operation == OP_GT))
 
 
 @jit
@@ -300,9 +306,9 @@ def is_atom(m: Any, value: Any) -> Any:
 @jit
 def sorts_after(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return whether a value comes after another in canonical order, as Python sorts, or as pairs by their first."""
-    if operation == ORDERED:
+    if operation == OP_ORDERED:
         return compare_values(m, one, other) > 0
-    if operation == SORTED:
+    if operation == OP_SORTED:
         return is_less(m, other, one)
     return is_less(m, node_item(m, other, 0), node_item(m, one, 0))
 
@@ -321,7 +327,7 @@ def sorted_list(m: Any, value: Any, operation: Any) -> Any:
             m.stack[place] = before
             place -= 1
         m.stack[place] = value
-    if operation == SORTED_PAIRS:
+    if operation == OP_SORTED_PAIRS:
         for place in range(mark, m.at[codes.AT_STACK_HEIGHT]):
             m.stack[place] = node_item(m, m.stack[place], 1)
     return collect_values(m, codes.LIST_KIND, mark)
@@ -377,10 +383,10 @@ def map_view_list(m: Any, value: Any, kind: Any) -> Any:
     if stride != 2:
         return record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(0, node_size(m, value), 2):
-        if kind == ITEMS:
+        if kind == OP_ITEMS:
             push_pair(m, node_item(m, value, place), node_item(m, value, place + 1))
         else:
-            push_value(m, node_item(m, value, place if kind == KEYS else place + 1))
+            push_value(m, node_item(m, value, place if kind == OP_KEYS else place + 1))
     return collect_values(m, codes.LIST_KIND, mark)
 
 
@@ -553,23 +559,23 @@ def unpack_to_registers(m: Any, registers: Any, first: Any, value: Any, count: A
 def rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
     """Return the result of an operation that is rarer than those of `run_function`."""
     one = registers[base + b]
-    if ORDERED <= operation <= SORTED_PAIRS:
+    if OP_ORDERED <= operation <= OP_SORTED_PAIRS:
         return sorted_list(m, one, operation)
-    if operation == SUM:
+    if operation == OP_SUM:
         return sum_numbers(m, one)
-    if operation == MIN or operation == MAX:
-        return min_or_max(m, one, operation == MIN)
-    if operation == RANGE:
+    if operation == OP_MIN or operation == OP_MAX:
+        return min_or_max(m, one, operation == OP_MIN)
+    if operation == OP_RANGE:
         return range_list(m, one, registers[base + c], registers[base + d])
-    if operation == ZIP:
+    if operation == OP_ZIP:
         return zip_list(m, registers, base + b, c)
-    if operation == REVERSED:
+    if operation == OP_REVERSED:
         return reversed_list(m, one)
-    if KEYS <= operation <= ITEMS:
+    if OP_KEYS <= operation <= OP_ITEMS:
         return map_view_list(m, one, operation)
-    if operation == GET:
+    if operation == OP_GET:
         return map_get(m, one, registers[base + c], registers[base + d])
-    if operation == PUT:
+    if operation == OP_PUT:
         return put_item(m, one, registers[base + c], registers[base + d])
     return rarest_operation(m, operation, registers, base, b, c, d)
 
@@ -578,26 +584,26 @@ def rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c:
 def rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
     """Return the result of an operation that `rare_operation` does not know."""
     one = registers[base + b]
-    if operation == WITHOUT:
+    if operation == OP_WITHOUT:
         return without_element(m, one, registers[base + c])
-    if operation == CONVERT:
+    if operation == OP_CONVERT:
         return convert_collection(m, one, c)
-    if operation == COMBINATIONS:
+    if operation == OP_COMBINATIONS:
         return combinations_list(m, one, registers[base + c])
-    if operation == EXTEND:
+    if operation == OP_EXTEND:
         return extend_step_field(m, one, c, registers[base + d])
-    if operation == SLICE:
+    if operation == OP_SLICE:
         return slice_sequence(m, one, registers[base + c], registers[base + d])
-    if operation == LEN:
+    if operation == OP_LEN:
         stride = items_per_element(m, one)
         return integer_value(m, node_size(m, one) // stride) if stride else 0
-    if operation == NEGATE:
+    if operation == OP_NEGATE:
         return integer_value(m, -(one >> 1)) if one & 1 else record_error(m, codes.UNSUPPORTED_ERROR)
-    if MUL <= operation <= MOD:
+    if OP_MUL <= operation <= OP_MOD:
         return multiply_or_divide(m, operation, one, registers[base + c])
-    if AND <= operation <= XOR:
+    if OP_AND <= operation <= OP_XOR:
         return logical_operation(m, operation, one, registers[base + c])
-    if LT <= operation <= GE:
+    if OP_LT <= operation <= OP_GE:
         return compare_order(m, operation, one, registers[base + c])
     return record_error(m, codes.UNSUPPORTED_ERROR)
 
@@ -617,19 +623,19 @@ def run_function(m: Any, function: Any) -> Any:
         if fuel < 0:
             record_error(m, codes.SCRATCH_FULL_ERROR)
         # Moves, jumps and calls
-        if operation == MOVE:
+        if operation == OP_MOVE:
             registers[base + a] = registers[base + b]
-        elif operation == CONST:
+        elif operation == OP_CONST:
             registers[base + a] = m.constants[b]
-        elif operation == JUMP:
+        elif operation == OP_JUMP:
             place = np.int64(a)
-        elif operation == IF:
+        elif operation == OP_IF:
             if is_true(m, registers[base + a]):
                 place = np.int64(b)
-        elif operation == UNLESS:
+        elif operation == OP_UNLESS:
             if not is_true(m, registers[base + a]):
                 place = np.int64(b)
-        elif operation == CALL:
+        elif operation == OP_CALL:
             callee = base + room
             if depth == codes.MOST_FRAMES or callee + m.functions[b, 1] > codes.MOST_REGISTERS:
                 record_error(m, codes.SCRATCH_FULL_ERROR)
@@ -639,7 +645,7 @@ def run_function(m: Any, function: Any) -> Any:
                 m.frames[depth, 0], m.frames[depth, 1], m.frames[depth, 2] = (place << 20) | room, base, a
                 depth += 1
                 base, place, room = callee, np.int64(m.functions[b, 0]), np.int64(m.functions[b, 1])
-        elif operation == RETURN:
+        elif operation == OP_RETURN:
             value = registers[base + a]
             if depth == 0:
                 return value
@@ -648,19 +654,19 @@ def run_function(m: Any, function: Any) -> Any:
             base = m.frames[depth, 1]
             registers[base + m.frames[depth, 2]] = value
         # Building values
-        elif operation == MARK:
+        elif operation == OP_MARK:
             registers[base + a] = at[codes.AT_STACK_HEIGHT]
-        elif operation == PUSH:
+        elif operation == OP_PUSH:
             push_value(m, registers[base + a])
-        elif operation == PUSH_ALL:
+        elif operation == OP_PUSH_ALL:
             push_elements(m, registers[base + a])
-        elif operation == COLLECT:
+        elif operation == OP_COLLECT:
             registers[base + a] = collect_values(m, b, registers[base + c])
         # Loops
-        elif operation == ITERATE:
+        elif operation == OP_ITERATE:
             items_per_element(m, registers[base + b])
             registers[base + a], registers[base + a + 1] = registers[base + b], 0
-        elif operation == NEXT:
+        elif operation == OP_NEXT:
             over, at_place = registers[base + b], registers[base + b + 1]
             stride = 2 if is_mapping(kind_of(m, over)) else 1
             if at_place >= node_size(m, over):
@@ -669,55 +675,55 @@ def run_function(m: Any, function: Any) -> Any:
                 registers[base + a] = node_item(m, over, at_place)
                 registers[base + b + 1] = at_place + stride
         # Records and elements
-        elif operation == FIELD:
+        elif operation == OP_FIELD:
             which = field_number(m, registers[base + b], c)
             registers[base + a] = node_item(m, registers[base + b], which) if which >= 0 else 0
-        elif operation == BUT:
+        elif operation == OP_BUT:
             which = field_number(m, registers[base + b], c)
             if which >= 0:
                 registers[base + a] = with_item(m, registers[base + b], which, registers[base + d])
-        elif operation == INDEX:
+        elif operation == OP_INDEX:
             registers[base + a] = subscript(m, registers[base + b], registers[base + c])
         # Tests and sums
-        elif operation == NOT:
+        elif operation == OP_NOT:
             registers[base + a] = bool_value(not is_true(m, registers[base + b]))
-        elif operation == ADD:
+        elif operation == OP_ADD:
             registers[base + a] = add_values(m, registers[base + b], registers[base + c])
-        elif operation == SUB:
+        elif operation == OP_SUB:
             registers[base + a] = subtract_values(m, registers[base + b], registers[base + c])
-        elif operation == EQ:
+        elif operation == OP_EQ:
             registers[base + a] = bool_value(are_equal(m, registers[base + b], registers[base + c]))
-        elif operation == NE:
+        elif operation == OP_NE:
             registers[base + a] = bool_value(not are_equal(m, registers[base + b], registers[base + c]))
-        elif operation == IN:
+        elif operation == OP_IN:
             registers[base + a] = bool_value(find_element(m, registers[base + c], registers[base + b]) >= 0)
-        elif operation == NOT_IN:
+        elif operation == OP_NOT_IN:
             registers[base + a] = bool_value(find_element(m, registers[base + c], registers[base + b]) < 0)
-        elif operation == IS or operation == IS_NOT:
+        elif operation == OP_IS or operation == OP_IS_NOT:
             one, other = registers[base + b], registers[base + c]
             if not is_atom(m, one) and not is_atom(m, other):
                 record_error(m, codes.UNSUPPORTED_ERROR)
-            registers[base + a] = bool_value((one == other) == (operation == IS))
-        elif operation == TEST:
+            registers[base + a] = bool_value((one == other) == (operation == OP_IS))
+        elif operation == OP_TEST:
             registers[base + a] = bool_value(m.tests[c * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0)
-        elif operation == TEST_BY:
+        elif operation == OP_TEST_BY:
             wanted = registers[base + c]
             if kind_of(m, wanted) != codes.CLASS_KIND:
                 record_error(m, codes.UNSUPPORTED_ERROR)
             else:
                 first_test = node_item(m, wanted, 0) * at[codes.AT_KINDS]
                 registers[base + a] = bool_value(m.tests[first_test + kind_of(m, registers[base + b])] != 0)
-        elif operation == SEEN:
+        elif operation == OP_SEEN:
             m.seen[a] = 1
             registers[base + b] = codes.FALSE_VALUE
-        elif operation == REQUIRE:
+        elif operation == OP_REQUIRE:
             if registers[base + a] == 0:
                 record_error(m, codes.UNSUPPORTED_ERROR)
-        elif operation == UNSET:
+        elif operation == OP_UNSET:
             registers[base + a] = 0
-        elif operation == UNPACK:
+        elif operation == OP_UNPACK:
             unpack_to_registers(m, registers, base + a, registers[base + b], c)
-        elif operation == IMMUTABLE:
+        elif operation == OP_IMMUTABLE:
             if m.groups[kind_of(m, registers[base + a])] >= codes.MUTABLE_GROUP:
                 record_error(m, codes.UNSUPPORTED_ERROR)
         else:

@@ -302,7 +302,7 @@ class EmptyFollowerReadsLog(LogBeforeSnapshot, variant="empty-follower-reads-log
 # A listener
 
 
-class ListeningReplica(Replica):
+class ReplicaWithListener(Replica):
     """A replica with a listener: whether it is registered, and the last leader that it learned of."""
 
     registered: bool = False
@@ -313,11 +313,11 @@ class Listeners(Quorum, variant="listeners"):
     """A listener of the Raft client registers at any time, and learns of every leader (KAFKA-16286)."""
 
     configuration = "report.listeners"
-    replica_type = ListeningReplica
+    replica_type = ReplicaWithListener
     registrations: int = bound("MaxListeners", default=0)
 
     @internal
-    def register_listener(self, me: ListeningReplica) -> Steps:
+    def register_listener(self, me: ReplicaWithListener) -> Steps:
         """A listener registers, and learns of the leader that the replica knows."""
         if me.mode not in ENDED and not me.registered:
             step = self.taken(me, self.registers(me.but(registered=True)), consumes=False)
@@ -340,7 +340,7 @@ class Listeners(Quorum, variant="listeners"):
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
     ) -> Step:
-        assert isinstance(after, ListeningReplica)
+        assert isinstance(after, ReplicaWithListener)
         if starts or after.mode in ENDED:
             after = after.but(registered=False, heard_of=Nil.NIL)
         elif after.registered and self.known(before) != self.known(after):
@@ -348,7 +348,7 @@ class Listeners(Quorum, variant="listeners"):
         return super().taken(before, after, *messages, consumes=consumes, starts=starts)
 
     @invariant
-    def listeners_know_the_leader(self, me: ListeningReplica) -> bool:
+    def listeners_know_the_leader(self, me: ReplicaWithListener) -> bool:
         """A follower's listener knows its leader and epoch; any other knows no leader but one that leads.
 
         KIP-595, `handleLeaderChange` of a listener; KAFKA-16286, KAFKA-17333.
@@ -358,7 +358,7 @@ class Listeners(Quorum, variant="listeners"):
         return me.mode is Mode.LEADER or me.heard_of != Term(me.epoch, me.id)
 
     @step_invariant
-    def listeners_register_once(self, before: ListeningReplica, after: ListeningReplica, step: Step) -> bool:
+    def listeners_register_once(self, before: ReplicaWithListener, after: ReplicaWithListener, step: Step) -> bool:
         """A listener registers once in the life of its process, and learns of nothing before (KIP-595)."""
         if step.spends == ("registrations",):
             return (

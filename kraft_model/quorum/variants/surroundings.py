@@ -28,9 +28,9 @@ from kraftcheck.kraft_model.quorum.variants.controllers import ControllerReplica
 from kraftcheck.kraft_model.quorum.variants.reports import (
     FinalizedVersionReports,
     Listeners,
-    ListeningReplica,
     LogBeforeSnapshot,
     PieceReplica,
+    ReplicaWithListener,
     SnapshotPieces,
     StaticReplica,
     StaticVoters,
@@ -193,7 +193,7 @@ class HighWatermarkDelayed(DelayedFetches, variant="high-watermark-delayed"):
         return True
 
 
-class ServerReplica(ControllerReplica, ListeningReplica, PieceReplica, StaticReplica, DelayingReplica, DiskReplica):
+class ServerReplica(ControllerReplica, ReplicaWithListener, PieceReplica, StaticReplica, DelayingReplica, DiskReplica):
     """A replica with the fields of all parts of a server."""
 
     volatile = {**ControllerReplica.volatile, **PieceReplica.volatile}
@@ -237,7 +237,7 @@ class ListenersLearnByEpoch(Listeners):
     """
 
     def notifies(self, me: Replica) -> Replica:
-        assert isinstance(me, ListeningReplica)
+        assert isinstance(me, ReplicaWithListener)
         if me.mode is Mode.LEADER and not self.is_established(me):
             return me
         is_new = not isinstance(me.heard_of, Term) or me.heard_of.epoch < me.epoch
@@ -246,7 +246,7 @@ class ListenersLearnByEpoch(Listeners):
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
     ) -> Step:
-        assert isinstance(after, ListeningReplica)
+        assert isinstance(after, ReplicaWithListener)
         if after.registered and not starts and after.mode not in ENDED:
             after = self.notifies(after)
         return super().taken(before, after, *messages, consumes=consumes, starts=starts)
