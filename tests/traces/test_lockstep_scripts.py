@@ -20,7 +20,7 @@ from kraftcheck.lockstep.scripts import (
     ScriptedWalk,
     check_story,
     file_kind,
-    read_traces,
+    read_traces_as_steps,
     story_script,
     trace_script,
 )
@@ -182,11 +182,11 @@ def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
     assert done.code == 12
     model = find_model("quorum", fault)
     bound = bind(model.protocol, find_config(model, config)[1])
-    (trace,) = read_traces(path, Replayer(bound.protocol), "Init")
+    (trace,) = read_traces_as_steps(path, Replayer(bound.protocol), "Init")
     walked = Beside(bound).walk(lambda lockstep: scripted(trace_script, trace, lockstep))
     assert [step.action for step in walked] == ["ElectionTimeout"]
     with pytest.raises(InputError, match=r"fault.out: diverges from the model at state 2: state 2 does not follow"):
-        read_traces(path, Replayer(smoke().protocol), "Init")
+        read_traces_as_steps(path, Replayer(smoke().protocol), "Init")
 
 
 @pytest.mark.parametrize(
