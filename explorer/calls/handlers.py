@@ -116,7 +116,7 @@ def filtered_property(prop: Property) -> Property:
 
 
 class _FilteringLoops(ast.NodeTransformer):
-    """AST transformer that makes loops iterate over `elements_passing(set, test)`, before other tests."""
+    """AST transformer that makes loops that first test an element iterate over `elements_passing(set, test)`."""
 
     def __init__(self, function: Any, definition: ast.AST) -> None:
         self.found = 0
