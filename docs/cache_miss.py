@@ -64,21 +64,21 @@ def main() -> None:
     print("row before       ", rows[0].tolist(), "control row 0 is", tables.rows[0, :2].tolist())
 
     def answered(of: WorkerArrays) -> None:
-        for kind, *about in tables.asked[: tables.meta[codes.M_ASKED]].tolist():
+        for kind, *about in tables.asked[: tables.meta[codes.META_ASKED]].tolist():
             print("  asked of Python", named("ASK_", kind), about[:2])
         answer(of)
 
     learner.answers.answer = answered
-    while turn == 0 or worker.stats[codes.S_RETRY]:
+    while turn == 0 or worker.stats[codes.STATS_RETRY]:
         turn += 1
         expander.fit_packing()
         worker.begin(rows, 1)
         worker.successors.fit(64, expander.width, expander.packing.words)
         expand_batch(tables, worker, worker.successors, expander.packing, np.arange(1), False, None)
-        for miss in worker.misses[: worker.stats[codes.S_MISSES]].tolist():
+        for miss in worker.misses[: worker.stats[codes.STATS_MISSES]].tolist():
             print(f"cache miss, turn {turn}", named("MISS_", miss[0]), miss[1:4])
         learner.resolve([worker])
-    start, count = tables.row_info[0, [codes.R_START, codes.R_N]].tolist()
+    start, count = tables.row_info[0, [codes.ROW_START, codes.ROW_COUNT]].tolist()
     for effect, target, flags in tables.row_items[start : start + count].tolist():
         action, delta, _, first, sends, _ = tables.outcomes[effect].tolist()
         column, value = tables.assignments[tables.deltas[delta, 0]].tolist()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, Result, SearchRequest, SearchStopped, behaviour_along
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, S_CODE
+from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, STATS_CODE
 from kraftcheck.explorer.tables.kernel.depth_first import (
     GOING,
     NO_SUCCESSOR,
@@ -226,7 +226,7 @@ class RandomWalks:
         before = walks.length.copy()
         expander.threads.run(partial(self._run_walks, walks, bounds), expander.workers)
         for worker in expander.pool:
-            if worker.stats[S_CODE] == MANY_SUCCESSORS:
+            if worker.stats[STATS_CODE] == MANY_SUCCESSORS:
                 worker.make_room()
         try:
             self.learner.resolve(expander.pool)

@@ -141,7 +141,7 @@ class Expander:
         worker = self.pool[0]
         images = np.zeros(rows.shape, np.int32)
         while True:
-            worker.stats[codes.S_MISSES] = 0
+            worker.stats[codes.STATS_MISSES] = 0
             if not write_canonical(self.learner.tables, worker, rows, images):
                 return images
             self.learner.resolve([worker])
@@ -203,17 +203,17 @@ class Expander:
         checks = self.step_checks
         for worker in workers if checks is not None else ():
             sources, targets = worker.take_steps()
-            seen = int(worker.stats[codes.S_STEP_SEEN])
+            seen = int(worker.stats[codes.STATS_STEP_SEEN])
             for source, mask in checks.violated_by(worker.states, targets, sources, seen) if checks else ():
                 self._noted.append(ExpansionEvent(source, codes.EVENT_BAD_STEP, mask))
-                worker.stats[codes.S_STEP_SEEN] |= mask
+                worker.stats[codes.STATS_STEP_SEEN] |= mask
 
     def _make_room(self, workers: Iterable[Worker]) -> None:
         """Grow the buffers or tables that a worker found full."""
         for worker in workers:
-            if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
+            if worker.stats[codes.STATS_CODE] == codes.MANY_SUCCESSORS:
                 worker.make_room()
-            elif worker.stats[codes.S_CODE] == codes.MANY_CLUSTERS:
+            elif worker.stats[codes.STATS_CODE] == codes.MANY_CLUSTERS:
                 self.learner.interner.tables.grow()
 
     def _run_kernel(self, pieces: Iterator[Indices], rest: list[Indices], number: int) -> None:
@@ -221,8 +221,8 @@ class Expander:
         worker = self.pool[number]
         for piece in pieces:
             self.layout.expand(worker, self.packing, piece, self._deadlock)
-            if worker.stats[codes.S_CODE] != codes.OK:
-                rest.append(piece[worker.stats[codes.S_DONE] :])
+            if worker.stats[codes.STATS_CODE] != codes.OK:
+                rest.append(piece[worker.stats[codes.STATS_DONE] :])
                 break
 
     # Layouts
@@ -350,8 +350,8 @@ class Expander:
         """Return the events since the last call, ordered by state."""
         noted, self._noted = self._noted, []
         for worker in self.pool:
-            noted += [ExpansionEvent(*event) for event in worker.events[: worker.stats[codes.S_EVENTS]].tolist()]
-            worker.stats[codes.S_EVENTS] = 0
+            noted += [ExpansionEvent(*event) for event in worker.events[: worker.stats[codes.STATS_EVENTS]].tolist()]
+            worker.stats[codes.STATS_EVENTS] = 0
         return sorted(noted)
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
@@ -362,9 +362,9 @@ class Expander:
         """Suppress the events of the named properties; the name DEADLOCK suppresses deadlock events."""
         names = set(violated)
         for worker in self.pool:
-            worker.stats[codes.S_SEEN] = self.learner.mask_of(names, over_steps=False)
-            worker.stats[codes.S_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
-            worker.stats[codes.S_DEADLOCK] = int(DEADLOCK in names)
+            worker.stats[codes.STATS_SEEN] = self.learner.mask_of(names, over_steps=False)
+            worker.stats[codes.STATS_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
+            worker.stats[codes.STATS_DEADLOCK] = int(DEADLOCK in names)
 
     def restart(self, violated: Iterable[str] = ()) -> None:
         """Clear successors, counts and events; suppress events for properties already violated."""
@@ -386,7 +386,7 @@ class Expander:
             found = int(find_predecessor(self.learner.tables, worker, np.ascontiguousarray(targets)))
             if found >= 0:
                 return int(which[found])
-            if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
+            if worker.stats[codes.STATS_CODE] == codes.MANY_SUCCESSORS:
                 worker.make_room()
             which = which[worker.missed_states()]
             self.learner.resolve([worker])

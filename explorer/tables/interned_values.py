@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.checkpoint import SearchCheckpoint
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import code_of
+from kraftcheck.explorer.tables.kernel.codes import packed_inbox_codes
 from kraftcheck.explorer.tables.kernel.interning import LEARNED
 from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -180,13 +180,13 @@ class InternedValues:
 def inbox_contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
     """Return inbox contents from id `first` on as (slot, item count), and their items from index `first_item` on."""
     tables = interner.tables
-    heads = tables.contents[first : tables.meta[codes.M_CONTENTS]][:, [codes.C_SLOT, codes.C_N]]
-    return heads, tables.content_items[first_item : tables.meta[codes.M_CONTENT_ITEMS]]
+    heads = tables.contents[first : tables.meta[codes.META_CONTENTS]][:, [codes.CONTENT_SLOT, codes.CONTENT_COUNT]]
+    return heads, tables.content_items[first_item : tables.meta[codes.META_CONTENT_ITEMS]]
 
 
 def control_rows_from(interner: Interner, first: int) -> Rows:
     """Return the columns of the control rows with ids from `first` on."""
-    rows: Rows = interner.tables.rows[first : interner.tables.meta[codes.M_ROWS]]
+    rows: Rows = interner.tables.rows[first : interner.tables.meta[codes.META_ROWS]]
     return rows
 
 
@@ -196,23 +196,23 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
     contents = np.zeros((capacity, tables.contents.shape[1]), np.int32)
     numbers = np.zeros(capacity, np.int32)
-    contents[1:n, codes.C_SLOT], contents[1:n, codes.C_N] = heads[:, 0], heads[:, 1]
-    contents[1:n, codes.C_START] = np.cumsum(heads[:, 1]) - heads[:, 1]
+    contents[1:n, codes.CONTENT_SLOT], contents[1:n, codes.CONTENT_COUNT] = heads[:, 0], heads[:, 1]
+    contents[1:n, codes.CONTENT_START] = np.cumsum(heads[:, 1]) - heads[:, 1]
     for slot in range(len(interner.slots)):
         mine = np.flatnonzero(heads[:, 0] == slot) + 1
         numbers[mine] = np.arange(1, len(mine) + 1)
         tables.slot_contents[slot] = len(mine)
     if n > 1:
         bad = tables.messages[items[:, 0], 1]
-        contents[1:n, codes.C_BAD] = np.bitwise_or.reduceat(bad, contents[1:n, codes.C_START])
-        numbers[1:n] = code_of(numbers[1:n], contents[1:n, codes.C_BAD])
+        contents[1:n, codes.CONTENT_VIOLATED] = np.bitwise_or.reduceat(bad, contents[1:n, codes.CONTENT_START])
+        numbers[1:n] = packed_inbox_codes(numbers[1:n], contents[1:n, codes.CONTENT_VIOLATED])
     tables.contents, tables.inbox_codes = contents, numbers
     tables.content_items = grow_array(tables.content_items, 2 * len(items) + 16)
     tables.content_items[: len(items)] = items
     tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), NOT_EVALUATED, np.int32)
     tables.inbox_answers = np.full((len(tables.inbox_answers), capacity), NOT_EVALUATED, np.int32)
-    tables.meta[codes.M_CONTENTS] = n
-    tables.meta[codes.M_CONTENT_ITEMS] = len(items)
+    tables.meta[codes.META_CONTENTS] = n
+    tables.meta[codes.META_CONTENT_ITEMS] = len(items)
     tables.rehash_contents(max(len(tables.content_table), 2 * capacity))
 
 
@@ -247,11 +247,11 @@ def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
         rows[first : first + len(block), : block.shape[1]] = block
         first += len(block)
     info = np.zeros((capacity, tables.row_info.shape[1]), np.int64)
-    info[:n, codes.R_START] = -1
-    info[:n, codes.R_IDENTITY] = _representative_rows(rows[:n], tables.hidden[: rows.shape[1]] != 0)
+    info[:n, codes.ROW_START] = -1
+    info[:n, codes.ROW_IDENTITY] = _representative_rows(rows[:n], tables.hidden[: rows.shape[1]] != 0)
     tables.rows, tables.row_info = rows, info
     tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), NOT_EVALUATED, np.int32)
-    tables.meta[codes.M_ROWS] = n
+    tables.meta[codes.META_ROWS] = n
     tables.rehash_rows(max(len(tables.row_table), 2 * capacity))
 
 
@@ -346,9 +346,9 @@ class StateRequirements:
     """Checks that a restored interner knows the ids in rows of states."""
 
     def __init__(self, interner: Interner) -> None:
-        contents = int(interner.tables.meta[codes.M_CONTENTS])
-        self._controls = int(interner.tables.meta[codes.M_ROWS])
-        self._slot_of = interner.tables.contents[:contents, codes.C_SLOT].copy()
+        contents = int(interner.tables.meta[codes.META_CONTENTS])
+        self._controls = int(interner.tables.meta[codes.META_ROWS])
+        self._slot_of = interner.tables.contents[:contents, codes.CONTENT_SLOT].copy()
         self._slot_of[0] = -1  # the empty inbox belongs to no slot
 
     def check(self, rows: Rows) -> None:

@@ -88,9 +88,9 @@ class LearnedSystem:
             for worker, part, edges, count in zip(workers, parts, self._edges, found.tolist(), strict=False):
                 rest += [
                     worker.missed_states(),
-                    part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0],
+                    part[worker.stats[codes.STATS_DONE] :] if worker.stats[codes.STATS_CODE] else part[:0],
                 ]
-                if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
+                if worker.stats[codes.STATS_CODE] == codes.MANY_SUCCESSORS:
                     worker.make_room()
                 keys, ends = (edges.words[:count], edges.owners[:count]), np.minimum(edges.owners[:count], 0)
                 yield Steps(edges.sources[:count], keys, ends.astype(np.int32), edges.labels[:count])

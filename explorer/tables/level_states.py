@@ -76,11 +76,11 @@ class MemoUsage:
             taken[_USAGE_OF_TABLE.get(name, _HANDLER_CALLS_USAGE)] += int(getattr(tables, name).nbytes)
         meta = tables.meta.tolist()
         counts = {
-            "control rows": meta[codes.M_ROWS],
-            "inbox contents": meta[codes.M_CONTENTS],
-            "replica states with an inbox": meta[codes.M_BUNDLES],
+            "control rows": meta[codes.META_ROWS],
+            "inbox contents": meta[codes.META_CONTENTS],
+            "replica states with an inbox": meta[codes.META_BUNDLES],
             "replica states": len(interner.locals),
-            "parts of states": meta[codes.M_CLUSTERS],
+            "parts of states": meta[codes.META_CLUSTERS],
             "messages": len(interner.inboxes.messages),
             _HANDLER_CALLS_USAGE: sum(learner.calls.counts.values()),
         }
@@ -94,8 +94,8 @@ class MemoUsage:
             "inbox contents", len(contents), lambda place: contents[last[place - first]]
         )
         taken["messages"] += BYTES_OF_INTERNED_VALUE * len(interner.inboxes.operations)
-        taken[_HANDLER_CALLS_USAGE] += BYTES_OF_TREE_BRANCH * meta[codes.M_BRANCHES] + BYTES_OF_INTERNED_VALUE * (
-            meta[codes.M_ROOTS] + meta[codes.M_DELTAS]
+        taken[_HANDLER_CALLS_USAGE] += BYTES_OF_TREE_BRANCH * meta[codes.META_BRANCHES] + BYTES_OF_INTERNED_VALUE * (
+            meta[codes.META_ROOTS] + meta[codes.META_DELTAS]
         )
         found = [KindUsage(name, counts[name], nbytes) for name, nbytes in taken.items()]
         return sorted(found, key=lambda one: -one.nbytes)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.native.arrays import scattered
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import SuccessorArrays, WorkerArrays
-from kraftcheck.explorer.tables.kernel.codes import CLUSTER_HEAD
+from kraftcheck.explorer.tables.kernel.codes import CLUSTER_HEAD_SIZE
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS, PackingArrays, repack
 from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
 
@@ -53,7 +53,9 @@ class Packing(PackingArrays):
         self.firsts = np.cumsum([0, *map(len, fields)]).astype(np.int32)
         self.factors = np.array([_column_hash_factor(number) for number in range(len(self.columns))], np.uint64)
         several = [len(field) for field in fields if len(field) > 1]
-        self.clusters, self.items = np.array([[len(several)], [sum(several) + CLUSTER_HEAD * len(several)]], np.int64)
+        self.clusters, self.items = np.array(
+            [[len(several)], [sum(several) + CLUSTER_HEAD_SIZE * len(several)]], np.int64
+        )
         self.field_of = np.full(columns, -1, np.int32)
         self.field_of[self.columns] = np.repeat(np.arange(len(fields)), np.diff(self.firsts))
         return self
@@ -298,7 +300,7 @@ class Worker(WorkerArrays):
             self.collected = np.zeros((len(self.collected), states.shape[1] + 1), np.int32)
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
-        self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
+        self.stats[[codes.STATS_RETRY, codes.STATS_MISSES, codes.STATS_CODE]] = 0
 
     def fit(self, columns: int) -> None:
         """Resize the buffers for states of `columns` columns."""
@@ -325,8 +327,8 @@ class Worker(WorkerArrays):
 
     def take_collected(self) -> Rows:
         """Return the collected states, each preceded by its mark, and clear them."""
-        found: Rows = self.collected[: int(self.stats[codes.S_COLLECTED])].copy()
-        self.stats[codes.S_COLLECTED] = 0
+        found: Rows = self.collected[: int(self.stats[codes.STATS_COLLECTED])].copy()
+        self.stats[codes.STATS_COLLECTED] = 0
         return found
 
     def take_steps(self) -> tuple[Indices, Rows]:
@@ -334,13 +336,13 @@ class Worker(WorkerArrays):
         found = self.take_collected()
         pruned = found[(found[:, 0] >= 0) & self.keeps_pruned]
         self.collected[: len(pruned)] = pruned
-        self.stats[codes.S_COLLECTED] = len(pruned)
+        self.stats[codes.STATS_COLLECTED] = len(pruned)
         sources = found[:, 0].astype(np.int64)
         return np.where(sources < 0, ~sources, sources), found[:, 1:]
 
     def missed_states(self) -> Indices:
         """Return the states that met a cache miss."""
-        retry: Indices = self.retry[: int(self.stats[codes.S_RETRY])].copy()
+        retry: Indices = self.retry[: int(self.stats[codes.STATS_RETRY])].copy()
         return retry
 
 

@@ -25,7 +25,7 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
-from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
+from kraftcheck.explorer.tables.kernel.codes import ROW_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.rows import ROWS_A_CHUNK, SERIAL, Levels, Rows
 from kraftcheck.explorer.transition_system import canonicalizer
@@ -100,7 +100,7 @@ class LeastStates:
         of = self._fingerprints
         tables: Any = self._expander.learner.tables
         keys = of.rows[rows[:, 0]] + of.contents[rows[:, 1:]].sum(axis=1, dtype=np.uint64)
-        shown = tables.row_info[rows[:, 0], R_IDENTITY]
+        shown = tables.row_info[rows[:, 0], ROW_IDENTITY]
         for image in range(1, self._expander.learner.permutations):
             contents = np.where(rows[:, 1:] == 0, 0, tables.permuted_contents[rows[:, 1:], image])
             images = of.rows[tables.permuted_rows[shown, image]]

@@ -22,14 +22,14 @@ from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import (
-    BAD,
     EVENT_BAD_STATE,
     EVENT_BAD_STEP,
     EVENT_DEADLOCK,
     MISSING,
-    PRUNED,
+    PRUNED_ROW,
+    REQUEST_PENDING,
     STEP_PRUNED,
-    WITH_PYTHON,
+    VIOLATING_ROW,
     pair_key,
     violated_by_step,
 )
@@ -37,7 +37,7 @@ from kraftcheck.explorer.tables.kernel.maps import find_value, is_full, store_va
 from kraftcheck.explorer.tables.kernel.native import jit
 
 
-class Tables(Arrays):
+class MemoTables(Arrays):
     """All memo tables that the kernel reads, and its requests to Python."""
 
     meta = array(np.int64)
@@ -136,7 +136,7 @@ class WorkerArrays(Arrays):
     blocked = array(np.int64)  # labels of steps that only an exhausted bound disables in the state
 
 
-Make = Callable[[Any, WorkerArrays], None]
+FillTables = Callable[[Any, WorkerArrays], None]
 """A compiled function that fills the memo tables with the results of a worker's cache misses."""
 
 
@@ -151,51 +151,51 @@ class SuccessorArrays(Arrays):
 @inlined
 def record_miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     """Record a cache miss; if the list is full, drop the miss, which the state's next expansion records again."""
-    worker.stats[codes.S_MISSED] = 1
-    n = worker.stats[codes.S_MISSES]
+    worker.stats[codes.STATS_MISSED] = 1
+    n = worker.stats[codes.STATS_MISSES]
     if n < len(worker.misses):
         worker.misses[n, 0] = kind
         worker.misses[n, 1] = a
         worker.misses[n, 2] = b
         worker.misses[n, 3] = c
         worker.misses[n, 4] = d
-        worker.stats[codes.S_MISSES] = n + 1
+        worker.stats[codes.STATS_MISSES] = n + 1
 
 
 @inlined
-def check_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
+def is_target_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
     """Return whether a step's next control row is evaluated; record a miss where the step's entry must be refreshed.
 
     `ref` names that entry: the delta between the two control rows, or the complement of an index into `row_items`.
     """
-    flags = t.row_info[target, codes.R_FLAGS]
-    known = flags & codes.JUDGED != 0
-    if flags == codes.JUDGED or not known:
-        before = worker.stats[codes.S_MISSED]
+    flags = t.row_info[target, codes.ROW_FLAGS]
+    known = flags & codes.JUDGED_ROW != 0
+    if flags == codes.JUDGED_ROW or not known:
+        before = worker.stats[codes.STATS_MISSED]
         record_miss(worker, codes.MISS_JUDGED, target, row, ref, 0)
         if known:
-            worker.stats[codes.S_MISSED] = before
+            worker.stats[codes.STATS_MISSED] = before
     else:
-        worker.stats[codes.S_NOTABLE] = 1
+        worker.stats[codes.STATS_NOTABLE] = 1
     return known
 
 
 @inlined
-def retry_state(worker: Any, state: Any) -> None:
+def append_retried_state(worker: Any, state: Any) -> None:
     """Append a state to the list of states that met a cache miss."""
-    worker.retry[worker.stats[codes.S_RETRY]] = state
-    worker.stats[codes.S_RETRY] += 1
+    worker.retry[worker.stats[codes.STATS_RETRY]] = state
+    worker.stats[codes.STATS_RETRY] += 1
 
 
 @inlined
 def record_event(worker: Any, state: Any, kind: Any, mask: Any) -> None:
     """Record an event of a state, if the list has room."""
-    n = worker.stats[codes.S_EVENTS]
+    n = worker.stats[codes.STATS_EVENTS]
     if n < len(worker.events):
         worker.events[n, 0] = state
         worker.events[n, 1] = kind
         worker.events[n, 2] = mask
-        worker.stats[codes.S_EVENTS] = n + 1
+        worker.stats[codes.STATS_EVENTS] = n + 1
 
 
 @inlined
@@ -207,59 +207,59 @@ def record_violations(worker: Any, state: Any, kind: Any, seen: Any, violated: A
 
 
 @inlined
-def violations_of(t: Any, succ: Any, k: Any) -> Any:
+def successor_violations(t: Any, succ: Any, k: Any) -> Any:
     """Return successor `k`'s violated invariants and step properties, as masks, and whether a constraint prunes it."""
     row = succ[k, 2]
-    flags, step_flags = t.row_info[row, codes.R_FLAGS], np.int64(succ[k, 1])
-    bad = t.row_info[row, codes.R_BAD] if flags & BAD else np.int64(0)
+    flags, step_flags = t.row_info[row, codes.ROW_FLAGS], np.int64(succ[k, 1])
+    bad = t.row_info[row, codes.ROW_VIOLATED] if flags & VIOLATING_ROW else np.int64(0)
     for c in range(3, succ.shape[1]):
-        bad |= t.contents[succ[k, c], codes.C_BAD]
-    return bad, violated_by_step(step_flags), step_flags & STEP_PRUNED != 0 or flags & PRUNED != 0
+        bad |= t.contents[succ[k, c], codes.CONTENT_VIOLATED]
+    return bad, violated_by_step(step_flags), step_flags & STEP_PRUNED != 0 or flags & PRUNED_ROW != 0
 
 
 @inlined
-def accept_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
+def judge_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor `k`'s action and record new violations; return False where a constraint prunes the successor."""
     worker.fired[worker.succ[k, 0]] += 1
-    bad, over, pruned = violations_of(t, worker.succ, k)
-    record_violations(worker, state, EVENT_BAD_STATE, codes.S_SEEN, bad)
-    record_violations(worker, state, EVENT_BAD_STEP, codes.S_STEP_SEEN, over)
+    bad, over, pruned = successor_violations(t, worker.succ, k)
+    record_violations(worker, state, EVENT_BAD_STATE, codes.STATS_SEEN, bad)
+    record_violations(worker, state, EVENT_BAD_STEP, codes.STATS_STEP_SEEN, over)
     return not pruned
 
 
 @inlined
-def stop_batch(worker: Any, done: Any, code: Any) -> None:
+def record_early_stop(worker: Any, done: Any, code: Any) -> None:
     """Record that a batch ends early after `done` states, and the reason code."""
-    worker.stats[codes.S_DONE] = done
-    worker.stats[codes.S_CODE] = code
+    worker.stats[codes.STATS_DONE] = done
+    worker.stats[codes.STATS_CODE] = code
 
 
 @inlined
-def collect(worker: Any, states: Any, at: Any, column: Any, mark: Any) -> None:
+def collect_for_python(worker: Any, states: Any, at: Any, column: Any, mark: Any) -> None:
     """Copy a state, which begins at a column of states[at], to `worker.collected` behind a mark, if there is room."""
-    n = worker.stats[codes.S_COLLECTED]
+    n = worker.stats[codes.STATS_COLLECTED]
     if n < len(worker.collected):
         worker.collected[n, 0] = mark
         for c in range(column, states.shape[1]):
             worker.collected[n, c - column + 1] = states[at, c]
-        worker.stats[codes.S_COLLECTED] = n + 1
+        worker.stats[codes.STATS_COLLECTED] = n + 1
 
 
 @inlined
-def collect_successor(t: Any, worker: Any, state: Any, k: Any, pruned: Any) -> None:
+def collect_successor_for_python(t: Any, worker: Any, state: Any, k: Any, pruned: Any) -> None:
     """Copy successor `k` to `worker.collected`, for checks in Python: a pruned one, or every one for step properties.
 
     The first column has the index of the source state, or its complement if the successor is not pruned.
     """
-    if pruned or t.meta[codes.M_COLLECTS]:
-        collect(worker, worker.succ, k, 2, state if pruned else ~state)
+    if pruned or t.meta[codes.META_COLLECTS]:
+        collect_for_python(worker, worker.succ, k, 2, state if pruned else ~state)
 
 
 @inlined
 def record_deadlock(worker: Any, state: Any) -> None:
     """Record a deadlock event, unless an earlier state had one."""
-    if not worker.stats[codes.S_DEADLOCK]:
-        worker.stats[codes.S_DEADLOCK] = 1
+    if not worker.stats[codes.STATS_DEADLOCK]:
+        worker.stats[codes.STATS_DEADLOCK] = 1
         record_event(worker, state, EVENT_DEADLOCK, 0)
 
 
@@ -270,14 +270,14 @@ class TableFull(Exception):  # noqa: N818 - control flow, not an error
 @inlined
 def abort_to_grow(t: Any, what: Any) -> None:
     """Leave the kernel so that Python grows a table."""
-    t.meta[codes.M_GROW] |= what
+    t.meta[codes.META_GROW] |= what
     raise TableFull
 
 
 @jit
-def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
+def request_python(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     """File a request to Python."""
-    n = t.meta[codes.M_ASKED]
+    n = t.meta[codes.META_ASKED]
     if n >= len(t.asked):
         abort_to_grow(t, codes.GROW_ASKED)
     t.asked[n, 0] = kind
@@ -286,7 +286,7 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     t.asked[n, 3] = c
     t.asked[n, 4] = d
     t.asked[n, 5] = e
-    t.meta[codes.M_ASKED] = n + 1
+    t.meta[codes.META_ASKED] = n + 1
 
 
 @jit
@@ -297,9 +297,9 @@ def request_handlers(t: Any, local: Any, message: Any) -> Any:
     if found >= 0:
         return found
     if found == MISSING:
-        if is_full(t.meta[codes.M_ROOTS], t.roots):
+        if is_full(t.meta[codes.META_ROOTS], t.roots):
             abort_to_grow(t, codes.GROW_MAP)
-        ask(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
-        t.meta[codes.M_ROOTS] += 1
-        store_value(t.roots, key, WITH_PYTHON)
+        request_python(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
+        t.meta[codes.META_ROOTS] += 1
+        store_value(t.roots, key, REQUEST_PENDING)
     return np.int64(MISSING)

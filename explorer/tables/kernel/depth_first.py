@@ -14,17 +14,22 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.native.compiling import bare, inlined, keep
-from kraftcheck.explorer.tables.kernel.arrays import accept_successor, collect, record_deadlock, violations_of
+from kraftcheck.explorer.tables.kernel.arrays import (
+    collect_for_python,
+    judge_successor,
+    record_deadlock,
+    successor_violations,
+)
 from kraftcheck.explorer.tables.kernel.codes import (
-    FULL,
-    M_COLLECTS,
-    M_PERMUTATIONS,
+    BUFFER_FULL,
     MANY_SUCCESSORS,
+    META_COLLECTS,
+    META_PERMUTATIONS,
     MISSING,
     OK,
-    S_CODE,
-    S_COLLECTED,
-    S_EVENTS,
+    STATS_CODE,
+    STATS_COLLECTED,
+    STATS_EVENTS,
     STATS_SIZE,
 )
 from kraftcheck.explorer.tables.kernel.expand import expand
@@ -34,7 +39,10 @@ from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pa
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 
 MAX_LOAD = 0.75
-S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # first stack place of the last state's successors, and its depth
+STATS_BASE, STATS_DEPTH = (
+    STATS_SIZE - 1,
+    STATS_SIZE - 2,
+)  # first stack place of the last state's successors, and its depth
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
@@ -74,7 +82,7 @@ def lacks_room(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
         return STACK_FULL
-    if len(worker.collected) > 0 and worker.stats[S_COLLECTED] + most >= len(worker.collected):
+    if len(worker.collected) > 0 and worker.stats[STATS_COLLECTED] + most >= len(worker.collected):
         return TURN_OVER
     return SET_FULL if count + most >= np.int64(len(met.keys) * MAX_LOAD) else 0
 
@@ -90,7 +98,7 @@ def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limi
 
 @inlined
 def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any) -> Any:
-    """Expand the state at `depth` of the current path; return its number of successors, MISSING or FULL."""
+    """Expand the state at `depth` of the current path; return its number of successors, MISSING or BUFFER_FULL."""
     n = expand(t, worker, depth)
     for k in range(n):
         if not pack_canonical(t, worker, worker.succ, k, 2, image, packing, words):
@@ -144,17 +152,17 @@ def descend(
         if n < 0:
             return n, top, count
         top -= 1
-        stats[S_BASE], stats[S_DEPTH] = top, depth
+        stats[STATS_BASE], stats[STATS_DEPTH] = top, depth
         expanded += 1
-        if t.meta[M_COLLECTS]:
-            collect(worker, path, depth, 0, depth)
+        if t.meta[META_COLLECTS]:
+            collect_for_python(worker, path, depth, 0, depth)
         if n == 0 and deadlocks:
             record_deadlock(worker, depth)
         # Push the successors, the last one first, so that the first one is expanded first.
         for k in range(n - 1, -1, -1):
-            if t.meta[M_COLLECTS]:
-                collect(worker, succ, k, 2, ~depth)
-            if not accept_successor(t, worker, depth, k):
+            if t.meta[META_COLLECTS]:
+                collect_for_python(worker, succ, k, 2, ~depth)
+            if not judge_successor(t, worker, depth, k):
                 continue
             pack_canonical(t, worker, succ, k, 2, image, packing, words)
             is_new, is_open = store_depth(met, words, depth + 1, limit)
@@ -164,7 +172,7 @@ def descend(
                     stack.states[top, c] = succ[k, 2 + c]
                 depths[top] = depth + 1
                 top += 1
-        if stats[S_EVENTS]:
+        if stats[STATS_EVENTS]:
             return EVENT, top, count
     keep(own_words)
     keep(own_image)
@@ -174,7 +182,7 @@ def descend(
 @inlined
 def pack_canonical(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
     """Pack the canonical key of a state; return False where its image is not cached."""
-    if t.meta[M_PERMUTATIONS] == 1:
+    if t.meta[META_PERMUTATIONS] == 1:
         pack(t, packing, states, at, column, words, 0)
         return True
     known = canonical(t, worker, states, at, column, image.shape[1], image, 0, 0, image[1])
@@ -240,7 +248,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
     succ, depth = worker.succ, walks.taken.shape[1]
     own_order, own_keys = np.zeros(len(succ), np.int64), np.zeros(len(succ), np.uint64)
     order, keys = bare(own_order), bare(own_keys)
-    worker.stats[S_CODE] = OK
+    worker.stats[STATS_CODE] = OK
     for w in range(first, last):
         for _ in range(turn):
             if status[w] == GOING and length[w] >= depth:
@@ -252,8 +260,8 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             n = expand(t, worker, at)
             if n == MISSING:
                 break
-            if n == FULL:
-                worker.stats[S_CODE] = MANY_SUCCESSORS
+            if n == BUFFER_FULL:
+                worker.stats[STATS_CODE] = MANY_SUCCESSORS
                 return
             fitting = sort_successors(t, fingerprints, succ, n, order, keys)
             if fitting <= refused[w]:
@@ -264,7 +272,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             for c in range(path.shape[1]):
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
-            bad, over, _ = violations_of(t, succ, k)
+            bad, over, _ = successor_violations(t, succ, k)
             record_first(walks.broken, w, length[w], 0, STATE_BITS, bad)
             record_first(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
@@ -285,7 +293,7 @@ def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, ke
     """Write the indices of the successors that are not pruned, ordered by fingerprint; return their number."""
     fitting = 0
     for k in range(n):
-        if violations_of(t, succ, k)[2]:
+        if successor_violations(t, succ, k)[2]:
             continue
         total = fingerprints.rows[succ[k, 2]]
         for c in range(3, succ.shape[1]):

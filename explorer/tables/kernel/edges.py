@@ -9,8 +9,8 @@ import numpy as np
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.native.compiling import bare, keep
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import retry_state, stop_batch, violations_of
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
+from kraftcheck.explorer.tables.kernel.arrays import append_retried_state, record_early_stop, successor_violations
+from kraftcheck.explorer.tables.kernel.codes import BUFFER_FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack, partition_of_words
@@ -32,14 +32,14 @@ BEYOND, BLOCKED = -1, -2
 
 @jit
 def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
-    """Write the edges out of the worker's states at indices `which`; return their number, and set `stats[S_DONE]`."""
+    """Write the edges out of the worker's states at indices `which`; return their number; set `stats[STATS_DONE]`."""
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
-    permutations, columns = t.meta[codes.M_PERMUTATIONS], states.shape[1]
+    permutations, columns = t.meta[codes.META_PERMUTATIONS], states.shape[1]
     own_image = np.zeros(columns, np.int32)
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
     image, images = bare(own_image), bare(own_images)
     edges = np.int64(0)
-    stats[codes.S_CODE] = codes.OK
+    stats[codes.STATS_CODE] = codes.OK
     for i in range(len(which)):
         # Look up all successors and their images; stop before the array might have no room for their edges.
         n = expand(t, worker, which[i])
@@ -47,14 +47,14 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
             if not canonical(t, worker, succ, k, 2, columns, images, k, 0, image):
                 n = MISSING
         if n == MISSING:
-            retry_state(worker, which[i])
+            append_retried_state(worker, which[i])
             continue
-        if n == FULL or edges + n + stats[codes.S_BLOCKED] > len(found.sources):
-            stop_batch(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
+        if n == BUFFER_FULL or edges + n + stats[codes.STATS_BLOCKED] > len(found.sources):
+            record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == BUFFER_FULL else codes.NO_ROOM)
             return edges
         # Write an edge for each successor, and one for each step that only an exhausted bound disables.
         for k in range(n):
-            _, _, pruned = violations_of(t, succ, k)
+            _, _, pruned = successor_violations(t, succ, k)
             found.sources[edges], found.labels[edges] = which[i], succ[k, 0]
             if pruned:
                 found.owners[edges] = BEYOND
@@ -66,10 +66,10 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
                 pack(t, packing, succ, k, 2, found.words, edges)
             found.owners[edges] = partition_of_words(found.words, edges)
             edges += 1
-        for k in range(stats[codes.S_BLOCKED]):
+        for k in range(stats[codes.STATS_BLOCKED]):
             found.sources[edges], found.labels[edges], found.owners[edges] = which[i], worker.blocked[k], BLOCKED
             edges += 1
-    stats[codes.S_DONE] = len(which)
+    stats[codes.STATS_DONE] = len(which)
     keep(own_image)
     keep(own_images)
     return edges

@@ -14,15 +14,15 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import bare, inlined, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
-    accept_successor,
-    check_evaluated,
-    collect_successor,
+    append_retried_state,
+    collect_successor_for_python,
+    is_target_evaluated,
+    judge_successor,
     record_deadlock,
+    record_early_stop,
     record_miss,
-    retry_state,
-    stop_batch,
 )
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, REFUSED, bounds_of_span, pair_key
+from kraftcheck.explorer.tables.kernel.codes import BUFFER_FULL, MISSING, NONE, REFUSED, pair_key, span_start_and_end
 from kraftcheck.explorer.tables.kernel.maps import GROUP_PLACES, find_near, find_value, group_of, home_of_key
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, pack, partition_of_hash
@@ -64,8 +64,8 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
         succ[n, 2 + c] = states[at, c]
     if inbox >= 0:
         succ[n, 3 + slot] = inbox
-    first = t.outcomes[outcome, codes.FIRST]
-    for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
+    first = t.outcomes[outcome, codes.OUTCOME_FIRST]
+    for k in range(first, first + t.outcomes[outcome, codes.OUTCOME_COUNT]):
         op = np.int64(t.outcome_operations[k])
         place = 3 + t.operations[op, 0]
         after = find_operated(t, worker, np.int64(succ[n, place]), op)
@@ -73,91 +73,92 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
             return False
         succ[n, place] = after
         if t.inbox_codes[after] < 0:
-            worker.stats[codes.S_NOTABLE] = 1
+            worker.stats[codes.STATS_NOTABLE] = 1
     return True
 
 
 @inlined
 def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any, slot: Any, inbox: Any) -> Any:
-    """Write the successor of an outcome at index `n`; return the next index, or FULL.
+    """Write the successor of an outcome at index `n`; return the next index, or BUFFER_FULL.
 
-    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `check_evaluated`). The
+    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `is_target_evaluated`). The
     content `inbox` replaces the actor's inbox; NONE leaves it as it is.
     """
     succ = worker.succ
     if n >= len(succ) - 1:
-        return FULL
-    target, found = codes.row_of(goal), codes.flags_of(goal)
-    flags = (found & codes.STEP_FLAGS) | t.outcomes[outcome, codes.BROKEN]
+        return BUFFER_FULL
+    target, found = codes.unpack_row_id(goal), codes.unpack_step_flags(goal)
+    flags = (found & codes.STEP_FLAGS_MASK) | t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS]
     if flags:
-        worker.stats[codes.S_NOTABLE] = 1
-    succ[n, 0] = t.outcomes[outcome, codes.ACTION]
+        worker.stats[codes.STATS_NOTABLE] = 1
+    succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
     succ[n, 1] = flags
     succ[n, 2] = target
     if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
         return n
     # A control row is evaluated only once the step to it is certain: an inbox operation may still refuse the step, and
     # properties must not be evaluated on a control row that no state has.
-    if found & codes.UNSETTLED and not check_evaluated(t, worker, target, np.int64(worker.states[at, 0]), ref):
+    row = np.int64(worker.states[at, 0])
+    if found & codes.MUST_CHECK_TARGET and not is_target_evaluated(t, worker, target, row, ref):
         return n
     return n + 1
 
 
 @inlined
 def record_exhausted_label(worker: Any, n: Any, outcome_label: Any) -> Any:
-    """Record the label of a step that only an exhausted bound disables; return `n`, or FULL."""
-    count = worker.stats[codes.S_BLOCKED]
+    """Record the label of a step that only an exhausted bound disables; return `n`, or BUFFER_FULL."""
+    count = worker.stats[codes.STATS_BLOCKED]
     if count >= len(worker.blocked):
-        return FULL
+        return BUFFER_FULL
     worker.blocked[count] = outcome_label
-    worker.stats[codes.S_BLOCKED] = count + 1
+    worker.stats[codes.STATS_BLOCKED] = count + 1
     return n
 
 
 @jit
 def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
-    """Record a step that only an exhausted bound disables, if it would change the state; return `n`, or FULL.
+    """Record a step that only an exhausted bound disables, if it would change the state; return `n`, or BUFFER_FULL.
 
     `inbox` would replace the actor's inbox; NONE leaves it as it is.
     """
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
-        return FULL
+        return BUFFER_FULL
     # Row `n` is scratch here: it shows whether an inbox refuses the step, and the next successor overwrites it.
     if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
         return n
     changes = False
     for c in range(1, states.shape[1]):
         changes |= succ[n, 2 + c] != states[at, c]
-    delta = t.outcomes[outcome, codes.DELTA]
+    delta = t.outcomes[outcome, codes.OUTCOME_DELTA]
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         changes |= t.rows[row, t.assignments[k, 0]] != t.assignments[k, 1]
-    return record_exhausted_label(worker, n, t.outcomes[outcome, codes.ACTION]) if changes else n
+    return record_exhausted_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION]) if changes else n
 
 
 @inlined
 def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
     """Look up an outcome's next control row, and write the successor; `rest` is the inbox after consumption."""
-    goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.DELTA]))
-    inbox = rest if t.outcomes[outcome, codes.CONSUMES] else NONE
+    goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.OUTCOME_DELTA]))
+    inbox = rest if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else NONE
     if goal < 0:
-        if goal == REFUSED and t.meta[codes.M_WATCH_BOUNDS]:
+        if goal == REFUSED and t.meta[codes.META_WATCH_BOUNDS]:
             return record_exhausted(t, worker, at, n, outcome, row, slot, inbox)
         return n
-    return emit(t, worker, at, n, outcome, goal, np.int64(t.outcomes[outcome, codes.DELTA]), slot, inbox)
+    return emit(t, worker, at, n, outcome, goal, np.int64(t.outcomes[outcome, codes.OUTCOME_DELTA]), slot, inbox)
 
 
 @jit
 def follow_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
     """Walk a decision tree and write the successors of the outcomes at its leaf."""
     leaf = walk(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
-    if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+    if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
         record_miss(worker, codes.MISS_PATH, node, row, local, at)
         return n
-    first = np.int64(t.nodes[leaf, codes.A])
-    for outcome in range(first, first + t.nodes[leaf, codes.N]):
+    first = np.int64(t.nodes[leaf, codes.NODE_A])
+    for outcome in range(first, first + t.nodes[leaf, codes.NODE_OUTCOMES]):
         n = follow(t, worker, at, n, outcome, row, slot, rest)
-        if n == FULL:
+        if n == BUFFER_FULL:
             break
     return n
 
@@ -165,21 +166,21 @@ def follow_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local
 @jit
 def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
     """Write the successors of the control row's own steps: internal actions of the replicas and of the environment."""
-    first = t.row_info[row, codes.R_START]
+    first = t.row_info[row, codes.ROW_START]
     if first < 0:
         record_miss(worker, codes.MISS_STEPS, row, 0, 0, 0)
         return n
-    for k in range(first, first + t.row_info[row, codes.R_N]):
+    for k in range(first, first + t.row_info[row, codes.ROW_COUNT]):
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
-            n = emit(t, worker, at, n, ref, codes.with_flags(target, extra), ~np.int64(k), NONE, NONE)
+            n = emit(t, worker, at, n, ref, codes.pack_row_and_flags(target, extra), ~np.int64(k), NONE, NONE)
         elif target == codes.EXHAUSTED:
             n = record_exhausted(t, worker, at, n, ref, row, NONE, NONE)
         else:
-            local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
+            local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
             n = follow_tree(t, worker, at, n, ref, row, local, extra, NONE)
-        if n == FULL:
+        if n == BUFFER_FULL:
             break
     return n
 
@@ -187,21 +188,21 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
 @jit
 def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of one replica's message handlers, for the messages in its inbox."""
-    local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
+    local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + slot])
     if local == 0:
         return n
     bundle = find_value(t.bundles, pair_key(local, inbox))
     if bundle < 0:
         record_miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
         return n
-    first, last = bounds_of_span(bundle)
+    first, last = span_start_and_end(bundle)
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
             n = follow_tree(t, worker, at, n, ref, row, local, slot, rest)
         else:
             n = follow(t, worker, at, n, ref, row, slot, rest)
-        if n == FULL:
+        if n == BUFFER_FULL:
             break
     return n
 
@@ -209,20 +210,20 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
 @jit
 def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of the network's own steps on each message of an inbox."""
-    first = t.contents[inbox, codes.C_START]
-    for k in range(first, first + t.contents[inbox, codes.C_N]):
+    first = t.contents[inbox, codes.CONTENT_START]
+    for k in range(first, first + t.contents[inbox, codes.CONTENT_COUNT]):
         if t.content_items[k, 1] <= 0:
             continue
-        for j in range(t.meta[codes.M_NETWORK_STEPS]):
+        for j in range(t.meta[codes.META_NETWORK_STEPS]):
             goal = find_changed(t, worker, row, np.int64(t.network_steps[j, 1]))
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
             after = find_operated(t, worker, inbox, op)
             outcome = np.int64(t.network_steps[j, 0])
             if goal >= 0 and after >= 0:
                 n = emit(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
-            elif goal == REFUSED and after >= 0 and after != inbox and t.meta[codes.M_WATCH_BOUNDS]:
-                n = record_exhausted_label(worker, n, t.outcomes[outcome, codes.ACTION])
-            if n == FULL:
+            elif goal == REFUSED and after >= 0 and after != inbox and t.meta[codes.META_WATCH_BOUNDS]:
+                n = record_exhausted_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION])
+            if n == BUFFER_FULL:
                 return n
     return n
 
@@ -231,25 +232,25 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
 def expand(t: Any, worker: Any, at: Any) -> Any:
     """Write all successors of a state to `worker.succ`, as rows (action, flags, control row, inboxes ...).
 
-    Returns their number, MISSING after a cache miss, or FULL where the buffer has no room.
+    Returns their number, MISSING after a cache miss, or BUFFER_FULL where the buffer has no room.
     """
     # The successors are a union of lists, each memoized by its own key: by the control row, and by each pair of a local
     # state and its inbox. A state that was never seen mostly consists of known keys, so no user code runs for it.
     # The loop goes on after a miss, so that one pass records all misses of the state that do not depend on each other.
     row = np.int64(worker.states[at, 0])
-    worker.stats[codes.S_MISSED] = 0
-    worker.stats[codes.S_BLOCKED] = 0
-    worker.stats[codes.S_NOTABLE] = 0
+    worker.stats[codes.STATS_MISSED] = 0
+    worker.stats[codes.STATS_BLOCKED] = 0
+    worker.stats[codes.STATS_NOTABLE] = 0
     n = expand_row(t, worker, at, np.int64(0), row)
-    for slot in range(t.meta[codes.M_SLOTS]):
+    for slot in range(t.meta[codes.META_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
         if t.inbox_codes[inbox] < 0:
-            worker.stats[codes.S_NOTABLE] = 1
-        if inbox != 0 and n != FULL:
+            worker.stats[codes.STATS_NOTABLE] = 1
+        if inbox != 0 and n != BUFFER_FULL:
             n = expand_inbox(t, worker, at, n, row, slot, inbox)
-        if inbox != 0 and n != FULL and t.meta[codes.M_NETWORK_STEPS]:
+        if inbox != 0 and n != BUFFER_FULL and t.meta[codes.META_NETWORK_STEPS]:
             n = expand_network(t, worker, at, n, row, slot, inbox)
-    return MISSING if n != FULL and worker.stats[codes.S_MISSED] else n
+    return MISSING if n != BUFFER_FULL and worker.stats[codes.STATS_MISSED] else n
 
 
 @jit
@@ -281,14 +282,14 @@ def prefetch_row(t: Any, worker: Any, at: Any) -> None:
 def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a state's inboxes."""
     row = np.int64(worker.states[at, 0])
-    prefetch(t.row_items, codes.larger(t.row_info[row, codes.R_START], 0))
-    for slot in range(t.meta[codes.M_SLOTS]):
+    prefetch(t.row_items, codes.larger(t.row_info[row, codes.ROW_START], 0))
+    for slot in range(t.meta[codes.META_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
         group = group_of(t.operated, inbox)
         prefetch(t.operated, group)
         prefetch(t.operated, group + GROUP_PLACES // 2)
         if inbox != 0:
-            local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
+            local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + slot])
             prefetch(t.bundles, home_of_key(t.bundles, pair_key(local, inbox)))
 
 
@@ -319,7 +320,7 @@ def packed_value(t: Any, hides: Any, f: Any, field: Any) -> Any:
     """Return the packed value of id `field` in field number `f`: 0 is the control row, all others are inboxes."""
     if f > 0:
         return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
-    return np.uint64(t.row_info[field, codes.R_IDENTITY]) if hides else np.uint64(field)
+    return np.uint64(t.row_info[field, codes.ROW_IDENTITY]) if hides else np.uint64(field)
 
 
 @inlined
@@ -408,8 +409,8 @@ def append_successor(
 def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any, images: Any) -> None:
     """Expand the worker's states with these indices, each completely or not at all.
 
-    Appends successors to `found`. Writes the number of states done to `stats[S_DONE]`. The number is less than all
-    where an array is full; `stats[S_CODE]` names that array. For `images` see `find_images`.
+    Appends successors to `found`. Writes the number of states done to `stats[STATS_DONE]`. The number is less than all
+    where an array is full; `stats[STATS_CODE]` names that array. For `images` see `find_images`.
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
@@ -418,7 +419,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     best = bare_or_none(images)
     room, fullest, hides = found.rows.shape[1], np.int64(0), hides_columns(t)
     collects = len(worker.collected) > 0
-    stats[codes.S_CODE] = codes.OK
+    stats[codes.STATS_CODE] = codes.OK
     for p in range(len(found.counts)):
         fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
@@ -428,31 +429,31 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         # the tables without locks because no thread writes them, and one call from Python serves a whole batch.
         n = find_images(t, worker, expand(t, worker, which[i]), best)
         if n == MISSING:
-            retry_state(worker, which[i])
+            append_retried_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
-        full = len(worker.collected) > 0 and stats[codes.S_COLLECTED] + n > len(worker.collected)
-        if n == FULL or fullest + n >= room or full:
-            stop_batch(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
+        full = len(worker.collected) > 0 and stats[codes.STATS_COLLECTED] + n > len(worker.collected)
+        if n == BUFFER_FULL or fullest + n >= room or full:
+            record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == BUFFER_FULL else codes.NO_ROOM)
             return
         # Count the steps, record violations, and give each successor to the partition that owns it.
         if n == 0 and deadlocks:
             record_deadlock(worker, which[i])
-        notable = stats[codes.S_NOTABLE] != 0
+        notable = stats[codes.STATS_NOTABLE] != 0
         if images is None and n > 0:
             pack(t, packing, states, which[i], 0, words, 0)
         for k in range(n):
             if not notable:
                 worker.fired[succ[k, 0]] += 1
-            pruned = notable and not accept_successor(t, worker, which[i], k)
+            pruned = notable and not judge_successor(t, worker, which[i], k)
             if collects:
-                collect_successor(t, worker, which[i], k, pruned)
+                collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:
                 continue
             count = append_successor(t, packing, hides, worker, found, which[i], k, best, words, recent)
             fullest = codes.larger(fullest, count)
-        stats[codes.S_GENERATED] += n
-    stats[codes.S_DONE] = len(which)
+        stats[codes.STATS_GENERATED] += n
+    stats[codes.STATS_DONE] = len(which)
 
 
 @jit
@@ -462,8 +463,8 @@ def find_predecessor(t: Any, worker: Any, targets: Any) -> Any:
     for i in range(len(worker.states)):
         n = expand(t, worker, i)
         if n < 0:
-            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.OK
-            retry_state(worker, i)
+            stats[codes.STATS_CODE] = codes.MANY_SUCCESSORS if n == BUFFER_FULL else codes.OK
+            append_retried_state(worker, i)
         for k in range(n):
             for target in range(len(targets)):
                 same = True

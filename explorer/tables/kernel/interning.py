@@ -11,7 +11,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask
+from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, request_python
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, pair_key
 from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
 from kraftcheck.explorer.tables.kernel.native import jit
@@ -32,10 +32,10 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     found = find_near(t.operated, np.int64(inbox), np.int64(op))
     if found != MISSING:
         return found
-    if is_full(t.meta[codes.M_OPERATIONS], t.operated):
+    if is_full(t.meta[codes.META_OPERATIONS], t.operated):
         abort_to_grow(t, codes.GROW_MAP)
     if t.operations[op, 2] == LEARNED:
-        ask(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
+        request_python(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(MISSING)
     if groups is None:
         result = apply_counting_rule(t, inbox, op)
@@ -43,7 +43,7 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
         result = apply_queue_rule(t, inbox, op)
     else:
         result = remove_group(t, inbox, op) if t.operations[op, 2] == CLEARS else apply_counting_rule(t, inbox, op)
-    t.meta[codes.M_OPERATIONS] += 1
+    t.meta[codes.META_OPERATIONS] += 1
     store_near(t.operated, key, result)
     return result
 
@@ -51,7 +51,8 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
 @inlined
 def items_of(t: Any, inbox: Any) -> Any:
     """Return the place and the number of an inbox content's items, and a free place for a changed copy of them."""
-    start, n, free = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N], t.meta[codes.M_CONTENT_ITEMS]
+    start, n = t.contents[inbox, codes.CONTENT_START], t.contents[inbox, codes.CONTENT_COUNT]
+    free = t.meta[codes.META_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
         abort_to_grow(t, codes.GROW_CONTENTS)
     return start, n, free
@@ -149,8 +150,8 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     """Intern the inbox content whose `n` items are written behind the items in use; return its id."""
     if n == 0:
         return np.int64(0)
-    free = t.meta[codes.M_CONTENT_ITEMS]
-    fresh = t.meta[codes.M_CONTENTS]
+    free = t.meta[codes.META_CONTENT_ITEMS]
+    fresh = t.meta[codes.META_CONTENTS]
     if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
         abort_to_grow(t, codes.GROW_CONTENTS)
     # Look for an equal content.
@@ -158,8 +159,8 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     i = np.int64(inbox_hash(t, slot, free, n)) & mask
     while t.content_table[i] != -1:
         other = t.content_table[i]
-        if t.contents[other, codes.C_SLOT] == slot and t.contents[other, codes.C_N] == n:
-            start = t.contents[other, codes.C_START]
+        if t.contents[other, codes.CONTENT_SLOT] == slot and t.contents[other, codes.CONTENT_COUNT] == n:
+            start = t.contents[other, codes.CONTENT_START]
             same = True
             for k in range(n):
                 if (
@@ -173,18 +174,18 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
         i = (i + 1) & mask
     # A new content keeps its items in place, and takes the next id and the next number within its slot.
     t.content_table[i] = fresh
-    t.contents[fresh, codes.C_SLOT] = slot
+    t.contents[fresh, codes.CONTENT_SLOT] = slot
     t.slot_contents[slot] += 1
-    t.contents[fresh, codes.C_START] = free
-    t.contents[fresh, codes.C_N] = n
+    t.contents[fresh, codes.CONTENT_START] = free
+    t.contents[fresh, codes.CONTENT_COUNT] = n
     bad = 0
     for k in range(free, free + n):
         bad |= t.messages[t.content_items[k, 0], 1]
-    t.contents[fresh, codes.C_BAD] = bad
+    t.contents[fresh, codes.CONTENT_VIOLATED] = bad
     t.inbox_codes[fresh] = t.slot_contents[slot] | (codes.CODE_BAD if bad else 0)
     t.permuted_contents[fresh, 0] = -1
-    t.meta[codes.M_CONTENT_ITEMS] = free + n
-    t.meta[codes.M_CONTENTS] = fresh + 1
+    t.meta[codes.META_CONTENT_ITEMS] = free + n
+    t.meta[codes.META_CONTENTS] = fresh + 1
     return np.int64(fresh)
 
 
@@ -201,9 +202,9 @@ def inbox_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
 def rehash_contents(t: Any) -> None:
     """Insert every inbox content that follows counting rules into an emptied hash table."""
     mask = np.int64(len(t.content_table) - 1)
-    for content in range(1, t.meta[codes.M_CONTENTS]):
-        start, n = t.contents[content, codes.C_START], t.contents[content, codes.C_N]
-        i = np.int64(inbox_hash(t, t.contents[content, codes.C_SLOT], start, n)) & mask
+    for content in range(1, t.meta[codes.META_CONTENTS]):
+        start, n = t.contents[content, codes.CONTENT_START], t.contents[content, codes.CONTENT_COUNT]
+        i = np.int64(inbox_hash(t, t.contents[content, codes.CONTENT_SLOT], start, n)) & mask
         while t.content_table[i] != -1:
             i = (i + 1) & mask
         t.content_table[i] = content
@@ -214,9 +215,9 @@ def intern_content_images(t: Any, content: Any) -> None:
     """Intern an inbox content's images under every permutation, and cache their ids."""
     if t.permuted_contents[content, 0] >= 0:
         return
-    start, n = np.int64(t.contents[content, codes.C_START]), np.int64(t.contents[content, codes.C_N])
-    for g in range(t.meta[codes.M_PERMUTATIONS] - 1, -1, -1):
-        free = t.meta[codes.M_CONTENT_ITEMS]
+    start, n = np.int64(t.contents[content, codes.CONTENT_START]), np.int64(t.contents[content, codes.CONTENT_COUNT])
+    for g in range(t.meta[codes.META_PERMUTATIONS] - 1, -1, -1):
+        free = t.meta[codes.META_CONTENT_ITEMS]
         if free + n + 2 >= len(t.content_items):
             abort_to_grow(t, codes.GROW_CONTENTS)
         for k in range(n):  # the images of the items, sorted by insertion
@@ -226,7 +227,7 @@ def intern_content_images(t: Any, content: Any) -> None:
                 set_message_count(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
                 j -= 1
             set_message_count(t, free + j, message, count)
-        image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.C_SLOT]]), n)
+        image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.CONTENT_SLOT]]), n)
         t.permuted_contents[content, g] = image
 
 
@@ -243,7 +244,7 @@ def home_of_row(t: Any, row: Any) -> Any:
 @jit
 def intern_row(t: Any, written: Any) -> Any:
     """Intern the control row written at a free place; return its id."""
-    fresh = t.meta[codes.M_ROWS]
+    fresh = t.meta[codes.META_ROWS]
     if written + 2 >= t.rows.shape[0]:
         abort_to_grow(t, codes.GROW_ROWS)
     if (fresh + 2) * 2 > len(t.row_table):
@@ -266,12 +267,12 @@ def intern_row(t: Any, written: Any) -> Any:
         for c in range(columns):
             t.rows[fresh, c] = t.rows[written, c]
     t.row_table[i] = fresh
-    t.row_info[fresh, codes.R_FLAGS] = 0
-    t.row_info[fresh, codes.R_BAD] = 0
-    t.row_info[fresh, codes.R_START] = -1
-    t.row_info[fresh, codes.R_IDENTITY] = fresh
+    t.row_info[fresh, codes.ROW_FLAGS] = 0
+    t.row_info[fresh, codes.ROW_VIOLATED] = 0
+    t.row_info[fresh, codes.ROW_START] = -1
+    t.row_info[fresh, codes.ROW_IDENTITY] = fresh
     t.permuted_rows[fresh, 0] = -1
-    t.meta[codes.M_ROWS] = fresh + 1
+    t.meta[codes.META_ROWS] = fresh + 1
     return np.int64(fresh)
 
 
@@ -279,21 +280,21 @@ def intern_row(t: Any, written: Any) -> Any:
 def set_identity(t: Any, row: Any) -> None:
     """Set the control row that represents this one in canonical keys: the same row without hidden columns."""
     hides = False
-    fresh = t.meta[codes.M_ROWS]
+    fresh = t.meta[codes.META_ROWS]
     if fresh + 2 >= t.rows.shape[0]:
         abort_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         hides |= t.hidden[c] != 0
         t.rows[fresh, c] = 0 if t.hidden[c] != 0 else t.rows[row, c]
     if hides:
-        t.row_info[row, codes.R_IDENTITY] = intern_row(t, fresh)
+        t.row_info[row, codes.ROW_IDENTITY] = intern_row(t, fresh)
 
 
 @jit
 def rehash_rows(t: Any) -> None:
     """Insert every control row into an emptied hash table."""
     mask = np.int64(len(t.row_table) - 1)
-    for row in range(t.meta[codes.M_ROWS]):
+    for row in range(t.meta[codes.META_ROWS]):
         i = home_of_row(t, row)
         while t.row_table[i] != -1:
             i = (i + 1) & mask
@@ -305,10 +306,10 @@ def intern_row_images(t: Any, row: Any) -> None:
     """Intern a control row's images under every permutation, and cache their ids."""
     if t.permuted_rows[row, 0] >= 0:
         return
-    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
-    bounds = t.meta[codes.M_BOUNDS]
-    for g in range(t.meta[codes.M_PERMUTATIONS] - 1, -1, -1):
-        fresh = t.meta[codes.M_ROWS]
+    base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
+    bounds = t.meta[codes.META_BOUNDS]
+    for g in range(t.meta[codes.META_PERMUTATIONS] - 1, -1, -1):
+        fresh = t.meta[codes.META_ROWS]
         if fresh + 2 >= t.rows.shape[0]:
             abort_to_grow(t, codes.GROW_ROWS)
         for c in range(t.rows.shape[1]):
@@ -329,12 +330,12 @@ def intern_row_images(t: Any, row: Any) -> None:
 @jit
 def evaluate_row(t: Any, row: Any) -> None:
     """Evaluate the properties of a control row, or file requests to Python."""
-    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
+    base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
     bad = np.int64(0)
-    flags = codes.JUDGED
+    flags = codes.JUDGED_ROW
     missing = False
     # A property is about the state (kind 0), each replica (1) or each pair (2). `me` and `peer` are local states, or 0.
-    for p in range(t.meta[codes.M_PROPERTIES]):
+    for p in range(t.meta[codes.META_PROPERTIES]):
         kind = t.properties[p, 1]
         outer = slots if kind >= 1 else 1
         inner = slots if kind == 2 else 1
@@ -348,38 +349,38 @@ def evaluate_row(t: Any, row: Any) -> None:
                     continue
                 root = np.int64(t.properties[p, 0])
                 leaf = walk_to(t, root, row, me, peer)
-                if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+                if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                     missing = True
-                    ask(t, codes.ASK_PATH, root, row, me, peer, NONE)
-                elif t.nodes[leaf, codes.A] == 0:
+                    request_python(t, codes.ASK_PATH, root, row, me, peer, NONE)
+                elif t.nodes[leaf, codes.NODE_A] == 0:
                     if t.properties[p, 2]:
-                        flags |= codes.PRUNED
+                        flags |= codes.PRUNED_ROW
                     else:
-                        flags |= codes.BAD
+                        flags |= codes.VIOLATING_ROW
                         bad |= np.int64(1) << np.int64(p)
     # Store the verdict only if every property has one.
     if not missing:
         set_identity(t, row)
-        t.row_info[row, codes.R_BAD] = bad
-        t.row_info[row, codes.R_FLAGS] = flags
+        t.row_info[row, codes.ROW_VIOLATED] = bad
+        t.row_info[row, codes.ROW_FLAGS] = flags
 
 
 @jit
 def evaluate_step(t: Any, row: Any, target: Any) -> Any:
     """Evaluate the step properties for each replica that the step changes; return the step's flags, or MISSING."""
     flags = np.int64(0)
-    base = t.meta[codes.M_SLOT_BASE]
+    base = t.meta[codes.META_SLOT_BASE]
     missing = False
-    for p in range(t.meta[codes.M_STEP_PROPERTIES]):
-        for s in range(t.meta[codes.M_SLOTS]):
+    for p in range(t.meta[codes.META_STEP_PROPERTIES]):
+        for s in range(t.meta[codes.META_SLOTS]):
             before, after = np.int64(t.rows[row, base + s]), np.int64(t.rows[target, base + s])
             if before == after or before == 0 or after == 0:
                 continue
             root = np.int64(t.step_properties[p, 0])
             leaf = walk_to(t, root, row, before, after)
-            if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+            if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                 missing = True
-                ask(t, codes.ASK_PATH, root, row, before, after, NONE)
-            elif t.nodes[leaf, codes.A] == 0:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.flags_of_violation(p)
+                request_python(t, codes.ASK_PATH, root, row, before, after, NONE)
+            elif t.nodes[leaf, codes.NODE_A] == 0:
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_violation_flags(p)
     return np.int64(MISSING) if missing else flags

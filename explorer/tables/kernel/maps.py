@@ -8,7 +8,15 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel.codes import C_N, C_START, M_BOUNDS, M_SLOT_BASE, M_SLOTS, MISSING, smaller
+from kraftcheck.explorer.tables.kernel.codes import (
+    CONTENT_COUNT,
+    CONTENT_START,
+    META_BOUNDS,
+    META_SLOT_BASE,
+    META_SLOTS,
+    MISSING,
+    smaller,
+)
 from kraftcheck.explorer.tables.kernel.native import jit
 
 NEAR_BITS = 24  # of a near map's key, for its second number
@@ -150,14 +158,14 @@ class FingerprintArrays(Arrays):
 @jit
 def fingerprint_rows(t: Any, of: Any, first: Any, last: Any) -> None:
     """Write the fingerprints of control rows from the bounds used, the shared fields and each replica's local state."""
-    bounds, base = t.meta[M_BOUNDS], t.meta[M_SLOT_BASE]
+    bounds, base = t.meta[META_BOUNDS], t.meta[META_SLOT_BASE]
     for row in range(first, last):
         total = np.uint64(0)
         for c in range(bounds):
             total += mix((c + 1) << 32 | np.int64(t.rows[row, c]))
         for c in range(bounds, smaller(base, bounds + len(of.shared))):
             total += of.shared[c - bounds, t.rows[row, c]]
-        for s in range(t.meta[M_SLOTS]):
+        for s in range(t.meta[META_SLOTS]):
             if t.rows[row, base + s] != 0:
                 total += mix(of.slots[s] ^ of.locals[t.rows[row, base + s]])
         of.rows[row] = total
@@ -168,7 +176,7 @@ def fingerprint_contents(t: Any, of: Any, first: Any, last: Any) -> None:
     """Write the fingerprints of inbox contents that are counts of messages."""
     for content in range(first, last):
         total = np.uint64(0)
-        start = np.int64(t.contents[content, C_START])
-        for k in range(start, start + t.contents[content, C_N]):
+        start = np.int64(t.contents[content, CONTENT_START])
+        for k in range(start, start + t.contents[content, CONTENT_COUNT]):
             total += mix(of.messages[t.content_items[k, 0]] ^ mix(np.int64(t.content_items[k, 1]) + 1))
         of.contents[content] = total

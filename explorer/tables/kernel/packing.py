@@ -21,7 +21,7 @@ import numpy as np
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.native.compiling import add_atomically, bare, inlined, replace_atomically
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, R_IDENTITY, inboxes_of
+from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, ROW_IDENTITY, first_inbox_column
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import jit
 
@@ -122,7 +122,7 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
         words[place, w] = np.uint64(0)
     for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
-        value = np.uint64(t.inbox_codes[field] & CODE_MASK if f > 0 else t.row_info[field, R_IDENTITY])
+        value = np.uint64(t.inbox_codes[field] & CODE_MASK if f > 0 else t.row_info[field, ROW_IDENTITY])
         put_bits(words, place, packing.position[f], packing.width[f], value)
 
 
@@ -198,9 +198,9 @@ SPARE_STATES = 1 << 8  # states of extra room: a thread's view of the counters m
 def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
     """Return the packed value of a single-column field that has the value `held`."""
     code = held
-    if column >= inboxes_of(t, len(packing.field_of)):
+    if column >= first_inbox_column(t, len(packing.field_of)):
         code = np.int64(t.inbox_codes[held] & codes.CODE_MASK)
-    elif column >= t.meta[codes.M_SLOT_BASE]:
+    elif column >= t.meta[codes.META_SLOT_BASE]:
         code = np.int64(t.local_codes[held])
     return code
 
@@ -228,7 +228,7 @@ def holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any
     at, first = entry & ITEM_MASK, packing.firsts[f]
     same = t.cluster_items[at] == f
     for k in range(first, packing.firsts[f + 1]):
-        same &= t.cluster_items[at + codes.CLUSTER_HEAD + k - first] == rows[row, column + packing.columns[k]]
+        same &= t.cluster_items[at + codes.CLUSTER_HEAD_SIZE + k - first] == rows[row, column + packing.columns[k]]
     return same
 
 
@@ -236,11 +236,11 @@ def holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any
 def write_new_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Write the contents of cluster `f` with the next id; return their entry, which is not yet published."""
     first, last = packing.firsts[f], packing.firsts[f + 1]
-    at = add_atomically(t.meta, codes.M_CLUSTER_ITEMS, codes.CLUSTER_HEAD + last - first)
-    add_atomically(t.meta, codes.M_CLUSTERS, 1)
+    at = add_atomically(t.meta, codes.META_CLUSTER_ITEMS, codes.CLUSTER_HEAD_SIZE + last - first)
+    add_atomically(t.meta, codes.META_CLUSTERS, 1)
     t.cluster_items[at], t.cluster_items[at + 1] = f, add_atomically(t.cluster_counts, f, 1) + 1
     for k in range(first, last):
-        t.cluster_items[at + codes.CLUSTER_HEAD + k - first] = rows[row, column + packing.columns[k]]
+        t.cluster_items[at + codes.CLUSTER_HEAD_SIZE + k - first] = rows[row, column + packing.columns[k]]
     return np.int64(np.uint64(short) << np.uint64(HASH_BITS)) | at
 
 
@@ -269,19 +269,19 @@ def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: An
 def lacks_room(t: Any, packing: Any, states: Any) -> Any:
     """Return whether a table must grow to hold the contents of `states` more states; record the table to grow."""
     grow = np.int64(0)
-    if 2 * (t.meta[codes.M_CLUSTERS] + states * packing.clusters[0]) > len(t.cluster_table):
+    if 2 * (t.meta[codes.META_CLUSTERS] + states * packing.clusters[0]) > len(t.cluster_table):
         grow |= codes.GROW_CLUSTERS
-    if t.meta[codes.M_CLUSTER_ITEMS] + states * packing.items[0] > len(t.cluster_items):
+    if t.meta[codes.META_CLUSTER_ITEMS] + states * packing.items[0] > len(t.cluster_items):
         grow |= codes.GROW_CLUSTER_ITEMS
     if grow:
-        t.meta[codes.M_GROW] |= grow  # not atomic: one thread's bit is enough, the others stop for it too
+        t.meta[codes.META_GROW] |= grow  # not atomic: one thread's bit is enough, the others stop for it too
     return grow != 0
 
 
 @inlined
 def reserve_room(t: Any, packing: Any, states: Any) -> Any:
     """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
-    taken = add_atomically(t.meta, codes.M_CLUSTER_ROOM, states) + states + SPARE_STATES
+    taken = add_atomically(t.meta, codes.META_CLUSTER_ROOM, states) + states + SPARE_STATES
     fits = not lacks_room(t, packing, taken)
     for f in range(packing.clusters[0]):
         fits &= (t.cluster_counts[f] + taken) >> packing.width[f] == 0
@@ -293,7 +293,7 @@ def reserve_room(t: Any, packing: Any, states: Any) -> Any:
 @inlined
 def release_room(t: Any, states: Any) -> None:
     """Release reserved room for the contents of `states` states."""
-    add_atomically(t.meta, codes.M_CLUSTER_ROOM, -states)
+    add_atomically(t.meta, codes.META_CLUSTER_ROOM, -states)
 
 
 @jit

@@ -12,8 +12,16 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, prefetch
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask, request_handlers
-from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, NONE, REFUSED, WITH_PYTHON, pack_span, pair_key
+from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, request_handlers, request_python
+from kraftcheck.explorer.tables.kernel.codes import (
+    JUDGED_ROW,
+    MISSING,
+    NONE,
+    REFUSED,
+    REQUEST_PENDING,
+    pack_span,
+    pair_key,
+)
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.interning import (
     apply_operation,
@@ -37,11 +45,11 @@ def change_local(t: Any, local: Any, change: Any) -> Any:
     if found >= 0:
         return found
     if found == MISSING:
-        if is_full(t.meta[codes.M_LOCAL_CHANGES], t.changed_locals):
+        if is_full(t.meta[codes.META_LOCAL_CHANGES], t.changed_locals):
             abort_to_grow(t, codes.GROW_MAP)
-        ask(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
-        t.meta[codes.M_LOCAL_CHANGES] += 1
-        store_value(t.changed_locals, key, WITH_PYTHON)
+        request_python(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
+        t.meta[codes.META_LOCAL_CHANGES] += 1
+        store_value(t.changed_locals, key, REQUEST_PENDING)
     return np.int64(MISSING)
 
 
@@ -71,18 +79,18 @@ def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
 
 @inlined
 def flags_to(t: Any, target: Any, flags: Any) -> Any:
-    """Return a step's flags, with UNSETTLED unless the next control row is evaluated and violates nothing."""
-    return np.int64(flags) | (0 if t.row_info[target, codes.R_FLAGS] == codes.JUDGED else codes.UNSETTLED)
+    """Return a step's flags, with MUST_CHECK_TARGET unless the next control row is evaluated and violates nothing."""
+    return np.int64(flags) | (0 if t.row_info[target, codes.ROW_FLAGS] == codes.JUDGED_ROW else codes.MUST_CHECK_TARGET)
 
 
 @jit
 def clear_unsettled(t: Any, row: Any, ref: Any) -> None:
-    """Clear the flag UNSETTLED in the table entry of a step from control row `row`; `ref`: see `check_evaluated`."""
+    """Clear MUST_CHECK_TARGET in the table entry of a step from control row `row`; `ref`: see `is_target_evaluated`."""
     if ref < 0:
-        t.row_items[~ref, 2] &= codes.STEP_FLAGS
+        t.row_items[~ref, 2] &= codes.STEP_FLAGS_MASK
     else:
         value = find_near(t.changed, np.int64(row), np.int64(ref))
-        settled = value & ~codes.with_flags(np.int64(0), codes.UNSETTLED)
+        settled = value & ~codes.pack_row_and_flags(np.int64(0), codes.MUST_CHECK_TARGET)
         store_near(t.changed, near_key(np.int64(row), np.int64(ref)), settled)
 
 
@@ -93,18 +101,18 @@ def apply_delta(t: Any, row: Any, delta: Any) -> Any:
     found = find_near(t.changed, np.int64(row), np.int64(delta))
     if found != MISSING:
         return found
-    if is_full(t.meta[codes.M_DELTAS], t.changed):
+    if is_full(t.meta[codes.META_DELTAS], t.changed):
         abort_to_grow(t, codes.GROW_MAP)
-    fresh = t.meta[codes.M_ROWS]
+    fresh = t.meta[codes.META_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
         abort_to_grow(t, codes.GROW_ROWS)
     result = write_target(t, row, delta, fresh)
     if result == 0:
         target = intern_row(t, fresh)
         flags = evaluate_step(t, row, target)
-        result = np.int64(flags) if flags < 0 else codes.with_flags(target, flags_to(t, target, flags))
+        result = np.int64(flags) if flags < 0 else codes.pack_row_and_flags(target, flags_to(t, target, flags))
     if result != MISSING:
-        t.meta[codes.M_DELTAS] += 1
+        t.meta[codes.META_DELTAS] += 1
         store_near(t.changed, key, result)
     return result
 
@@ -116,7 +124,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
     Their control rows are written, not yet interned, from `fresh` on; an item has the place of its row, or a sentinel.
     Returns the number of items, and whether an entry is missing.
     """
-    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
+    base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
     # The slot behind the last one stands for the environment, with local state 0.
     n, written, missing = 0, 0, False
     for s in range(slots + 1):
@@ -139,29 +147,30 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 continue
             # The tree's leaf has the outcomes. Write the control row that each leads to.
             leaf = walk_to(t, root, row, local, 0)
-            if leaf < 0 or t.nodes[leaf, codes.KIND] == codes.UNKNOWN:
+            if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] == codes.UNKNOWN:
                 missing = True
-                ask(t, codes.ASK_PATH, root, row, local, 0, NONE)
+                request_python(t, codes.ASK_PATH, root, row, local, 0, NONE)
                 continue
-            if start + n + t.nodes[leaf, codes.N] + 2 >= len(t.row_items):
+            first, count = t.nodes[leaf, codes.NODE_A], t.nodes[leaf, codes.NODE_OUTCOMES]
+            if start + n + count + 2 >= len(t.row_items):
                 abort_to_grow(t, codes.GROW_ITEMS)
-            if fresh + written + t.nodes[leaf, codes.N] + 4 >= t.rows.shape[0]:
+            if fresh + written + count + 4 >= t.rows.shape[0]:
                 abort_to_grow(t, codes.GROW_ROWS)
-            for o in range(t.nodes[leaf, codes.A], t.nodes[leaf, codes.A] + t.nodes[leaf, codes.N]):
-                found = write_target(t, row, np.int64(t.outcomes[o, codes.DELTA]), fresh + written)
+            for o in range(first, first + count):
+                found = write_target(t, row, np.int64(t.outcomes[o, codes.OUTCOME_DELTA]), fresh + written)
                 t.row_items[start + n, 0] = o
                 t.row_items[start + n, 1] = fresh + written if found == 0 else codes.EXHAUSTED
                 t.row_items[start + n, 2] = NONE
                 missing |= found == MISSING
                 written += found == 0
-                n += found == 0 or (found == REFUSED and t.meta[codes.M_WATCH_BOUNDS] != 0)
+                n += found == 0 or (found == REFUSED and t.meta[codes.META_WATCH_BOUNDS] != 0)
     return n, missing
 
 
 @jit
 def build_row(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
-    start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
+    start, fresh = t.meta[codes.META_ROW_ITEMS], t.meta[codes.META_ROWS]
     n, missing = list_outcomes(t, row, start, fresh)
     # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties. Prefetches overlap
     # the random reads of the hash table, then those of the rows found there.
@@ -182,32 +191,33 @@ def build_row(t: Any, row: Any) -> None:
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
-    # Evaluate control rows that are new and certainly reached. Mark steps to the others as UNSETTLED.
+    # Evaluate control rows that are new and certainly reached. Mark steps to the others as MUST_CHECK_TARGET.
     for k in range(start, start + n):
         target = np.int64(t.row_items[k, 1])
-        is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.COUNT] == 0  # no inbox can refuse the step
-        if is_sure and not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
+        # Without an operation no inbox can refuse the step.
+        is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.OUTCOME_COUNT] == 0
+        if is_sure and not t.row_info[target, codes.ROW_FLAGS] & codes.JUDGED_ROW:
             evaluate_row(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
             t.row_items[k, 2] = flags_to(t, target, np.int64(t.row_items[k, 2]))
     # Keep only a complete list; otherwise it is built again once Python has answered the requests.
     if missing:
         return
-    t.row_info[row, codes.R_START] = start
-    t.row_info[row, codes.R_N] = n
-    t.meta[codes.M_ROW_ITEMS] = start + n
+    t.row_info[row, codes.ROW_START] = start
+    t.row_info[row, codes.ROW_COUNT] = n
+    t.meta[codes.META_ROW_ITEMS] = start + n
 
 
 @jit
 def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     """List the outcomes of a replica's handlers for the messages of an inbox."""
-    start = t.meta[codes.M_BUNDLE_ITEMS]
+    start = t.meta[codes.META_BUNDLE_ITEMS]
     n = 0
     missing = False
-    if is_full(t.meta[codes.M_BUNDLES], t.bundles):
+    if is_full(t.meta[codes.META_BUNDLES], t.bundles):
         abort_to_grow(t, codes.GROW_MAP)
-    first_item = t.contents[inbox, codes.C_START]
-    for k in range(first_item, first_item + t.contents[inbox, codes.C_N]):
+    first_item = t.contents[inbox, codes.CONTENT_START]
+    for k in range(first_item, first_item + t.contents[inbox, codes.CONTENT_COUNT]):
         if t.content_items[k, 1] <= 0:
             continue
         # Find the message's handlers, and the inbox without the message.
@@ -227,9 +237,9 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             node = t.list_nodes[r]
             if node < 0:
                 node = ~node
-            leaf = t.nodes[node, codes.KIND] == codes.LEAF
-            first = t.nodes[node, codes.A] if leaf else node
-            last = first + t.nodes[node, codes.N] if leaf else first + 1
+            leaf = t.nodes[node, codes.NODE_KIND] == codes.LEAF
+            first = t.nodes[node, codes.NODE_A] if leaf else node
+            last = first + t.nodes[node, codes.NODE_OUTCOMES] if leaf else first + 1
             if start + n + (last - first) + 2 >= len(t.bundle_items):
                 abort_to_grow(t, codes.GROW_BUNDLE_ITEMS)
             for o in range(first, last):
@@ -239,8 +249,8 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
                 n += 1
     if missing:
         return
-    t.meta[codes.M_BUNDLE_ITEMS] = start + n
-    t.meta[codes.M_BUNDLES] += 1
+    t.meta[codes.META_BUNDLE_ITEMS] = start + n
+    t.meta[codes.META_BUNDLES] += 1
     store_value(t.bundles, pair_key(local, inbox), pack_span(start, n))
 
 
@@ -253,9 +263,9 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
     kind, a, b, c = worker.misses[i, 0], worker.misses[i, 1], worker.misses[i, 2], worker.misses[i, 3]
     # The arguments of each kind are those that `record_miss` of `arrays.py` was given.
     if kind == codes.MISS_STEPS:
-        if t.row_info[a, codes.R_START] < 0:
+        if t.row_info[a, codes.ROW_START] < 0:
             build_row(t, a)
-        return t.row_info[a, codes.R_START] >= 0
+        return t.row_info[a, codes.ROW_START] >= 0
     if kind == codes.MISS_BUNDLE:
         if find_value(t.bundles, pair_key(a, b)) == MISSING:
             build_bundle(t, a, b, groups)
@@ -265,16 +275,16 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
     if kind == codes.MISS_OPERATED:
         return apply_operation(t, a, b, groups) != MISSING
     if kind == codes.MISS_JUDGED:
-        if not t.row_info[a, codes.R_FLAGS] & JUDGED:
+        if not t.row_info[a, codes.ROW_FLAGS] & JUDGED_ROW:
             evaluate_row(t, a)
-        if t.row_info[a, codes.R_FLAGS] == JUDGED:
+        if t.row_info[a, codes.ROW_FLAGS] == JUDGED_ROW:
             clear_unsettled(t, b, c)
-        return t.row_info[a, codes.R_FLAGS] & JUDGED != 0
+        return t.row_info[a, codes.ROW_FLAGS] & JUDGED_ROW != 0
     if kind == codes.MISS_PATH:
         at = worker.misses[i, 4]
         leaf = walk(t, t.rows, b, ALL_SLOTS, a, c, np.int64(0), worker.states, at, ROW_INBOXES)
-        if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
-            ask(t, codes.ASK_PATH, a, b, c, 0, at)
+        if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
+            request_python(t, codes.ASK_PATH, a, b, c, 0, at)
             return False
     # The last kinds occur under a symmetry only.
     if symmetric is not None:
@@ -287,13 +297,13 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
 
 @jit
 def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
-    """Resolve the worker's cache misses from number `meta[M_RESOLVED]` on; return whether all entries exist now."""
+    """Resolve the worker's cache misses from number `meta[META_RESOLVED]` on; return whether all entries exist now."""
     is_all = True
-    while t.meta[codes.M_RESOLVED] < worker.stats[codes.S_MISSES]:
-        is_all &= resolve_miss(t, worker, t.meta[codes.M_RESOLVED], symmetric, groups)
-        t.meta[codes.M_RESOLVED] += 1
-    worker.stats[codes.S_MISSES] = 0
-    t.meta[codes.M_RESOLVED] = 0
+    while t.meta[codes.META_RESOLVED] < worker.stats[codes.STATS_MISSES]:
+        is_all &= resolve_miss(t, worker, t.meta[codes.META_RESOLVED], symmetric, groups)
+        t.meta[codes.META_RESOLVED] += 1
+    worker.stats[codes.STATS_MISSES] = 0
+    t.meta[codes.META_RESOLVED] = 0
     return is_all
 
 
@@ -303,7 +313,7 @@ def needs_more(t: Any, worker: Any, at: Any) -> Any:
     under_way = np.int64(0)
     for c in range(1, worker.states.shape[1]):
         under_way |= worker.states[at, c]
-    return under_way != 0 or t.row_info[worker.states[at, 0], codes.R_START] < 0
+    return under_way != 0 or t.row_info[worker.states[at, 0], codes.ROW_START] < 0
 
 
 @jit
@@ -312,20 +322,20 @@ def resolve(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
 
     A state meets one miss after another: a handler's outcome, the next control row, its properties, an inbox. Each
     state in `waiting` is expanded here until it meets none, which saves further runs of the parallel kernel. States
-    that need an answer from Python stay in `waiting`; their requests are in `asked`. `meta[M_SETTLED]` counts the
-    states done, and `meta[M_WAITING]` those that stay.
+    that need an answer from Python stay in `waiting`; their requests are in `asked`. `meta[META_SETTLED]` counts the
+    states done, and `meta[META_WAITING]` those that stay.
 
     `symmetric` is None without a symmetry, and `groups` without operations on groups or channels; Numba then compiles
     nothing for these.
     """
     resolve_misses(t, worker, symmetric, groups)
-    while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
-        at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
-        worker.stats[codes.S_MISSES] = 0
+    while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
+        at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
+        worker.stats[codes.STATS_MISSES] = 0
         while needs_more(t, worker, at) and expand(t, worker, at) == MISSING:
             tries += 1
             if not resolve_misses(t, worker, symmetric, groups) or tries == MOST_EXPANSIONS_IN_TURN:
-                t.waiting[t.meta[codes.M_WAITING]] = at
-                t.meta[codes.M_WAITING] += 1
+                t.waiting[t.meta[codes.META_WAITING]] = at
+                t.meta[codes.META_WAITING] += 1
                 break
-        t.meta[codes.M_SETTLED] += 1
+        t.meta[codes.META_SETTLED] += 1

@@ -13,7 +13,12 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import bare, inlined, keep
 from kraftcheck.explorer.tables.kernel.arrays import record_miss
-from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.codes import (
+    META_PERMUTATIONS,
+    MISS_CONTENT_IMAGES,
+    MISS_ROW_IMAGES,
+    ROW_IDENTITY,
+)
 from kraftcheck.explorer.tables.kernel.native import jit
 
 
@@ -24,7 +29,7 @@ def canonical(
     """Write the least image of states[at, column:] to best[place, to:]; return False where an image is not cached."""
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
     # The least image is known only if all images are cached; record the first one that is missing.
-    row = t.row_info[states[at, column], R_IDENTITY]
+    row = t.row_info[states[at, column], ROW_IDENTITY]
     known = True
     if permuted_rows[row, 0] < 0:
         record_miss(worker, MISS_ROW_IMAGES, row, 0, 0, 0)
@@ -35,7 +40,7 @@ def canonical(
             record_miss(worker, MISS_CONTENT_IMAGES, content, 0, 0, 0)
             known = False
     # Compare the control row first: its image rules out most permutations without a look at the inboxes.
-    for g in range(t.meta[M_PERMUTATIONS] if known else 0):
+    for g in range(t.meta[META_PERMUTATIONS] if known else 0):
         image[0] = permuted_rows[row, g]
         if g > 0 and image[0] > best[place, to]:
             continue

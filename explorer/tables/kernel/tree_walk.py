@@ -19,8 +19,8 @@ LEAST_JUMPS, MOST_JUMPS = 4, 64  # length of a node's jump array
 @inlined
 def child(t: Any, node: Any, answer: Any) -> Any:
     """Return a node's child for an answer, or MISSING."""
-    if answer < t.nodes[node, codes.SIZE]:
-        return np.int64(t.jumps[t.nodes[node, codes.JUMPS] + answer])
+    if answer < t.nodes[node, codes.NODE_JUMP_COUNT]:
+        return np.int64(t.jumps[t.nodes[node, codes.NODE_JUMPS] + answer])
     return find_value(t.branches, pair_key(node, answer))
 
 
@@ -35,27 +35,27 @@ def walk(
     the first node that queries an inbox, and returns it.
     """
     while True:
-        kind = t.nodes[node, codes.KIND]
+        kind = t.nodes[node, codes.NODE_KIND]
         if kind <= codes.LEAF or (kind == codes.INBOX_QUERY and at < 0):
             return node
         # Find the answer to the node's query: a column of the row, or a table of answers to queries on its values.
         if kind == codes.SHARED:
-            answer = np.int64(rows[row, t.nodes[node, codes.A]])
+            answer = np.int64(rows[row, t.nodes[node, codes.NODE_A]])
         elif kind == codes.LOCAL_QUERY:
-            role = t.nodes[node, codes.B]
+            role = t.nodes[node, codes.NODE_B]
             local = me
             if role == codes.PEER:
                 local = peer
             elif role != codes.ME:
                 known = role < slots  # the tree may test a replica that is newer than the row
-                local = np.int64(rows[row, t.meta[codes.M_SLOT_BASE] + role]) if known else np.int64(0)
-            answer = np.int64(t.local_answers[t.nodes[node, codes.A], local])
+                local = np.int64(rows[row, t.meta[codes.META_SLOT_BASE] + role]) if known else np.int64(0)
+            answer = np.int64(t.local_answers[t.nodes[node, codes.NODE_A], local])
         elif kind == codes.SHARED_QUERY:
-            answer = np.int64(t.shared_answers[t.nodes[node, codes.A], rows[row, t.nodes[node, codes.B]]])
+            answer = np.int64(t.shared_answers[t.nodes[node, codes.NODE_A], rows[row, t.nodes[node, codes.NODE_B]]])
         else:
-            column = inboxes + t.nodes[node, codes.B]
+            column = inboxes + t.nodes[node, codes.NODE_B]
             inbox = states[at, column] if column < states.shape[1] else 0  # or test one that is newer than the state
-            answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], inbox])
+            answer = np.int64(t.inbox_answers[t.nodes[node, codes.NODE_A], inbox])
             if answer < 0:
                 return MISSING
         node = child(t, node, answer)
@@ -76,10 +76,10 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
     Returns the last node, or MISSING where the tree tests another query there, with the numbers of nodes and jumps.
     """
     for k in range(len(path)):
-        if t.nodes[node, codes.KIND] == codes.UNKNOWN:
+        if t.nodes[node, codes.NODE_KIND] == codes.UNKNOWN:
             for column in range(3):
                 t.nodes[node, column] = path[k, column]
-            t.nodes[node, codes.SIZE] = 0
+            t.nodes[node, codes.NODE_JUMP_COUNT] = 0
         for column in range(3):
             if t.nodes[node, column] != path[k, column]:
                 return MISSING, nodes, jumps
@@ -89,7 +89,7 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             found = np.int64(nodes)
             t.nodes[found] = 0
             nodes += 1
-            t.meta[codes.M_BRANCHES] += store_value(t.branches, pair_key(node, answer), found)
+            t.meta[codes.META_BRANCHES] += store_value(t.branches, pair_key(node, answer), found)
             jumps = _store_jump(t, node, answer, found, jumps)
         node = found
     return node, nodes, jumps
@@ -98,15 +98,15 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
 @inlined
 def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
     """Store the child for a small answer in the node's jump array; return the number of jumps."""
-    size, start = t.nodes[node, codes.SIZE], t.nodes[node, codes.JUMPS]
+    size, start = t.nodes[node, codes.NODE_JUMP_COUNT], t.nodes[node, codes.NODE_JUMPS]
     if size <= answer < MOST_JUMPS:
         more = LEAST_JUMPS
         while more <= answer:
             more *= 2
         for one in range(more):
             t.jumps[jumps + one] = t.jumps[start + one] if one < size else MISSING
-        t.nodes[node, codes.JUMPS], t.nodes[node, codes.SIZE] = jumps, more
-        start, size = t.nodes[node, codes.JUMPS], t.nodes[node, codes.SIZE]
+        t.nodes[node, codes.NODE_JUMPS], t.nodes[node, codes.NODE_JUMP_COUNT] = jumps, more
+        start, size = t.nodes[node, codes.NODE_JUMPS], t.nodes[node, codes.NODE_JUMP_COUNT]
         jumps += more
     if answer < size:
         t.jumps[start + answer] = found
@@ -129,6 +129,6 @@ def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) ->
         at = np.int64(t.asked[i, 5])
         node, row, me, peer = t.asked[i, 1], t.asked[i, 2], t.asked[i, 3], t.asked[i, 4]
         leaf = walk(t, t.rows, row, ALL_SLOTS, node, me, peer, states, at, inboxes)
-        if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+        if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
             return i
     return last

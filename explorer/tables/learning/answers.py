@@ -61,8 +61,8 @@ class MissAnswers:
     def answer(self, worker: WorkerArrays) -> None:
         """Answer each distinct request of the kernel once; skip requests that an earlier answer covers."""
         tables, known, done = self.interner.tables, 0, set[tuple[int, ...]]()
-        inboxes, count = self.interner.first_inbox, int(tables.meta[codes.M_ASKED])
-        tables.meta[codes.M_ASKED] = 0
+        inboxes, count = self.interner.first_inbox, int(tables.meta[codes.META_ASKED])
+        tables.meta[codes.META_ASKED] = 0
         answers = {
             codes.ASK_ROOTS: self._answer_roots,
             codes.ASK_OPERATION: self._answer_operation,
@@ -114,7 +114,7 @@ class MissAnswers:
         if reading:  # bundles hold copies of the outcomes of trees that were single leaves
             tables = self.interner.tables
             tables.bundles[:] = -1
-            tables.meta[codes.M_BUNDLES] = 0
+            tables.meta[codes.META_BUNDLES] = 0
 
     @cached_property
     def _unread(self) -> dict[str, Value]:

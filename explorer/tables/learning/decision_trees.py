@@ -37,15 +37,15 @@ from kraftcheck.explorer.calls.proxies import (
 from kraftcheck.explorer.tables.kernel.codes import (
     INBOX_QUERY,
     KEY_LIMIT,
-    KIND,
     LEAF,
     LOCAL_QUERY,
     ME,
     MISSING,
+    NODE_JUMP_COUNT,
+    NODE_KIND,
     PEER,
     SHARED,
     SHARED_QUERY,
-    SIZE,
     UNKNOWN,
 )
 from kraftcheck.explorer.tables.kernel.tree_walk import child_of, insert_path
@@ -449,7 +449,7 @@ class DecisionTrees:
             nodes, jumps = tables.room_for_path(len(laid))
             node, nodes, jumps = insert_path(tables, root, laid, nodes, jumps)
             tables.note_used(nodes=nodes, jumps=jumps)
-        if node < 0 or tables.nodes[node, KIND] not in (UNKNOWN, LEAF):
+        if node < 0 or tables.nodes[node, NODE_KIND] not in (UNKNOWN, LEAF):
             raise ImpureCallError
         return node
 
@@ -457,8 +457,8 @@ class DecisionTrees:
         """Reset a tree to an UNKNOWN root."""
         for answer in self._first.pop(root, ()):
             self._tables.put("branches", root << 32 | answer, int(MISSING))
-        self._tables.nodes[root, KIND] = UNKNOWN
-        self._tables.nodes[root, SIZE] = 0
+        self._tables.nodes[root, NODE_KIND] = UNKNOWN
+        self._tables.nodes[root, NODE_JUMP_COUNT] = 0
 
     def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], ElementPasses | None]) -> None:
         """Record the element tests of a tree's calls; a new element of the set that passes one resets the tree."""

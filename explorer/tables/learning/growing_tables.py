@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import reserved
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import TableFull, Tables
+from kraftcheck.explorer.tables.kernel.arrays import MemoTables, TableFull
 from kraftcheck.explorer.tables.kernel.interning import rehash_contents, rehash_rows
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put_from_python
 from kraftcheck.explorer.tables.kernel.packing import ITEM_MASK, rehash_clusters
@@ -46,12 +46,12 @@ FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 <<
 LARGE_TABLE = 1 << 22  # bytes of a table from which on it gets huge pages: its reads are random
 LARGE_MAP = 1 << 14  # places of a map from which on it is doubled, not quadrupled, to stay in the processor's caches
 MAPS = {
-    "branches": codes.M_BRANCHES,
-    "roots": codes.M_ROOTS,
-    "operated": codes.M_OPERATIONS,
-    "changed": codes.M_DELTAS,
-    "changed_locals": codes.M_LOCAL_CHANGES,
-    "bundles": codes.M_BUNDLES,
+    "branches": codes.META_BRANCHES,
+    "roots": codes.META_ROOTS,
+    "operated": codes.META_OPERATIONS,
+    "changed": codes.META_DELTAS,
+    "changed_locals": codes.META_LOCAL_CHANGES,
+    "bundles": codes.META_BUNDLES,
 }
 GROUPED_MAPS = ("operated", "changed")
 IMAGE_TABLES = ("permuted_slots", "permuted_messages", "permuted_shared")
@@ -59,7 +59,7 @@ ID_TABLES = ("local_answers", "shared_answers", "network_operations", *IMAGE_TAB
 NOT_EVALUATED = -1  # an answer or an image that is not evaluated yet
 
 
-class GrowingTables(Tables):
+class GrowingTables(MemoTables):
     """The memo tables of one learner."""
 
     def __init__(self, permutations: int, network_operations: int) -> None:
@@ -72,8 +72,8 @@ class GrowingTables(Tables):
         for name in MAPS:
             setattr(self, name, np.full((FIRST_MAP, 2), -1, np.int64))
         self.meta = np.zeros(codes.META_SIZE, np.int64)
-        self.meta[codes.M_CONTENTS] = 1  # content 0 is the empty inbox
-        self.meta[codes.M_PERMUTATIONS] = permutations
+        self.meta[codes.META_CONTENTS] = 1  # content 0 is the empty inbox
+        self.meta[codes.META_PERMUTATIONS] = permutations
         self.content_table = np.full(FIRST_HASHES, -1, np.int32)
         self.own_roots[0] = NOT_EVALUATED
         self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
@@ -134,7 +134,7 @@ class GrowingTables(Tables):
         nodes, jumps = self._used["nodes"], self._used["jumps"]
         self.lengthen("nodes", nodes + length)
         self.lengthen("jumps", jumps + length * MOST_JUMPS)
-        while is_full.py_func(self.meta[codes.M_BRANCHES] + length, self.branches):
+        while is_full.py_func(self.meta[codes.META_BRANCHES] + length, self.branches):
             self._grow_map("branches")
         return nodes, jumps
 
@@ -175,8 +175,8 @@ class GrowingTables(Tables):
 
     def grow(self, more: int = 0) -> None:
         """Grow the tables that the kernel, or the argument `more`, marks as full."""
-        wanted = int(self.meta[codes.M_GROW]) | more
-        self.meta[codes.M_GROW] = 0
+        wanted = int(self.meta[codes.META_GROW]) | more
+        self.meta[codes.META_GROW] = 0
         if not wanted:
             return
         growth: dict[int, Callable[[], None]] = {
@@ -199,7 +199,7 @@ class GrowingTables(Tables):
                 self._grow_map(name)
 
     def _grow_contents(self) -> None:
-        count, most = int(self.meta[codes.M_CONTENTS]), _most_rows("contents")
+        count, most = int(self.meta[codes.META_CONTENTS]), _most_rows("contents")
         is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
         if is_crowded:
             self._double("contents", "inbox_codes", "permuted_contents")
@@ -228,17 +228,18 @@ class GrowingTables(Tables):
         for name in ("rows", "row_info", "row_items"):
             old = getattr(self, name)
             setattr(self, name, np.zeros((1 << FIRST_ROOM_BITS[name], *old.shape[1:]), old.dtype))
-        self.permuted_rows = np.full((len(self.rows), int(self.meta[codes.M_PERMUTATIONS])), NOT_EVALUATED, np.int32)
+        self.permuted_rows = np.full((len(self.rows), int(self.meta[codes.META_PERMUTATIONS])), NOT_EVALUATED, np.int32)
         self.row_table = np.full(FIRST_HASHES, -1, np.int32)
         self.changed = np.full((FIRST_MAP, 2), -1, np.int64)
-        self.meta[[codes.M_ROWS, codes.M_ROW_ITEMS, codes.M_DELTAS]] = 0
+        self.meta[[codes.META_ROWS, codes.META_ROW_ITEMS, codes.META_DELTAS]] = 0
 
     def forget_clusters(self, fields: int = 0) -> None:
         """Clear all interned cluster contents; `fields` is the new number of fields."""
         self.cluster_table = np.zeros(FIRST_HASHES, np.int64)
         self.cluster_items = np.zeros(FIRST_HASHES, np.int32)
         self.cluster_counts = np.zeros(max(1, fields), np.int64)
-        self.meta[[codes.M_CLUSTERS, codes.M_CLUSTER_ITEMS, codes.M_CLUSTER_ROOM]] = 0, 1, 0  # an entry is never 0
+        self.meta[[codes.META_CLUSTERS, codes.META_CLUSTER_ROOM]] = 0
+        self.meta[codes.META_CLUSTER_ITEMS] = 1  # an entry is never 0
 
     def make_room_for_rows(self) -> None:
         """Make room for more control rows."""

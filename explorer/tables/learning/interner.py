@@ -15,7 +15,7 @@ from kraftcheck.explorer.calls.proxies import Fields
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import TableFull
-from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, code_of
+from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, packed_inbox_codes
 from kraftcheck.explorer.tables.kernel.flat.facts import intern_flat
 from kraftcheck.explorer.tables.kernel.interning import (
     CLEARS,
@@ -111,7 +111,7 @@ class InboxTable:
         """Return the id of an inbox content, given (message id, count) pairs."""
         tables, items = self._tables, sorted(counts)
         while True:
-            free = int(tables.meta[codes.M_CONTENT_ITEMS])
+            free = int(tables.meta[codes.META_CONTENT_ITEMS])
             if free + len(items) + 2 < len(tables.content_items):
                 tables.content_items[free : free + len(items)] = items
                 with suppress(TableFull):
@@ -126,7 +126,7 @@ class InboxTable:
         tables = self._tables
         deliverable = {self.message(message) for message in self._network.deliverable(inbox)}
         known = {self.message(message) for message in self._network.known(inbox)}
-        found, free = int(tables.meta[codes.M_CONTENTS]), int(tables.meta[codes.M_CONTENT_ITEMS])
+        found, free = int(tables.meta[codes.META_CONTENTS]), int(tables.meta[codes.META_CONTENT_ITEMS])
         while found + 2 >= len(tables.contents) or free + len(known) + 2 >= len(tables.content_items):
             tables.grow(GROW_CONTENTS)
         bad = 0
@@ -135,9 +135,9 @@ class InboxTable:
             bad |= int(tables.messages[message, 1])
         tables.slot_contents[slot] += 1
         tables.contents[found] = slot, free, len(known), bad
-        tables.inbox_codes[found] = code_of(tables.slot_contents[slot], bad)
-        tables.meta[codes.M_CONTENTS] = found + 1
-        tables.meta[codes.M_CONTENT_ITEMS] = free + len(known)
+        tables.inbox_codes[found] = packed_inbox_codes(tables.slot_contents[slot], bad)
+        tables.meta[codes.META_CONTENTS] = found + 1
+        tables.meta[codes.META_CONTENT_ITEMS] = free + len(known)
         self.note_content(found, slot, inbox)
         for g, permutation in enumerate(self._group if len(self._group) > 1 else ()):
             place = int(tables.permuted_slots[g, slot])
@@ -151,7 +151,7 @@ class InboxTable:
 
     def slot_of_content(self, content: int) -> int:
         """Return the slot of an inbox content."""
-        return int(self._tables.contents[content, codes.C_SLOT])
+        return int(self._tables.contents[content, codes.CONTENT_SLOT])
 
     def items_of_content(self, content: int) -> list[tuple[int, int]]:
         """Return an inbox content as (message id, count) pairs."""
@@ -208,11 +208,13 @@ class Interner:
 
     def counts(self) -> list[int]:
         """Return the number of control rows, then the number of each slot's inbox contents."""
-        return [int(self.tables.meta[codes.M_ROWS]), *self.tables.slot_contents[: len(self.slots)].tolist()]
+        return [int(self.tables.meta[codes.META_ROWS]), *self.tables.slot_contents[: len(self.slots)].tolist()]
 
     def totals(self) -> tuple[int, int, int]:
         """Return the numbers of inbox contents, of their items, and of control rows."""
-        contents, items, rows = self.tables.meta[[codes.M_CONTENTS, codes.M_CONTENT_ITEMS, codes.M_ROWS]].tolist()
+        contents, items, rows = self.tables.meta[
+            [codes.META_CONTENTS, codes.META_CONTENT_ITEMS, codes.META_ROWS]
+        ].tolist()
         return contents, items, rows
 
     # Values
@@ -223,7 +225,7 @@ class Interner:
         if found is None:
             found = self.slots[key] = len(self.slots)
             self.tables.set("slot_contents", found, 0)
-            self.tables.meta[codes.M_SLOTS] = len(self.slots)
+            self.tables.meta[codes.META_SLOTS] = len(self.slots)
             self._widen(self.base + len(self.slots))
             self.slot_added()
             self._orbits.note("permuted_slots", found, key, self.slot)
@@ -265,8 +267,8 @@ class Interner:
         """Define the columns of control rows: the bounds, the shared record's fields, then the replicas."""
         tables = self.tables
         self.shared.shape(shared_type)
-        tables.meta[codes.M_SLOT_BASE] = self.base
-        tables.meta[codes.M_BOUNDS] = len(self.bounds)
+        tables.meta[codes.META_SLOT_BASE] = self.base
+        tables.meta[codes.META_BOUNDS] = len(self.bounds)
         tables.permuted_shared = np.zeros((max(1, len(self.group) * len(self.shared.names)), 64), np.int32)
         tables.rows = np.zeros((len(tables.rows), self.base), np.int32)
         for column, name in enumerate(self.bounds):
@@ -306,12 +308,12 @@ class Interner:
         """Return the id of a control row: bounds used, ids of the shared fields, and ids of the local states."""
         tables = self.tables
         while True:
-            fresh = int(tables.meta[codes.M_ROWS])
+            fresh = int(tables.meta[codes.META_ROWS])
             if fresh < len(tables.rows):
                 tables.rows[fresh] = values
                 with suppress(TableFull):
                     return int(intern_row(tables, fresh))
-            tables.grow(0 if tables.meta[codes.M_GROW] else GROW_ROWS)
+            tables.grow(0 if tables.meta[codes.META_GROW] else GROW_ROWS)
 
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""

@@ -14,7 +14,7 @@ from typing import Any
 from kraftcheck.explorer.calls.handlers import HandlerCalls
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import Make, TableFull, WorkerArrays
+from kraftcheck.explorer.tables.kernel.arrays import FillTables, TableFull, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES
 from kraftcheck.explorer.tables.kernel.resolve import resolve
 from kraftcheck.explorer.tables.learning.answers import MissAnswers, TreeOwner
@@ -75,11 +75,11 @@ class Learner:
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
             self.answers.effects.add_network_step(name, spends)
-        tables.meta[codes.M_PROPERTIES] = len(local)
-        tables.meta[codes.M_CONSTRAINTS] = len(constraints)
-        tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
-        tables.meta[codes.M_COLLECTS] = len(mapped)
-        tables.meta[codes.M_NETWORK_STEPS] = len(own)
+        tables.meta[codes.META_PROPERTIES] = len(local)
+        tables.meta[codes.META_CONSTRAINTS] = len(constraints)
+        tables.meta[codes.META_STEP_PROPERTIES] = len(of_pairs)
+        tables.meta[codes.META_COLLECTS] = len(mapped)
+        tables.meta[codes.META_NETWORK_STEPS] = len(own)
 
     @property
     def protocol(self) -> Protocol:
@@ -99,7 +99,7 @@ class Learner:
     def follow(self, fairness: tuple[Fairness, ...]) -> None:
         """Label steps for fairness, and record steps that only bounds disable; call before any other method."""
         self.answers.effects.labels = LabelTable(self.protocol, self.action_names, fairness)
-        self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
+        self.interner.tables.meta[codes.META_WATCH_BOUNDS] = 1
         self.interner.shared.sets.is_allowed = False
         self.answers.tracks_changes = False
 
@@ -123,7 +123,9 @@ class Learner:
         properties = self.step_properties if over_steps else self.state_properties
         return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
 
-    def resolve(self, workers: Sequence[WorkerArrays], make: Make | None = None, *, evaluates: bool = False) -> None:
+    def resolve(
+        self, workers: Sequence[WorkerArrays], make: FillTables | None = None, *, evaluates: bool = False
+    ) -> None:
         """Resolve the workers' cache misses, with calls to user code where the tables do not suffice.
 
         `make` is the compiled function that fills the tables for the layout; the default is that of control rows. With
@@ -146,14 +148,14 @@ class Learner:
         has_groups = self.interner.inboxes.has_groups
         resolve(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
 
-    def _resolve(self, worker: WorkerArrays, make: Make, evaluates: bool) -> None:
+    def _resolve(self, worker: WorkerArrays, make: FillTables, evaluates: bool) -> None:
         """Resolve one worker's cache misses until no request is left."""
         tables = self.interner.tables
-        retry = worker.retry[: worker.stats[codes.S_RETRY]]
+        retry = worker.retry[: worker.stats[codes.STATS_RETRY]]
         tables.waiting = grow_array(tables.waiting, len(retry))
         tables.waiting[: len(retry)] = retry
-        tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
-        tables.meta[codes.M_LEFT] = len(retry) if evaluates or self._has_all_columns(worker) else 0
+        tables.meta[[codes.META_RESOLVED, codes.META_SETTLED, codes.META_WAITING]] = 0
+        tables.meta[codes.META_LEFT] = len(retry) if evaluates or self._has_all_columns(worker) else 0
         # Compiled code and Python take turns. Compiled code fills the entries that follow from others, and files
         # requests for the rest. Only Python calls a handler, interns a value or grows a table; no thread expands states
         # then, so the tables may move in memory.
@@ -163,17 +165,17 @@ class Learner:
             if not (evaluates or self._has_all_columns(worker)):
                 break  # a new replica widens the rows: the search must convert them first
 
-    def _make(self, worker: WorkerArrays, make: Make) -> bool:
+    def _make(self, worker: WorkerArrays, make: FillTables) -> bool:
         """Run the compiled miss resolution once; return whether it ended without a request or a full table."""
         meta, is_done = self.interner.tables.meta, False
         try:
             make(self.interner.tables, worker)
-            is_done = not meta[codes.M_ASKED]
-            meta[codes.M_LEFT] = meta[codes.M_WAITING]
-            meta[[codes.M_SETTLED, codes.M_WAITING]] = 0
+            is_done = not meta[codes.META_ASKED]
+            meta[codes.META_LEFT] = meta[codes.META_WAITING]
+            meta[[codes.META_SETTLED, codes.META_WAITING]] = 0
         except TableFull:
             pass
-        self._idle = 0 if meta[codes.M_ASKED] else self._idle + 1
+        self._idle = 0 if meta[codes.META_ASKED] else self._idle + 1
         if self._failed is not None and self._idle > MOST_ROUNDS_WITHOUT_REQUEST:
             raise self._failed
         return is_done

@@ -79,7 +79,7 @@ class ExplodedSets:
         bits = np.zeros((len(values), len(found)), np.int32)
         for number, value in enumerate(values):
             bits[number, [self.elements[field][element] for element in value]] = 1
-        rows = int(tables.meta[codes.M_ROWS])
+        rows = int(tables.meta[codes.META_ROWS])
         tables.rows[:rows, base : base + len(found)] = bits[tables.rows[:rows, column]]
         tables.rows[:rows, column] = 0
         tables.rehash_rows(len(tables.row_table))
@@ -104,14 +104,14 @@ class ExplodedSets:
         columns, nodes = tables.assignments[:, 0], tables.nodes
         columns[columns >= at] += more
         columns[columns < ~at + 1] -= more
-        nodes[(nodes[:, codes.KIND] == SHARED) & (nodes[:, codes.A] >= at), codes.A] += more
+        nodes[(nodes[:, codes.NODE_KIND] == SHARED) & (nodes[:, codes.NODE_A] >= at), codes.NODE_A] += more
         for other, first in self.first.items():
             if other != field and first >= at:
                 self.first[other] = first + more
         self._room[field] += more
         cleared = tables.assignments[:, 0] == ~self.first[field]
         tables.assignments[cleared, 1] = self._room[field]
-        tables.meta[codes.M_SLOT_BASE] += more
+        tables.meta[codes.META_SLOT_BASE] += more
         tables.rehash_rows(len(tables.row_table))
 
     def column(self, field: int, element: Value) -> int:

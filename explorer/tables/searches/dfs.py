@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.kernel.codes import EVENT_BAD_STEP, FULL, MISSING, S_DEADLOCK, S_STEP_SEEN
+from kraftcheck.explorer.tables.kernel.codes import (
+    BUFFER_FULL,
+    EVENT_BAD_STEP,
+    MISSING,
+    STATS_DEADLOCK,
+    STATS_STEP_SEEN,
+)
 from kraftcheck.explorer.tables.kernel.depth_first import (
     DONE,
-    S_BASE,
-    S_DEPTH,
     SET_FULL,
     STACK_FULL,
+    STATS_BASE,
+    STATS_DEPTH,
     DepthSetArrays,
     StackArrays,
     copy_set,
@@ -105,8 +111,8 @@ class DepthFirst:
         while True:
             code, top = self._descend(top, limit)
             self._check_steps()
-            if python is not None and worker.stats[S_BASE] >= 0:
-                top = self._check_in_python(python, int(worker.stats[S_BASE]), top)
+            if python is not None and worker.stats[STATS_BASE] >= 0:
+                top = self._check_in_python(python, int(worker.stats[STATS_BASE]), top)
             checker.stop_at_max_states()
             checker.report_events(self.expander.events(), self._trace_to)
             if code == DONE:
@@ -119,7 +125,7 @@ class DepthFirst:
     def _start(self, starts: Rows) -> int:
         """Reset the search to the initial states, one for each canonical key; return the top of the stack."""
         self._worker.fired[:] = 0
-        self._worker.stats[S_DEADLOCK] = 0
+        self._worker.stats[STATS_DEADLOCK] = 0
         self.expander.canonical_rows(starts)  # first: caching the images adds ids, which the packing must fit
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
@@ -141,7 +147,7 @@ class DepthFirst:
         expander, worker, visited, stack = self.expander, self._worker, self.visited, self._stack
         stack.states, self._path = expander.with_columns(stack.states), expander.with_columns(self._path)
         worker.begin(self._path)
-        worker.stats[S_BASE] = -1
+        worker.stats[STATS_BASE] = -1
         expander.fit_packing()
         visited.fit(expander.packing)
         self._before = self._path.copy() if expander.step_checks else self._path
@@ -161,7 +167,7 @@ class DepthFirst:
             except RaisedError as error:  # in the state on top of the stack
                 depth = int(stack.depths[top - 1])
                 raise self.checker.traced(error, [self._path[depth]], lambda _: self._trace_to(depth)) from None
-        elif code == FULL:
+        elif code == BUFFER_FULL:
             worker.make_room()
         elif code == STACK_FULL:
             stack.states, stack.depths = _doubled(stack.states), _doubled(stack.depths)
@@ -175,7 +181,7 @@ class DepthFirst:
         found, checks = self._worker.take_collected(), self.expander.step_checks
         if checks is None:
             return
-        is_source, seen = found[:, 0] >= 0, int(self._worker.stats[S_STEP_SEEN])
+        is_source, seen = found[:, 0] >= 0, int(self._worker.stats[STATS_STEP_SEEN])
         depths, rows, sources = found[is_source, 0], found[is_source, 1:], np.cumsum(is_source)[~is_source] - 1
 
         def trace_to(source: int) -> Behaviour:
@@ -186,14 +192,14 @@ class DepthFirst:
 
         try:
             for source, mask in checks.violated_by(rows, found[~is_source, 1:], sources, seen):
-                self._worker.stats[S_STEP_SEEN] |= mask
+                self._worker.stats[STATS_STEP_SEEN] |= mask
                 self.checker.report_event(EVENT_BAD_STEP, mask, trace_to(source))
         except RaisedError as error:
             raise self.checker.traced(error, rows, trace_to) from None
 
     def _check_in_python(self, python: PythonChecks, base: int, top: int) -> int:
         """Check the successors stack[base:top] in Python; return the top of the stack without pruned ones."""
-        depth = int(self._worker.stats[S_DEPTH])
+        depth = int(self._worker.stats[STATS_DEPTH])
         python.check_pruned(self._path, np.array([depth]), lambda _, index: self._trace_to(index))
         if top == base:
             return top

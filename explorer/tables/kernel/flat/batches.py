@@ -18,13 +18,20 @@ from kraftcheck.explorer.native.compiling import bare, inlined, on_stack, prefet
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     abort_to_grow,
-    collect_successor,
+    append_retried_state,
+    collect_successor_for_python,
     record_deadlock,
+    record_early_stop,
     record_violations,
-    retry_state,
-    stop_batch,
 )
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, inboxes_of, pair_key, slots_of, violated_by_step
+from kraftcheck.explorer.tables.kernel.codes import (
+    BUFFER_FULL,
+    MISSING,
+    first_inbox_column,
+    flat_slot_count,
+    pair_key,
+    violated_by_step,
+)
 from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, forget_recent, is_repeated
 from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
 from kraftcheck.explorer.tables.kernel.interning import intern_content_images
@@ -81,9 +88,9 @@ def narrow_to_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any
 @inlined
 def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any) -> Any:
     """Return the permutation that makes the least image of a flat state, or MISSING if an image is not cached."""
-    base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
+    base, slots = t.meta[codes.META_SLOT_BASE], worker.sources.shape[1]
     inboxes = base + slots
-    bounds, left, count = t.meta[codes.M_BOUNDS], worker.left, t.meta[codes.M_PERMUTATIONS]
+    bounds, left, count = t.meta[codes.META_BOUNDS], worker.left, t.meta[codes.META_PERMUTATIONS]
     # Images of inboxes may be missing; those of local states and shared values are cached when these are interned.
     for s in range(slots):
         content = np.int64(states[at, column + inboxes + s])
@@ -117,9 +124,9 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
 @inlined
 def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, images: Any, place: Any) -> None:
     """Write the image of the flat state states[at, column:] under permutation `g` to images[place]."""
-    base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
+    base, slots = t.meta[codes.META_SLOT_BASE], worker.sources.shape[1]
     inboxes = base + slots
-    bounds = t.meta[codes.M_BOUNDS]
+    bounds = t.meta[codes.META_BOUNDS]
     if g == 0:  # the identity
         for c in range(images.shape[1]):
             images[place, c] = states[at, column + c]
@@ -139,7 +146,7 @@ def find_canonical(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Find the permutation for the least image of each successor; return whether all images are cached."""
     known = True
     for k in range(n):
-        if worker.succ[k, 1] != codes.SELF_LOOP:
+        if worker.succ[k, 1] != codes.SELF_LOOP_FLAGS:
             worker.least[k] = canonical_permutation(t, worker, serial, worker.succ, k, np.int64(2))
             known &= worker.least[k] != MISSING
     return known
@@ -152,7 +159,7 @@ def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, ow
     images, clusters = worker.waiting_images, packing.clusters[0]
     for i in range(len(states)):
         g = np.int64(0)
-        if t.meta[codes.M_PERMUTATIONS] > 1:
+        if t.meta[codes.META_PERMUTATIONS] > 1:
             g = canonical_permutation(t, worker, True, states, i, np.int64(0))
         if lacks_room(t, packing, 1):
             abort_to_grow(t, 0)
@@ -173,31 +180,31 @@ QUEUE_PLACES = 1 << 6  # places of the queue
 @jit
 def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
     """Expand flat states that met cache misses again, and fill the tables; leave those that need Python waiting."""
-    while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
-        at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
+    while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
+        at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         while True:
             n = expand_flat(t, packing, worker, at, True)
-            known = n != MISSING and n != FULL and check_pruned_successors(t, worker, True, n)
-            if known and t.meta[codes.M_PERMUTATIONS] > 1:
+            known = n != MISSING and n != BUFFER_FULL and check_pruned_successors(t, worker, True, n)
+            if known and t.meta[codes.META_PERMUTATIONS] > 1:
                 known = find_canonical(t, worker, True, n)
-            if known or n == FULL:
+            if known or n == BUFFER_FULL:
                 break
             tries += 1
-            if t.meta[codes.M_ASKED] or tries == MOST_EXPANSIONS_IN_TURN:
-                t.waiting[t.meta[codes.M_WAITING]] = at
-                t.meta[codes.M_WAITING] += 1
+            if t.meta[codes.META_ASKED] or tries == MOST_EXPANSIONS_IN_TURN:
+                t.waiting[t.meta[codes.META_WAITING]] = at
+                t.meta[codes.META_WAITING] += 1
                 break
-        t.meta[codes.M_SETTLED] += 1
+        t.meta[codes.META_SETTLED] += 1
 
 
 @inlined
 def accept_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
-    record_violations(worker, state, codes.EVENT_BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
+    record_violations(worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, violated_by_step(flags))
     if flags & codes.STEP_PRUNED == 0:
         return True
-    record_violations(worker, state, codes.EVENT_BAD_STATE, codes.S_SEEN, np.int64(worker.broken[k]))
+    record_violations(worker, state, codes.EVENT_BAD_STATE, codes.STATS_SEEN, np.int64(worker.broken[k]))
     return False
 
 
@@ -205,10 +212,10 @@ def accept_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
 def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a flat state's inboxes."""
     columns = worker.states.shape[1]
-    for s in range(slots_of(t, columns)):
-        inbox = np.int64(worker.states[at, inboxes_of(t, columns) + s])
+    for s in range(flat_slot_count(t, columns)):
+        inbox = np.int64(worker.states[at, first_inbox_column(t, columns) + s])
         if inbox != 0:
-            local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + s])
+            local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + s])
             prefetch(t.bundles, home_of_key(t.bundles, pair_key(local, inbox)))
             group = group_of(t.operated, inbox)
             prefetch(t.operated, group)
@@ -273,7 +280,7 @@ def flush_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, coun
 @inlined
 def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
     """Append successor `k` to its partition, or queue it; return its count, 0 for a duplicate, or IS_QUEUED."""
-    words, succ, symmetric = worker.words, worker.succ, t.meta[codes.M_PERMUTATIONS] > 1
+    words, succ, symmetric = worker.words, worker.succ, t.meta[codes.META_PERMUTATIONS] > 1
     if not symmetric and worker.touched[k] == 0 and is_same_packed_state(words, k, len(words) - 1):
         return np.int64(0)
     if packing.clusters[0] == 0:
@@ -294,11 +301,11 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
 
 @inlined
 def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
-    """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or FULL."""
+    """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or BUFFER_FULL."""
     n = expand_flat(t, packing, worker, at, False)
     if n > 0 and not check_pruned_successors(t, worker, False, n):
         n = MISSING
-    if n > 0 and t.meta[codes.M_PERMUTATIONS] > 1 and not find_canonical(t, worker, False, n):
+    if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical(t, worker, False, n):
         n = MISSING
     return n
 
@@ -307,10 +314,10 @@ def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
 def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
     """Return the code that ends the batch if there is no room for `n` more successors, else OK with room reserved."""
     code = codes.OK
-    if n == FULL:
+    if n == BUFFER_FULL:
         code = codes.MANY_SUCCESSORS
     elif fullest + codes.larger(n, 0) >= found.rows.shape[1] or (
-        len(worker.collected) > 0 and worker.stats[codes.S_COLLECTED] + n > len(worker.collected)
+        len(worker.collected) > 0 and worker.stats[codes.STATS_COLLECTED] + n > len(worker.collected)
     ):
         code = codes.NO_ROOM
     elif n > 0 and packing.clusters[0] > 0 and not reserve_room(t, packing, n):
@@ -322,11 +329,11 @@ def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fulles
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
     """Expand the worker's flat states with these indices; the counterpart of `expand_batch`."""
     succ, stats, which = worker.succ, worker.stats, bare(which)
-    symmetric, clusters = t.meta[codes.M_PERMUTATIONS] > 1, packing.clusters[0]
+    symmetric, clusters = t.meta[codes.META_PERMUTATIONS] > 1, packing.clusters[0]
     recent, fullest, waiting = on_stack(RECENT_PLACES, found.words.shape[2]), np.int64(0), np.int64(0)
     forget_recent(recent)
-    stats[codes.S_CODE] = codes.OK
-    stats[codes.S_DONE] = len(which)
+    stats[codes.STATS_CODE] = codes.OK
+    stats[codes.STATS_DONE] = len(which)
     for p in range(len(found.counts)):
         fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
@@ -335,25 +342,25 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         # A miss drops all successors of the state, so that its steps are counted once: see `expand_batch`.
         n = expand_completely(t, packing, worker, which[i])
         if n == MISSING:
-            retry_state(worker, which[i])
+            append_retried_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
         code = lacks_room_for(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
-            stop_batch(worker, i, code)
+            record_early_stop(worker, i, code)
             break
         # Count the steps and record violations. A successor goes to the partition that owns it, or is queued: cluster
         # ids are random reads in a large table, and QUEUE_PLACES successors at a time overlap these reads.
         if n == 0 and deadlocks:
             record_deadlock(worker, which[i])
-        notable, unused = stats[codes.S_NOTABLE] != 0, n
+        notable, unused = stats[codes.STATS_NOTABLE] != 0, n
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
-            if succ[k, 1] == codes.SELF_LOOP:
+            if succ[k, 1] == codes.SELF_LOOP_FLAGS:
                 continue
             pruned = notable and not accept_flat_successor(t, worker, which[i], k)
             if len(worker.collected) > 0:
-                collect_successor(t, worker, which[i], k, pruned)
+                collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:
                 continue
             count = append_or_queue(t, packing, worker, found, recent, k, waiting)
@@ -366,5 +373,5 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:
             release_room(t, unused)
-        stats[codes.S_GENERATED] += n
+        stats[codes.STATS_GENERATED] += n
     flush_queue(t, packing, worker, found, recent, waiting, symmetric)

@@ -18,12 +18,12 @@ from kraftcheck.explorer.native.compiling import bare, inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     abort_to_grow,
-    ask,
+    append_retried_state,
     record_violations,
     request_handlers,
-    retry_state,
+    request_python,
 )
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, inboxes_of, pair_key, slots_of
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, first_inbox_column, flat_slot_count, pair_key
 from kraftcheck.explorer.tables.kernel.interning import apply_operation, intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.maps import find_near, find_value, mix
 from kraftcheck.explorer.tables.kernel.native import jit
@@ -34,7 +34,7 @@ from kraftcheck.explorer.tables.kernel.tree_walk import child, walk
 @jit
 def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
     """Intern the control row in the first `known` columns of a row; return its id."""
-    fresh = t.meta[codes.M_ROWS]
+    fresh = t.meta[codes.META_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
         abort_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
@@ -47,7 +47,7 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
     """Intern the control rows of flat states from number `first` on; return the number done when the table is full."""
     flat, ids = bare(flat), bare(ids)
     for i in range(first, len(flat)):
-        if t.meta[codes.M_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.M_ROWS] + 4) * 2 > len(t.row_table):
+        if t.meta[codes.META_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.META_ROWS] + 4) * 2 > len(t.row_table):
             return i
         ids[i] = intern_columns(t, flat, np.int64(i), flat.shape[1])
         set_identity(t, np.int64(ids[i]))
@@ -57,16 +57,18 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
 @jit
 def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
     """Request the result of a decision tree; Python reads the state as an interned control row."""
-    ask(t, codes.ASK_PATH, root, intern_columns(t, rows, row, inboxes_of(t, rows.shape[1])), me, peer, at)
+    request_python(
+        t, codes.ASK_PATH, root, intern_columns(t, rows, row, first_inbox_column(t, rows.shape[1])), me, peer, at
+    )
 
 
 @inlined
 def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
     """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
-    slots, inboxes = slots_of(t, rows.shape[1]), inboxes_of(t, rows.shape[1])
+    slots, inboxes = flat_slot_count(t, rows.shape[1]), first_inbox_column(t, rows.shape[1])
     leaf = walk(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
-    if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
-        worker.stats[codes.S_MISSED] = 1
+    if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
+        worker.stats[codes.STATS_MISSED] = 1
         leaf = MISSING
         if serial:
             request_tree_result(t, rows, row, root, me, peer, at)
@@ -78,7 +80,7 @@ def handlers_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     """Return the id of the list of tree nodes for a replica's internal actions; a negative number if unknown."""
     found = np.int64(t.own_roots[local])
     if found < 0:
-        worker.stats[codes.S_MISSED] = 1
+        worker.stats[codes.STATS_MISSED] = 1
         if serial:
             request_handlers(t, local, np.int64(0))
     return found
@@ -91,7 +93,7 @@ def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any)
     if found == MISSING and serial:
         found = apply_operation(t, inbox, op, True)
     if found == MISSING:
-        worker.stats[codes.S_MISSED] = 1
+        worker.stats[codes.STATS_MISSED] = 1
     return found
 
 
@@ -103,7 +105,7 @@ def handlers_of_inbox(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) 
         build_bundle(t, local, inbox, True)
         found = find_value(t.bundles, pair_key(local, inbox))
     if found < 0:
-        worker.stats[codes.S_MISSED] = 1
+        worker.stats[codes.STATS_MISSED] = 1
     return found
 
 
@@ -154,7 +156,7 @@ def clear_facts(worker: Any) -> None:
 @jit
 def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
     """Return the number of the contents of a flat state's shared fields, or NO_SHARED_NUMBER."""
-    first, last = t.meta[codes.M_BOUNDS], t.meta[codes.M_SLOT_BASE]
+    first, last = t.meta[codes.META_BOUNDS], t.meta[codes.META_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
     if first == last or counts[AT_CONTENTS_SELDOM_REPEAT]:
         return NO_SHARED_NUMBER
@@ -265,12 +267,12 @@ def walk_by_shared_and_locals(
     a number of the shared fields, a read of these is one too, and is recorded so that later keys include the number.
     """
     while True:
-        asks, a, b = t.nodes[node, codes.KIND], t.nodes[node, codes.A], t.nodes[node, codes.B]
+        asks, a, b = t.nodes[node, codes.NODE_KIND], t.nodes[node, codes.NODE_A], t.nodes[node, codes.NODE_B]
         if asks == codes.LEAF:
             return node
         if asks == codes.LOCAL_QUERY and b < 0:
             answer = np.int64(t.local_answers[a, peer if b == codes.PEER else me])
-        elif (asks == codes.SHARED and a >= t.meta[codes.M_BOUNDS]) or asks == codes.SHARED_QUERY:
+        elif (asks == codes.SHARED and a >= t.meta[codes.META_BOUNDS]) or asks == codes.SHARED_QUERY:
             if number == NO_SHARED_NUMBER:
                 worker.fact_counts[AT_READS_SHARED + kind] = 1
                 return READS_OTHER_PARTS
@@ -291,7 +293,7 @@ def decide_property(
     if leaf < 0:
         certain = False
         leaf = find_leaf(t, worker, serial, rows, row, root, me, peer, NONE)
-    return leaf >= 0 and t.nodes[leaf, codes.A] == 0, certain, leaf >= 0
+    return leaf >= 0 and t.nodes[leaf, codes.NODE_A] == 0, certain, leaf >= 0
 
 
 @inlined
@@ -313,7 +315,7 @@ def violated_by_part(
     number = number_in_key(worker, kind, shared)
     key = fact_key(kind, number, me, peer)
     bad, missing, sure = np.int64(0), False, np.int64(0)
-    for p in range(t.meta[codes.M_PROPERTIES]):
+    for p in range(t.meta[codes.META_PROPERTIES]):
         bit = np.int64(1) << np.int64(p)
         if left & bit == 0:
             continue
@@ -353,16 +355,16 @@ def evaluate_part(
 def broken_by_messages(t: Any, rows: Any, row: Any) -> Any:
     """Return the mask of message invariants that messages in flight violate."""
     bad = np.int64(0)
-    for c in range(inboxes_of(t, rows.shape[1]), rows.shape[1]):
+    for c in range(first_inbox_column(t, rows.shape[1]), rows.shape[1]):
         if t.inbox_codes[rows[row, c]] < 0:
-            bad |= t.contents[rows[row, c], codes.C_BAD]
+            bad |= t.contents[rows[row, c], codes.CONTENT_VIOLATED]
     return bad
 
 
 @jit
 def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
-    base, slots = t.meta[codes.M_SLOT_BASE], slots_of(t, rows.shape[1])
+    base, slots = t.meta[codes.META_SLOT_BASE], flat_slot_count(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
     shared = shared_number(t, worker, rows, row)
     bad, known = np.int64(0), True
@@ -394,17 +396,17 @@ def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
             clear_numbers(worker)
         bad = violated_by_flat_state(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
-            retry_state(worker, which[i])
+            append_retried_state(worker, which[i])
         else:
-            record_violations(worker, which[i], codes.EVENT_BAD_STATE, codes.S_SEEN, bad)
+            record_violations(worker, which[i], codes.EVENT_BAD_STATE, codes.STATS_SEEN, bad)
 
 
 @jit
 def resolve_evaluations(t: Any, worker: Any) -> None:
     """Evaluate the invariants of states that met cache misses again; leave those that need Python waiting."""
-    while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
-        at = np.int64(t.waiting[t.meta[codes.M_SETTLED]])
+    while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
+        at = np.int64(t.waiting[t.meta[codes.META_SETTLED]])
         if violated_by_flat_state(t, worker, True, worker.states, at, 0) < 0:
-            t.waiting[t.meta[codes.M_WAITING]] = at
-            t.meta[codes.M_WAITING] += 1
-        t.meta[codes.M_SETTLED] += 1
+            t.waiting[t.meta[codes.META_WAITING]] = at
+            t.meta[codes.META_WAITING] += 1
+        t.meta[codes.META_SETTLED] += 1

@@ -9,14 +9,14 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import (
-    FULL,
+    BUFFER_FULL,
     MISSING,
     NONE,
-    bounds_of_span,
-    inboxes_of,
+    first_inbox_column,
+    flat_slot_count,
     pack_span,
     pair_key,
-    slots_of,
+    span_start_and_end,
 )
 from kraftcheck.explorer.tables.kernel.flat.facts import (
     AT_CURRENT_NUMBER,
@@ -52,7 +52,7 @@ def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later:
     """Set a column of successor `n`, and update its packed words."""
     before = np.int64(worker.succ[n, 2 + column])
     worker.succ[n, 2 + column] = later
-    if t.meta[codes.M_PERMUTATIONS] == 1:  # under a symmetry the canonical image is packed later
+    if t.meta[codes.META_PERMUTATIONS] == 1:  # under a symmetry the canonical image is packed later
         update_packed(t, packing, worker, n, column, before, later)
 
 
@@ -82,7 +82,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
             value = find_value(t.changed_locals, pair_key(fields, before))
             if value < 0:
                 known = False
-                worker.stats[codes.S_MISSED] = 1
+                worker.stats[codes.STATS_MISSED] = 1
                 if serial:
                     change_local(t, before, fields)
         if known:
@@ -93,10 +93,10 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 @jit
 def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
-    states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
+    states, succ, base = worker.states, worker.succ, t.meta[codes.META_SLOT_BASE]
     flags, number = np.int64(0), number_in_key(worker, FACT_STEP_HOLDS, worker.fact_counts[AT_CURRENT_NUMBER])
     missing = False
-    for s in range(slots_of(t, states.shape[1])):
+    for s in range(flat_slot_count(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
@@ -104,14 +104,14 @@ def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
         if memo_get(worker, key):
             continue
         all_hold = True
-        for p in range(t.meta[codes.M_STEP_PROPERTIES]):
+        for p in range(t.meta[codes.META_STEP_PROPERTIES]):
             is_bad, certain, is_known = decide_property(
                 t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), FACT_STEP_HOLDS, number, before, later
             )
             all_hold &= certain and not is_bad
             missing |= not is_known
             if is_bad:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.flags_of_violation(p)
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_violation_flags(p)
         if all_hold:
             memo_put(worker, key, np.int64(1))
     return np.int64(MISSING) if missing else flags
@@ -130,16 +130,17 @@ def satisfies_constraints(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 def emit(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
 ) -> Any:
-    """Write the successor of an outcome at index `n`, with the actor's new inbox; return the next index, or FULL."""
+    """Write the successor of an outcome at index `n`, with the actor's new inbox; return the next, or BUFFER_FULL."""
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
-        return FULL
+        return BUFFER_FULL
     # A self-loop is only counted: it needs the action, and no successor.
-    inboxes = inboxes_of(t, states.shape[1])
+    inboxes = first_inbox_column(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
-    if stays and delta == 0 and t.outcomes[outcome, codes.COUNT] == 0 and t.outcomes[outcome, codes.BROKEN] == 0:
-        succ[n, 0] = t.outcomes[outcome, codes.ACTION]
-        succ[n, 1] = codes.SELF_LOOP
+    operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
+    if stays and delta == 0 and operations == 0 and t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
+        succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
+        succ[n, 1] = codes.SELF_LOOP_FLAGS
         return n + 1
     if not can_spend(t, worker, at, delta):
         return n
@@ -153,8 +154,8 @@ def emit(
         return n
     if inbox >= 0:
         change_column(t, packing, worker, n, inboxes + slot, inbox)
-    first = t.outcomes[outcome, codes.FIRST]
-    for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
+    first = t.outcomes[outcome, codes.OUTCOME_FIRST]
+    for k in range(first, first + operations):
         op = np.int64(t.outcome_operations[k])
         place = np.int64(t.operations[op, 0])
         content = inbox_after_operation(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
@@ -162,21 +163,21 @@ def emit(
             return n
         change_column(t, packing, worker, n, inboxes + place, content)
     # Evaluate the step properties, and the constraints of the successor.
-    flags = np.int64(t.outcomes[outcome, codes.BROKEN])
-    if t.meta[codes.M_STEP_PROPERTIES]:
+    flags = np.int64(t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS])
+    if t.meta[codes.META_STEP_PROPERTIES]:
         more = step_flags(t, worker, serial, at, n)
         if more < 0:
             return n
         flags |= more
-    if t.meta[codes.M_CONSTRAINTS]:
+    if t.meta[codes.META_CONSTRAINTS]:
         inside = satisfies_constraints(t, worker, serial, n)
         if inside < 0:
             return n
         if inside == 0:
             flags |= codes.STEP_PRUNED
     if flags:
-        worker.stats[codes.S_NOTABLE] = 1
-    succ[n, 0] = t.outcomes[outcome, codes.ACTION]
+        worker.stats[codes.STATS_NOTABLE] = 1
+    succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
     succ[n, 1] = flags
     return n + 1
 
@@ -204,12 +205,12 @@ def follow(
         leaf = find_leaf(t, worker, serial, worker.states, at, root, local, np.int64(0), at)
         if leaf < 0:
             return n
-        first = np.int64(t.nodes[leaf, codes.A])
-        last = first + t.nodes[leaf, codes.N]
+        first = np.int64(t.nodes[leaf, codes.NODE_A])
+        last = first + t.nodes[leaf, codes.NODE_OUTCOMES]
     for outcome in range(first, last):
-        left = inbox if t.outcomes[outcome, codes.CONSUMES] else NONE
-        n = emit(t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.DELTA], slot, left)
-        if n == FULL:
+        left = inbox if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else NONE
+        n = emit(t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.OUTCOME_DELTA], slot, left)
+        if n == BUFFER_FULL:
             break
     return n
 
@@ -217,17 +218,17 @@ def follow(
 @jit
 def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of the network's own steps on each message of an inbox."""
-    first = t.contents[inbox, codes.C_START]
-    for k in range(first, first + t.contents[inbox, codes.C_N]):
+    first = t.contents[inbox, codes.CONTENT_START]
+    for k in range(first, first + t.contents[inbox, codes.CONTENT_COUNT]):
         if t.content_items[k, 1] <= 0:
             continue
-        for j in range(t.meta[codes.M_NETWORK_STEPS]):
+        for j in range(t.meta[codes.META_NETWORK_STEPS]):
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
             content = inbox_after_operation(t, worker, serial, inbox, op)
             if content >= 0:
                 outcome, delta = np.int64(t.network_steps[j, 0]), t.network_steps[j, 1]
                 n = emit(t, packing, worker, serial, at, n, outcome, delta, slot, content)
-            if n == FULL:
+            if n == BUFFER_FULL:
                 return n
     return n
 
@@ -248,7 +249,7 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
         root = root if root >= 0 else ~root
         node = walk_by_shared_and_locals(t, worker, FACT_ENABLED_ACTIONS, number, states, at, root, local, np.int64(0))
         known &= node != MISSING
-        if node < 0 or t.nodes[node, codes.N] > 0:
+        if node < 0 or t.nodes[node, codes.NODE_OUTCOMES] > 0:
             worker.listed[start + n] = root if node < 0 else node
             n += 1
     return span_as_fact(pack_span(start, n)), known
@@ -266,13 +267,13 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
             return n
         fact, known = list_enabled_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
-            first, last = bounds_of_span(span_of_fact(fact))
+            first, last = span_start_and_end(span_of_fact(fact))
             worker.fact_counts[AT_LISTED_NODES] += last - first
             memo_put(worker, key, fact)
-    first, last = bounds_of_span(span_of_fact(fact))
+    first, last = span_start_and_end(span_of_fact(fact))
     for k in range(first, last):
         n = follow(t, packing, worker, serial, at, n, np.int64(worker.listed[k]), local, slot, NONE, NONE)
-        if n == FULL:
+        if n == BUFFER_FULL:
             break
     return n
 
@@ -280,52 +281,52 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
 @inlined
 def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of a replica's message handlers, and of the network's steps on its messages."""
-    local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + slot])
+    local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + slot])
     bundle = handlers_of_inbox(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
-    first, last = bounds_of_span(codes.larger(bundle, 0))
+    first, last = span_start_and_end(codes.larger(bundle, 0))
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         outcome = NONE if t.bundle_items[k, 1] else ref
         n = follow(t, packing, worker, serial, at, n, ref, local, slot, outcome, rest)
-        if n == FULL:
+        if n == BUFFER_FULL:
             return n
-    return expand_network(t, packing, worker, serial, at, n, slot, inbox) if t.meta[codes.M_NETWORK_STEPS] else n
+    return expand_network(t, packing, worker, serial, at, n, slot, inbox) if t.meta[codes.META_NETWORK_STEPS] else n
 
 
 @jit
 def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     """Write all successors of a flat state to `worker.succ`, as rows (action, flags, columns, inboxes ...).
 
-    Returns their number, MISSING after a cache miss, or FULL where the buffer has no room.
+    Returns their number, MISSING after a cache miss, or BUFFER_FULL where the buffer has no room.
     """
-    states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], slots_of(t, worker.states.shape[1])
-    worker.stats[codes.S_MISSED] = 0
-    worker.stats[codes.S_NOTABLE] = 0
+    states, base, slots = worker.states, t.meta[codes.META_SLOT_BASE], flat_slot_count(t, worker.states.shape[1])
+    worker.stats[codes.STATS_MISSED] = 0
+    worker.stats[codes.STATS_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
     if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
         clear_numbers(worker)
     worker.fact_counts[AT_CURRENT_NUMBER] = shared_number(t, worker, states, at)
-    if t.meta[codes.M_PERMUTATIONS] == 1:
+    if t.meta[codes.META_PERMUTATIONS] == 1:
         pack_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
     # Internal actions of the replicas, then those of the environment.
     n = np.int64(0)
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
-        if n != FULL and (s == slots or local != 0):
+        if n != BUFFER_FULL and (s == slots or local != 0):
             n = expand_internal(t, packing, worker, serial, at, n, s, local)
     # Message handlers, and the network's own steps.
     for s in range(slots):
         inbox = np.int64(states[at, base + slots + s])
-        if n != FULL and inbox != 0:
+        if n != BUFFER_FULL and inbox != 0:
             n = expand_inbox(t, packing, worker, serial, at, n, s, inbox)
-    return MISSING if n != FULL and worker.stats[codes.S_MISSED] else n
+    return MISSING if n != BUFFER_FULL and worker.stats[codes.STATS_MISSED] else n
 
 
 @inlined
 def check_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Evaluate the invariants of pruned successors, which are not stored; return whether all verdicts are known."""
     known = True
-    for k in range(n if worker.stats[codes.S_NOTABLE] else 0):
+    for k in range(n if worker.stats[codes.STATS_NOTABLE] else 0):
         worker.broken[k] = 0
         if worker.succ[k, 1] & codes.STEP_PRUNED:
             for c in range(worker.scratch.shape[1]):
