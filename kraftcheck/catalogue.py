@@ -35,7 +35,7 @@ from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
     from kraftcheck.traces.replay.replayer import Replayer
-    from kraftcheck.traces.scenarios import Start
+    from kraftcheck.traces.scenarios import StartArguments
 import re
 import textwrap
 import tomllib
@@ -347,7 +347,7 @@ def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
     return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))
 
 
-def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
+def scenario_job(start: StartArguments) -> tuple[Model, ModelConfig]:
     """Return the model of a scenario, and its configuration with the scenario's settings."""
     model = find_model(start.model, start.variant or None)
     _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))

@@ -19,16 +19,16 @@ from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, require_pyspark, t
 from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.parsing import DEFAULT_LIMIT
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import task_arguments
-from kraftcheck.traces.pipeline.rows import COLUMNS, SCHEMA_VERSION
+from kraftcheck.traces.pipeline.rows import SCHEMA_VERSION, TABLE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["LEAST_SPARK", "SCHEMA_VERSION", "TABLES", "replay", "table", "validate"]
 
-TABLES = tuple(COLUMNS)
+TABLES = tuple(TABLE_COLUMNS)
 """The names of the tables: traces, steps and errors."""
 
 CLUSTER_COLUMNS = (
@@ -52,7 +52,7 @@ def replay(
     label: str | None = None,
     trace_time: float | None = None,
     trace_memory: int | None = None,
-    max_size: int = DEFAULT_LIMIT,
+    max_size: int = DEFAULT_LIMIT_BYTES,
 ) -> DataFrame:
     """Replay the traces of files on the executors.
 
@@ -196,6 +196,6 @@ def table(rows: DataFrame, name: str) -> DataFrame:
     """
     if name not in TABLES:
         raise InputError(unknown("table", name, TABLES))
-    from kraftcheck.traces.pipeline.frames import table_of  # needs PySpark
+    from kraftcheck.traces.pipeline.frames import rows_of_table  # needs PySpark
 
-    return table_of(rows, name)
+    return rows_of_table(rows, name)

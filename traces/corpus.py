@@ -82,7 +82,7 @@ def walk_path(folder: Path, number: int) -> Path:
 WALKS_A_CHUNK = 100
 """Walks per chunk: the maximum to generate again after the loss of an executor."""
 
-NOTE_SHAPE = {
+CHUNK_NOTE_SHAPE = {
     "runs": int,
     "checked": [str],
     "states": int,
@@ -101,7 +101,7 @@ class WalkRange(NamedTuple):
     runs: int
 
 
-def chunks_of(runs: int) -> list[WalkRange]:
+def split_into_chunks(runs: int) -> list[WalkRange]:
     """Split `runs` walks into chunks."""
     return [
         WalkRange(number, first, min(WALKS_A_CHUNK, runs - first))
@@ -143,7 +143,7 @@ class CorpusFolder(BatchFolder):
         for chunk in chunks:
             path = self.note_file(self.path, chunk.number)
             if path.is_file():
-                note = read_note(path, NOTE_SHAPE)
+                note = read_note(path, CHUNK_NOTE_SHAPE)
                 walks = range(chunk.first, chunk.first + chunk.runs)
                 if not wanted <= set(note["checked"]):
                     continue
@@ -156,10 +156,10 @@ CHUNKS_A_JOB = 32
 """Chunks per core in one Spark job. Progress is reported after each job."""
 
 TASKS_A_CORE = 4
-_TASK = "kraftcheck.traces.corpus:make_walks"
+_WALK_TASK = "kraftcheck.traces.corpus:make_walks"
 
 
-Made = tuple[WalkRange, BatchNote | None]
+ChunkResult = tuple[WalkRange, BatchNote | None]
 
 
 class CorpusMaker:
@@ -180,24 +180,24 @@ class CorpusMaker:
     def run(self, report: Callable[[int], None] = lambda _: None) -> Result:
         """Generate the missing walks and return the result of all walks."""
         began = time.monotonic()
-        chunks, checked = chunks_of(self._plan.runs), names_of_checks(self._options)
+        chunks, checked = split_into_chunks(self._plan.runs), names_of_checks(self._options)
         notes = self._folder.done(chunks, checked)
         todo = [chunk for chunk in chunks if chunk.number not in notes]
-        earlier, limit, failed = _make_walks_of_chunk(notes), None, None
+        earlier, limit, failed = _walks_made(notes), None, None
         at_once = CHUNKS_A_JOB * self._cluster.parallelism
         with Interruption(self._cluster.cancel) as interruption:
             for first in range(0, len(todo), at_once):
                 found = self._make_unless_interrupted(todo[first : first + at_once], interruption)
                 notes |= {chunk.number: note for chunk, note in found if note is not None}
                 failed = next((chunk for chunk, note in found if note is None), None)
-                report(_make_walks_of_chunk(notes) - earlier)
+                report(_walks_made(notes) - earlier)
                 if interruption.asked:
                     limit, notes = INTERRUPTED, self._folder.done(chunks, checked)
                 if interruption.asked or failed is not None:
                     break
         return self._result(notes, limit, earlier, time.monotonic() - began, failed)
 
-    def _make_unless_interrupted(self, chunks: list[WalkRange], interruption: Interruption) -> list[Made]:
+    def _make_unless_interrupted(self, chunks: list[WalkRange], interruption: Interruption) -> list[ChunkResult]:
         try:
             return self._make(chunks)
         except InputError:
@@ -205,7 +205,7 @@ class CorpusMaker:
                 raise
             return []
 
-    def _make(self, chunks: list[WalkRange]) -> list[Made]:
+    def _make(self, chunks: list[WalkRange]) -> list[ChunkResult]:
         """Generate chunks; return pairs (chunk, result), whose result is None after a failed `assert`."""
         last = chunks[-1]
         self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
@@ -218,7 +218,7 @@ class CorpusMaker:
                 "tasks": [chunks[number::count] for number in range(count)],
             }
         )
-        found = self._cluster.run(count, _TASK, arguments, NOTES_DDL)
+        found = self._cluster.run(count, _WALK_TASK, arguments, NOTES_DDL)
         notes = dict(zip(found["chunk"].to_pylist(), map(json.loads, found["note"].to_pylist()), strict=True))
         return [(chunk, notes[chunk.number]) for chunk in chunks]
 
@@ -233,7 +233,7 @@ class CorpusMaker:
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.warnings = [NOTHING_CHECKED] if self._options.checks_nothing else []
         result.actions = {name: actions[name] for name in names}
-        result.runs = _make_walks_of_chunk(notes)
+        result.runs = _walks_made(notes)
         result.generated_states = sum(note["states"] for note in found)
         result.depth = max((note["longest"] for note in found), default=0)
         result.violations = self._violations(shown, failed)
@@ -261,7 +261,7 @@ class CorpusMaker:
         return simulate(self._protocol, self._options, replace(self._plan, first=first, runs=runs)).violations
 
 
-def _make_walks_of_chunk(notes: dict[int, BatchNote]) -> int:
+def _walks_made(notes: dict[int, BatchNote]) -> int:
     return sum(note["runs"] for note in notes.values())
 
 
@@ -308,7 +308,7 @@ class ChunkMaker:
 
 
 @lru_cache(maxsize=1)
-def _maker(arguments: str) -> ChunkMaker:
+def _cached_chunk_maker(arguments: str) -> ChunkMaker:
     given = json.loads(arguments)
     return ChunkMaker(given["description"], WalkPlan(**given["plan"]), Path(given["folder"]), Path(given["user_files"]))
 
@@ -328,9 +328,9 @@ def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[An
         for number in batch.column(0).to_pylist():
             for given in arguments["tasks"][number]:
                 chunk = WalkRange(*given)
-                note = _maker(compact_json(lasting)).make(chunk)
+                note = _cached_chunk_maker(compact_json(lasting)).make(chunk)
                 if note is None:
-                    _maker.cache_clear()  # the error may have left the memo tables incomplete
+                    _cached_chunk_maker.cache_clear()  # the error may have left the memo tables incomplete
                 else:
                     write_note(CorpusFolder.note_file(folder, chunk.number), note)
                 yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [compact_json(note)]}, schema=schema)

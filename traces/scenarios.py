@@ -16,14 +16,14 @@ from kraftcheck.spec.language.semantics import Semantics, Transition, initial_st
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value, field_names, ordered, text_of
 
-SEPARATOR = "----"
+OUTPUT_SEPARATOR = "----"
 
 
 class ScenarioError(InputError):
     """An error in a scenario or in its execution."""
 
 
-class Block(NamedTuple):
+class ScenarioBlock(NamedTuple):
     """Commands with their recorded output."""
 
     line: int  # the line number of the first command
@@ -32,9 +32,9 @@ class Block(NamedTuple):
     told: list[str]  # the recorded output
 
 
-def read_blocks(text: str) -> tuple[list[Block], list[str]]:
+def read_blocks(text: str) -> tuple[list[ScenarioBlock], list[str]]:
     """Return the blocks of a scenario, and the comments after the last block."""
-    blocks: list[Block] = []
+    blocks: list[ScenarioBlock] = []
     before: list[str] = []
     commands: list[str] = []
     lines = iter(enumerate(text.splitlines(), start=1))
@@ -42,32 +42,32 @@ def read_blocks(text: str) -> tuple[list[Block], list[str]]:
     for number, line in lines:
         if not commands and (not line.strip() or line.startswith("#")):
             before.append(line)
-        elif line == SEPARATOR and commands:
+        elif line == OUTPUT_SEPARATOR and commands:
             output = list(takewhile(str.strip, (outcome for _, outcome in lines)))
-            blocks.append(Block(first, before, commands, output))
+            blocks.append(ScenarioBlock(first, before, commands, output))
             before, commands = [], []
-        elif not line.strip() or line == SEPARATOR:
-            raise ScenarioError(f"line {number}: expected commands, then {SEPARATOR}")
+        elif not line.strip() or line == OUTPUT_SEPARATOR:
+            raise ScenarioError(f"line {number}: expected commands, then {OUTPUT_SEPARATOR}")
         else:
             first = first if commands else number
             commands.append(line)
     if commands:
-        raise ScenarioError(f"line {first}: expected {SEPARATOR} after the commands")
+        raise ScenarioError(f"line {first}: expected {OUTPUT_SEPARATOR} after the commands")
     return blocks, before
 
 
-def write_blocks(blocks: list[Block], after: list[str]) -> str:
+def write_blocks(blocks: list[ScenarioBlock], after: list[str]) -> str:
     """Return blocks as the text of a scenario."""
     lines: list[str] = []
     for block in blocks:
-        lines += [*block.before, *block.commands, SEPARATOR, *block.told, ""]
+        lines += [*block.before, *block.commands, OUTPUT_SEPARATOR, *block.told, ""]
     return "\n".join([*lines, *after]).rstrip() + "\n"
 
 
 def split_words(command: str) -> list[str]:
     """Split a command into words. A set or a sequence is one word, even with blanks."""
     found: list[str] = []
-    for word in _words(command):
+    for word in _split_at_blanks(command):
         is_open = bool(found) and sum(map(found[-1].count, "{[(")) > sum(map(found[-1].count, ")]}"))
         if is_open:
             found[-1] += f" {word}"
@@ -76,7 +76,7 @@ def split_words(command: str) -> list[str]:
     return found
 
 
-def _words(command: str) -> Iterator[str]:
+def _split_at_blanks(command: str) -> Iterator[str]:
     words_of = shlex.shlex(command, posix=True)
     words_of.whitespace_split, words_of.quotes, words_of.escape, words_of.commenters = True, '"', "", ""
     try:
@@ -85,7 +85,7 @@ def _words(command: str) -> Iterator[str]:
         raise ScenarioError(f"{error}".lower()) from None
 
 
-class Ask(NamedTuple):
+class StepDescription(NamedTuple):
     """The description of a step in a command; None for an unspecified part."""
 
     action: str
@@ -97,7 +97,7 @@ class Ask(NamedTuple):
     then: dict[str, str]  # paths into the next state, with values as text
 
 
-def read_ask(given: list[str]) -> Ask:
+def parse_step_description(given: list[str]) -> StepDescription:
     """Parse the description of a step from the words of a command."""
     action, *rest = given
     named: dict[str, str | None] = {"by": None, "on": None, "from": None, "to": None}
@@ -115,10 +115,10 @@ def read_ask(given: list[str]) -> Ask:
             into[name] = value
         else:
             raise ScenarioError(f"unknown word {word!r}; expected by ID, on MESSAGE, from ID, to ID, FIELD=VALUE or ->")
-    return Ask(action, named["by"], named["on"], named["from"], named["to"], fields, then)
+    return StepDescription(action, named["by"], named["on"], named["from"], named["to"], fields, then)
 
 
-class Start(NamedTuple):
+class StartArguments(NamedTuple):
     """The arguments of `start`; "" for an unspecified name."""
 
     model: str
@@ -130,14 +130,14 @@ class Start(NamedTuple):
     then: dict[str, str]  # paths into the initial state, with values as text
 
 
-def read_start(given: list[str]) -> Start:
+def parse_start(given: list[str]) -> StartArguments:
     """Parse the arguments of `start`."""
     if not given:
         raise ScenarioError("expected start MODEL, found no model")
     name, *rest = given
-    ask = read_ask(["start", *rest])
+    ask = parse_step_description(["start", *rest])
     named = {key: ask.fields.pop(key, "") for key in ("variant", "config", "at", "bounds")}
-    return Start(name, **named, settings=ask.fields, then=ask.then)
+    return StartArguments(name, **named, settings=ask.fields, then=ask.then)
 
 
 class Command(NamedTuple):
@@ -149,26 +149,28 @@ class Command(NamedTuple):
     rest: list[str]  # the other words
 
 
-class Story(NamedTuple):
+class ScenarioPart(NamedTuple):
     """A part of a scenario from `start` to the next `start`."""
 
     file: Path
     start: Command
-    words: Start  # the arguments of `start`
+    words: StartArguments  # the arguments of `start`
     commands: list[Command]  # the other commands
 
 
-def read_stories(path: Path) -> list[Story]:
+def read_scenario_parts(path: Path) -> list[ScenarioPart]:
     """Return the stories of a scenario file, one for each `start`."""
     text = read_text_file(path, "scenario")
     try:
         blocks, _ = read_blocks(text)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from None
-    stories: list[Story] = []
-    for command in (_command(path, *line) for block in blocks for line in enumerate(block.commands, start=block.line)):
+    stories: list[ScenarioPart] = []
+    for command in (
+        _parse_command(path, *line) for block in blocks for line in enumerate(block.commands, start=block.line)
+    ):
         if command.verb == "start":
-            stories.append(Story(path, command, read_start(command.rest), []))
+            stories.append(ScenarioPart(path, command, parse_start(command.rest), []))
         elif stories:
             stories[-1].commands.append(command)
         else:
@@ -178,11 +180,11 @@ def read_stories(path: Path) -> list[Story]:
     return stories
 
 
-def _command(path: Path, line: int, text: str) -> Command:
+def _parse_command(path: Path, line: int, text: str) -> Command:
     try:
         verb, *rest = split_words(text)
         if verb == "start":
-            read_start(rest)
+            parse_start(rest)
     except ScenarioError as error:
         raise ScenarioError(f"{path}:{line}:1: {text}: {error}") from None
     return Command(line, text, verb, rest)
@@ -195,19 +197,19 @@ STEP_VERBS = ("briefly", "deliver", "settle")
 LOOK_VERBS = ("cannot", "hide", "show", "property")
 """Commands that take steps, and commands that take none. The name of an action is a command too."""
 
-Tell = Callable[[Transition], Iterable[str]]
+StepFormatter = Callable[[Transition], Iterable[str]]
 
 
-class NothingThereError(ScenarioError):
+class NotARecordError(ScenarioError):
     """A path leads into a value that is currently no record, such as `Nil`."""
 
 
-class Stage:
+class ScenarioPlayer:
     """The model and the current state of a scenario."""
 
     state: State  # set by the caller after each step
 
-    def __init__(self, semantics: Semantics, tell: Tell | None = None, *, any_outcome: bool = False) -> None:
+    def __init__(self, semantics: Semantics, tell: StepFormatter | None = None, *, any_outcome: bool = False) -> None:
         self.semantics = semantics
         self._any_outcome = any_outcome
         self._tell = tell or (lambda transition: [self.heading(transition)])
@@ -229,13 +231,13 @@ class Stage:
         elif verb == "settle":
             yield from self.settle(rest)
         elif verb[:1].isupper():
-            yield self.chosen(read_ask([verb, *rest]))
+            yield self.chosen(parse_step_description([verb, *rest]))
         elif verb not in LOOK_VERBS:
             raise ScenarioError(f"{unknown('command', verb, [*STEP_VERBS, *LOOK_VERBS], 'a scenario')}, or an action")
 
     # Choosing a step
 
-    def chosen(self, ask: Ask) -> Transition:
+    def chosen(self, ask: StepDescription) -> Transition:
         """Return the only step that fits a description; raise ScenarioError if none or several fit."""
         fitting = self.fitting(ask)
         if not fitting:
@@ -252,7 +254,7 @@ class Stage:
             f"{text}{sent_by(step) if texts.count(text) > 1 else ''}" for text, step in zip(texts, fitting, strict=True)
         ]
 
-    def fitting(self, ask: Ask) -> list[Transition]:
+    def fitting(self, ask: StepDescription) -> list[Transition]:
         """Return the steps that fit a description."""
         protocol = self.semantics.protocol
         known = [*protocol.actions, *protocol.network.own_actions()]
@@ -264,11 +266,11 @@ class Stage:
             if t.action == ask.action
             and ask.by in (None, text_of(t.actor))
             and _fits_message(ask, t.message)
-            and _sends(ask, t)
+            and _fits_sent_messages(ask, t)
             and all(self._is(t.target, t.actor, *item) for item in ask.then.items())
         ]
 
-    def refusals(self, ask: Ask) -> list[str]:
+    def refusals(self, ask: StepDescription) -> list[str]:
         """Return the reasons why no step fits a description."""
         actor = None if ask.by is None else self.replica(ask.by)
         found = diagnose(self.semantics, self.state, ask.action, actor)
@@ -308,7 +310,7 @@ class Stage:
             ]
             if not fitting:
                 return
-            yield self._only([step for step in fitting if _delivery(step) == _delivery(fitting[0])])
+            yield self._only([step for step in fitting if _actor_and_message(step) == _actor_and_message(fitting[0])])
         raise ScenarioError(f"deliver: more than {MOST_ROUNDS} messages; name the type or the receiver")
 
     def settle(self, given: list[str]) -> Iterator[Transition]:
@@ -319,8 +321,8 @@ class Stage:
             if self.state in seen or self._is_under_way(until):
                 break
             seen.add(self.state)
-            for delivery in dict.fromkeys(map(_delivery, self._deliveries(among))):
-                steps = [step for step in self._deliveries(among) if _delivery(step) == delivery]
+            for delivery in dict.fromkeys(map(_actor_and_message, self._deliveries(among))):
+                steps = [step for step in self._deliveries(among) if _actor_and_message(step) == delivery]
                 if steps and not self._is_under_way(until):
                     yield self._only(steps)
         else:
@@ -395,7 +397,7 @@ class Stage:
     def _is(self, state: State, actor: Value, path: str, text: str) -> bool:
         try:
             return text_of(self._at(state, actor, path)) == text
-        except NothingThereError:
+        except NotARecordError:
             return False
 
     def _at(self, state: State, actor: Value, path: str) -> Value:
@@ -411,25 +413,25 @@ class Stage:
         else:
             raise ScenarioError(f"{path}: there is no replica {first}")
         for name in names:
-            value = _field(value, name)
+            value = _field_at_path(value, name)
         return value
 
 
-def _delivery(step: Transition) -> tuple[Value, Record | None]:
+def _actor_and_message(step: Transition) -> tuple[Value, Record | None]:
     return step.actor, step.message
 
 
-def _fits_message(ask: Ask, message: Record | None) -> bool:
+def _fits_message(ask: StepDescription, message: Record | None) -> bool:
     """Whether a message fits a description."""
     if message is None:
         return ask.on is None and ask.source is None
     if ask.on not in (None, type(message).__name__):
         return False
     wanted = {**ask.fields, **({"source": ask.source} if ask.source is not None else {})}
-    return all(text_of(_field(message, name)) == text for name, text in wanted.items())
+    return all(text_of(_field_at_path(message, name)) == text for name, text in wanted.items())
 
 
-def _sends(ask: Ask, transition: Transition) -> bool:
+def _fits_sent_messages(ask: StepDescription, transition: Transition) -> bool:
     """Whether a step's sent messages fit a description's receiver and, without a delivery, its fields."""
     fields = {} if transition.message is not None else dict(ask.fields)
     if ask.dest is not None:
@@ -441,56 +443,60 @@ def _sends(ask: Ask, transition: Transition) -> bool:
     )
 
 
-def _field(value: Value, path: str) -> Value:
+def _field_at_path(value: Value, path: str) -> Value:
     for name in path.split("."):
         if not isinstance(value, Record):
-            raise NothingThereError(f"{text_of(value)} has no field {name}")
+            raise NotARecordError(f"{text_of(value)} has no field {name}")
         if name not in field_names(type(value)):
             raise ScenarioError(f"{text_of(value)} has no field {name}")
         value = getattr(value, name)
     return value
 
 
-def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
+def start_arguments(stage: ScenarioPlayer, init: str, wanted: State) -> list[str]:
     """Return the arguments after `->` by which `start` selects an initial state; none for the first one."""
     then: dict[str, str] = {}
     while True:
         stage.begin(init, then)
         if stage.state == wanted:
-            return [quoted(f"{path}={text}") for path, text in then.items()]
-        news = (pair for pair in _fields(wanted, stage.state) if pair[0] not in then and _written("=".join(pair)))
+            return [quoted_word(f"{path}={text}") for path, text in then.items()]
+        news = (
+            pair
+            for pair in _differing_fields(wanted, stage.state)
+            if pair[0] not in then and _quoted_or_none("=".join(pair))
+        )
         path, text = next(news, ("", ""))
         if not path:
             raise ScenarioError("no command of a scenario distinguishes its initial state from another one")
         then[path] = text
 
 
-def command_for_step(stage: Stage, wanted: Transition) -> str:
+def command_for_step(stage: ScenarioPlayer, wanted: Transition) -> str:
     """Return a command that takes a step from the current state."""
     words: list[str] = [wanted.action]
     after: list[str] = []
-    ends = _ends(stage, words, after)
+    ends = _targets_of_command(stage, words, after)
     for name, word in _clauses(stage, wanted):
         if ends == {wanted.target} and name != "by":
             break
         more = (words, [*after, *word]) if name == "->" else ([*words, *word], after)
-        fewer = _ends(stage, *more) if all(map(_written, word)) else set()
+        fewer = _targets_of_command(stage, *more) if all(map(_quoted_or_none, word)) else set()
         if wanted.target in fewer and (len(fewer) < len(ends) or name == "by"):
             (words, after), ends = more, fewer
     if ends != {wanted.target}:
         raise ScenarioError(f"{stage.heading(wanted)}: no command of a scenario distinguishes this step from another")
-    return " ".join(map(quoted, words + (["->", *after] if after else [])))
+    return " ".join(map(quoted_word, words + (["->", *after] if after else [])))
 
 
-def quoted(word: str) -> str:
+def quoted_word(word: str) -> str:
     """Return a word for a command, quoted if needed."""
-    written = _written(word)
+    written = _quoted_or_none(word)
     if written is None:
         raise ScenarioError(f"{word}: cannot be written as a word of a scenario")
     return written
 
 
-def _written(word: str) -> str | None:
+def _quoted_or_none(word: str) -> str | None:
     for written in (word, f'"{word}"'):
         with suppress(ScenarioError):
             if split_words(f"x {written} y") == ["x", word, "y"]:
@@ -498,12 +504,12 @@ def _written(word: str) -> str | None:
     return None
 
 
-def _ends(stage: Stage, words: list[str], after: list[str]) -> set[State]:
+def _targets_of_command(stage: ScenarioPlayer, words: list[str], after: list[str]) -> set[State]:
     """Return the target states of the steps that fit a command."""
-    return {step.target for step in stage.fitting(read_ask([*words, *(["->", *after] if after else [])]))}
+    return {step.target for step in stage.fitting(parse_step_description([*words, *(["->", *after] if after else [])]))}
 
 
-def _clauses(stage: Stage, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
+def _clauses(stage: ScenarioPlayer, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
     """Yield possible clauses for a step: `by n1`, `on Vote`, `epoch=2`, then fields of the next state."""
     if wanted.actor is not None:
         yield "by", ["by", text_of(wanted.actor)]
@@ -511,16 +517,16 @@ def _clauses(stage: Stage, wanted: Transition) -> Iterator[tuple[str, list[str]]
     if message is not None:
         yield "on", ["on", type(message).__name__]
         yield from _endpoint_clauses(message, "source", "from")
-        yield from (("=", [pair]) for pair in _pairs(message, "source"))
+        yield from (("=", [pair]) for pair in _field_arguments(message, "source"))
     else:
         for _, sent in wanted.step.sends[:1]:
             yield from _endpoint_clauses(sent, "dest", "to")
-            yield from (("=", [pair]) for pair in _pairs(sent, "dest"))
+            yield from (("=", [pair]) for pair in _field_arguments(sent, "dest"))
     own = f"{text_of(wanted.actor)}."
-    for path, text in _fields(wanted.target, stage.state):
+    for path, text in _differing_fields(wanted.target, stage.state):
         yield "->", [f"{path.removeprefix(own)}={text}"]
-    for other in stage.fitting(read_ask([wanted.action])):
-        for path, text in _fields(wanted.target, other.target):
+    for other in stage.fitting(parse_step_description([wanted.action])):
+        for path, text in _differing_fields(wanted.target, other.target):
             yield "->", [f"{path.removeprefix(own)}={text}"]
 
 
@@ -529,11 +535,11 @@ def _endpoint_clauses(message: Record, field: str, word: str) -> Iterator[tuple[
         yield word, [word, text_of(getattr(message, field))]
 
 
-def _pairs(message: Record, but: str) -> Iterable[str]:
+def _field_arguments(message: Record, but: str) -> Iterable[str]:
     return (f"{name}={text_of(getattr(message, name))}" for name in field_names(type(message)) if name != but)
 
 
-def _fields(state: State, other: State) -> Iterator[tuple[str, str]]:
+def _differing_fields(state: State, other: State) -> Iterator[tuple[str, str]]:
     """Yield the fields whose text differs from that in another state, as paths with their text."""
     for key in ordered(state.replicas):
         for name in field_names(type(state.replicas[key])):

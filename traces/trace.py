@@ -13,12 +13,12 @@ from pkgutil import iter_modules
 from typing import NamedTuple, Self, TextIO, cast
 
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.parsing import DEFAULT_LIMIT, Json, Source, ValueCache, read_json
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Json, Source, ValueCache, read_json
 
-_FOLDER = "kraftcheck.traces.formats"
+_FORMATS_PACKAGE = "kraftcheck.traces.formats"
 
 
-class _Formats(type):
+class _FormatFinder(type):
     """The metaclass that finds formats: `TraceFormat.TLC_LOG` is the constant `TLC_LOG` of a module in `formats`."""
 
     def __getattr__(cls, name: str) -> TraceFormat:
@@ -34,12 +34,12 @@ class _Formats(type):
 @cache
 def known_formats() -> dict[str, TraceFormat]:
     """Return all trace formats by the names of their constants; their modules are imported first."""
-    names = [module.name for module in iter_modules(import_module(_FOLDER).__path__)]
-    constants = [item for name in names for item in vars(import_module(f"{_FOLDER}.{name}")).items()]
+    names = [module.name for module in iter_modules(import_module(_FORMATS_PACKAGE).__path__)]
+    constants = [item for name in names for item in vars(import_module(f"{_FORMATS_PACKAGE}.{name}")).items()]
     return {name: value for name, value in constants if isinstance(value, TraceFormat)}
 
 
-class TraceFormat(str, metaclass=_Formats):
+class TraceFormat(str, metaclass=_FormatFinder):
     """A trace file format. The string is its name in messages and tables.
 
     Modules in the folder `formats` define formats as constants. `TraceFormat` is iterable over all of them and has each
@@ -195,11 +195,11 @@ class Trace:
             raise ValueError("the values of this trace are untyped JSON")
 
 
-_BEGINNING = 2**16  # bytes for the detection of the format
+_DETECTION_BYTES = 2**16  # bytes for the detection of the format
 
 
 def read_traces(
-    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES, cache: ValueCache | None = None
 ) -> Iterator[Trace]:
     """Read the traces of a file: TLC's log, ``-simulate file=``, ``-dumpTrace`` of both kinds, or ITF.
 
@@ -219,7 +219,7 @@ def read_traces(
 
 
 def stream_traces(
-    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES, cache: ValueCache | None = None
 ) -> Iterator[TraceEvent]:
     """Read the traces of a file state by state, in bounded memory."""
     source = Source(path, limit_bytes=limit_bytes)
@@ -235,12 +235,12 @@ def detect_format(path: str | PathLike[str]) -> TraceFormat:
 
 
 def _format_of(source: Source) -> TraceFormat:
-    beginning = source.beginning(_BEGINNING)
+    beginning = source.beginning(_DETECTION_BYTES)
     first = next((line.strip() for line in beginning.splitlines() if line.strip()), "")
     return next(known for known in TraceFormat if known.recognises(first, beginning))
 
 
-def form_of(path: str | PathLike[str]) -> str:
+def default_form(path: str | PathLike[str]) -> str:
     """Return the default `form` of `write_trace` for a file name, by its ending."""
     name = fspath(path).removesuffix(".gz")
     fitting = [known for known in TraceFormat if known.form is not None and name.endswith(known.ending)]
@@ -251,7 +251,7 @@ def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None
     """Write a trace to a file, gzipped if its name ends in `.gz`."""
     name = fspath(path)
     forms = {known.form: known for known in TraceFormat if known.form is not None}
-    form = form or form_of(path)
+    form = form or default_form(path)
     if form not in forms:
         raise ValueError(f"form: expected one of {', '.join(forms)}, found {form!r}")
     texts = forms[form].write(trace)

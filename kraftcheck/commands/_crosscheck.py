@@ -21,7 +21,7 @@ from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import action_of_label
 from kraftcheck.spec.values import visible
-from kraftcheck.traces.crosscheck import Comparison, graph_depth, step_counts_by_action
+from kraftcheck.traces.crosscheck import DumpComparison, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
 
@@ -45,7 +45,9 @@ def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argpa
     with Meter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
-    comparison = Comparison(found, dump, limit, unlabelled=arguments.unlabelled, any_action=_undivided_action_name(job))
+    comparison = DumpComparison(
+        found, dump, limit, unlabelled=arguments.unlabelled, any_action=_undivided_action_name(job)
+    )
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:

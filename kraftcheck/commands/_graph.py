@@ -24,7 +24,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.formats.tlc_log import state_text
-from kraftcheck.traces.pipeline.rows import name_of
+from kraftcheck.traces.pipeline.rows import state_hash
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -69,4 +69,4 @@ class RequestedGraph:
             write_graph(graph, asked.graph)
 
     def _text(self, state: State) -> str | bytes:
-        return name_of(state) if self._is_table else state_text(self._view.variables(state))
+        return state_hash(state) if self._is_table else state_text(self._view.variables(state))

@@ -125,9 +125,9 @@ def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the stories of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
     from kraftcheck.lockstep.scripts import check_story, scripted, story_script
     from kraftcheck.spec.language.semantics import Semantics
-    from kraftcheck.traces.scenarios import read_stories
+    from kraftcheck.traces.scenarios import read_scenario_parts
 
-    for story in read_stories(path):
+    for story in read_scenario_parts(path):
         name = f"{path}:{story.start.line}:1"
         with naming_file(name):
             _, config = scenario_job(story.words)

@@ -33,11 +33,11 @@ from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.reporting.replay import pipeline_as_json, pipeline_exit_code, pipeline_lines
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.pipeline.driver import (
+    BatchRunner,
+    BatchStore,
     InputFile,
-    Output,
     Pipeline,
     PipelineFolder,
-    Runner,
     Summary,
     find_input_files,
     identity_of_output,
@@ -47,6 +47,7 @@ from kraftcheck.traces.pipeline.driver import (
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.cluster import Cluster
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     inputs = "trace files in any format of replay, folders of them, or glob patterns; or URIs of these"
@@ -130,7 +131,7 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     return pipeline_exit_code(summary)
 
 
-def _replay_files(runner: Runner, output: Output, inputs: list[InputFile], *, quiet: bool) -> Summary:
+def _replay_files(runner: BatchRunner, output: BatchStore, inputs: list[InputFile], *, quiet: bool) -> Summary:
     with Meter("files replayed", quiet=quiet) as meter:
         try:
             return Pipeline(runner, output).run(inputs, meter.reach)
@@ -140,7 +141,7 @@ def _replay_files(runner: Runner, output: Output, inputs: list[InputFile], *, qu
 
 
 @contextmanager
-def _replay_runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[Runner]:
+def _replay_runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[BatchRunner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
     task = _task_arguments(job, arguments)
     on_spark = bool(job.options.master or job.options.conf)

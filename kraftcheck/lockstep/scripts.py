@@ -20,7 +20,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition, choose_tra
 from kraftcheck.spec.language.state import State
 from kraftcheck.traces.parsing import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
-from kraftcheck.traces.scenarios import Command, ScenarioError, Stage, Story
+from kraftcheck.traces.scenarios import Command, ScenarioError, ScenarioPart, ScenarioPlayer
 
 BEGINNING_BYTES = 2**16
 """Bytes at the beginning of a file that show its kind."""
@@ -97,18 +97,18 @@ def file_kind(path: Path) -> str:
 # Scenarios
 
 
-def check_story(story: Story, init: str, plain: Semantics, kafka: Semantics) -> None:
+def check_story(story: ScenarioPart, init: str, plain: Semantics, kafka: Semantics) -> None:
     """Check a story by executing it on the model alone, or else on the model with Kafka's known differences."""
     try:
-        _execute(story, init, Stage(plain))
+        _execute(story, init, ScenarioPlayer(plain))
     except InputError as error:
         try:
-            _execute(story, init, Stage(kafka))
+            _execute(story, init, ScenarioPlayer(kafka))
         except InputError:
             raise error from None
 
 
-def _execute(story: Story, init: str, stage: Stage) -> None:
+def _execute(story: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
     with _at_command(story, story.start):
         stage.begin(init, story.words.then)
     for command in story.commands:
@@ -117,9 +117,9 @@ def _execute(story: Story, init: str, stage: Stage) -> None:
                 stage.state = transition.target
 
 
-def story_script(story: Story, semantics: Semantics, init: str, begun: StepResult) -> Script:
+def story_script(story: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
     """Return the script of a story that `check_story` has checked."""
-    stage, ahead = Stage(semantics, any_outcome=True), _ScriptProgress(begun)
+    stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
     with _at_command(story, story.start, NOT_BESIDE_KAFKA):
         yield from ahead.lead_to(init, semantics, _command_place(story, story.start))
     stage.state = ahead.state
@@ -165,12 +165,12 @@ class _ScriptProgress:
         return True
 
 
-def _command_place(story: Story, command: Command) -> str:
+def _command_place(story: ScenarioPart, command: Command) -> str:
     return f"{story.file}:{command.line}:1"
 
 
 @contextmanager
-def _at_command(story: Story, command: Command, beside: str = "") -> Iterator[None]:
+def _at_command(story: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
     """Prefix errors with the place and the text of a command."""
     try:
         yield

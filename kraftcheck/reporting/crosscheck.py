@@ -22,7 +22,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import one_line
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
-from kraftcheck.traces.crosscheck import MOST_EXAMPLES, LabelledStep, StateComparison, StepComparison, UnmatchedState
+from kraftcheck.traces.crosscheck import MOST_EXAMPLES, DumpOnlyState, StateComparison, StepComparison, UnmatchedStep
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
@@ -123,7 +123,7 @@ def _one_sided_as_json(
     }
 
 
-def _unmatched_state_as_json(stranger: UnmatchedState) -> dict[str, Any]:
+def _unmatched_state_as_json(stranger: DumpOnlyState) -> dict[str, Any]:
     found, divergence = stranger.found, stranger.divergence
     return {
         **attributes_as_json(found, "number", "line"),
@@ -134,7 +134,7 @@ def _unmatched_state_as_json(stranger: UnmatchedState) -> dict[str, Any]:
 
 
 def _steps_as_json(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
-    def step(found: LabelledStep) -> dict[str, Any]:
+    def step(found: UnmatchedStep) -> dict[str, Any]:
         reason = None if found.divergence is None else found.divergence.reason
         return {"action": found.action, "reason": reason, "before": text(found.before), "after": text(found.after)}
 

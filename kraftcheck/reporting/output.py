@@ -413,7 +413,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             path.unlink()
         return
     from kraftcheck.spec.tla.view import StateView
-    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState, form_of, write_trace
+    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState, default_form, write_trace
 
     view = StateView(protocol)
 
@@ -428,7 +428,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         return Trace(str(path), index, TraceFormat.TLC_LOG, states, ending, violated, problem)
 
     traces = [trace_of(index, violation) for index, violation in enumerate(violations)]
-    if form_of(path) != "text":
+    if default_form(path) != "text":
         write_trace(traces[0], path)
         return
     with path.open("w", encoding="utf-8") as file:

@@ -66,15 +66,15 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, field_names, ordered, text_of
 from kraftcheck.traces.scenarios import (
-    Block,
+    ScenarioBlock,
     ScenarioError,
-    Stage,
-    beginning,
+    ScenarioPlayer,
     command_for_step,
-    quoted,
-    read_ask,
-    read_start,
+    parse_start,
+    parse_step_description,
+    quoted_word,
     split_words,
+    start_arguments,
     write_blocks,
 )
 
@@ -89,14 +89,14 @@ def walk_as_scenario(
     `words` are the arguments of `start`: the model's name and its settings.
     """
     running = ScenarioRun(protocol)
-    start = " ".join(["start", *map(quoted, words)])
+    start = " ".join(["start", *map(quoted_word, words)])
     running.run(start)
-    then = beginning(running.stage, init, state)
+    then = start_arguments(running.stage, init, state)
     start = " ".join([start, *(["->", *then] if then else [])])
-    blocks = [Block(1, [f"# A walk through {words[0]}."], [start], running.run(start))]
+    blocks = [ScenarioBlock(1, [f"# A walk through {words[0]}."], [start], running.run(start))]
     for step in steps:
         command = command_for_step(running.stage, step)
-        blocks.append(Block(1, [], [command], running.run(command)))
+        blocks.append(ScenarioBlock(1, [], [command], running.run(command)))
     return write_blocks(blocks, [])
 
 
@@ -105,7 +105,7 @@ class ScenarioRun:
 
     def __init__(self, protocol: type[Protocol] | None = None) -> None:
         self._protocol = protocol  # of a walk: a user's file that is loaded again has other classes of values
-        self._staged: Stage | None = None
+        self._staged: ScenarioPlayer | None = None
         self._before: tuple[State, Transition] | None = None
         self._hidden: set[str] = set()
 
@@ -126,10 +126,10 @@ class ScenarioRun:
             return list(verbs[verb](rest))
         if not verb[0].isupper():
             raise ScenarioError(f"{unknown('command', verb, verbs, 'a scenario')}, or an action")
-        return self._go(self.stage.chosen(read_ask([verb, *rest])))
+        return self._go(self.stage.chosen(parse_step_description([verb, *rest])))
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> ScenarioPlayer:
         """The model and the current state."""
         if self._staged is None:
             raise ScenarioError("expected `start` as the first command")
@@ -146,10 +146,10 @@ class ScenarioRun:
     # The commands
 
     def _start(self, given: list[str]) -> Iterator[str]:
-        start = read_start(given)
+        start = parse_start(given)
         model, config = scenario_job(start)
         bound, _ = bind_leniently(self._protocol or model.protocol, config, whole_space=False)
-        self._staged = Stage(Semantics(bound.protocol), self._rendered)
+        self._staged = ScenarioPlayer(Semantics(bound.protocol), self._rendered)
         self._hidden = set()
         self._before = None
         self._staged.begin(start.at or bound.init, start.then)
@@ -160,7 +160,7 @@ class ScenarioRun:
         if given[0] == "settle":
             yield next(iter(self._settle(given[1:])))
         else:
-            yield self._go(self.stage.chosen(read_ask(given)))[0]
+            yield self._go(self.stage.chosen(parse_step_description(given)))[0]
 
     def _go(self, transition: Transition) -> list[str]:
         shown = list(self._rendered(transition))
@@ -181,7 +181,7 @@ class ScenarioRun:
         yield from list(self._changed(before, self._state)) or [f"{STEP_INDENT}nothing changes"]
 
     def _cannot(self, given: list[str]) -> Iterator[str]:
-        ask = read_ask(given)
+        ask = parse_step_description(given)
         fitting = self.stage.fitting(ask)
         if fitting:
             raise ScenarioError(f"this step is possible: {self.stage.heading(fitting[0])}")

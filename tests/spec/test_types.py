@@ -36,7 +36,7 @@ from kraftcheck.spec.kinds import mismatch
 from kraftcheck.spec.tla.text import one_line, parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, order_key, ordered, text_of
-from kraftcheck.traces.formats.tlc_dump import _json
+from kraftcheck.traces.formats.tlc_dump import _value_as_json
 
 
 class Colour(enum.Enum):
@@ -172,7 +172,7 @@ def test_states_are_written_in_tla_and_json_and_read_again() -> None:
         read = {name: parse_value(one_line(value)) for name, value in variables.items()}
         assert view.state(read) == state
         assert encode(view.state(read)) == encode(state)
-        untyped = json.loads(json.dumps({name: _json(value) for name, value in variables.items()}))
+        untyped = json.loads(json.dumps({name: _value_as_json(value) for name, value in variables.items()}))
         assert encode(view.state(untyped, untyped=True)) == encode(state)
 
 

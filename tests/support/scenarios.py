@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from kraftcheck.reporting.scenarios import ScenarioRun
-from kraftcheck.traces.scenarios import Block, ScenarioError, read_blocks, write_blocks
+from kraftcheck.traces.scenarios import ScenarioBlock, ScenarioError, read_blocks, write_blocks
 
 
-def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[Block, list[str]]]:
+def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[ScenarioBlock, list[str]]]:
     """Run a scenario file; return its blocks, each with the output of its commands."""
     try:
         blocks, after = read_blocks(path.read_text(encoding="utf-8"))
     except ScenarioError as error:
         raise ScenarioError(f"{path.name}, {error}") from None
     running = ScenarioRun()
-    found: list[tuple[Block, list[str]]] = []
+    found: list[tuple[ScenarioBlock, list[str]]] = []
     for block in blocks:
         shown: list[str] = []
         for number, command in enumerate(block.commands, start=block.line):

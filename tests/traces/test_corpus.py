@@ -15,7 +15,7 @@ from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.persistence.folder import write_note
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.corpus import WALKS_A_CHUNK, CorpusFolder, CorpusMaker, chunks_of, identity_of_corpus
+from kraftcheck.traces.corpus import WALKS_A_CHUNK, CorpusFolder, CorpusMaker, identity_of_corpus, split_into_chunks
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
@@ -77,14 +77,14 @@ def test_walks_that_always_end_too_early_are_refused() -> None:
 
 
 def test_chunks() -> None:
-    assert [tuple(chunk) for chunk in chunks_of(2 * WALKS_A_CHUNK + 5)] == [
+    assert [tuple(chunk) for chunk in split_into_chunks(2 * WALKS_A_CHUNK + 5)] == [
         (0, 0, WALKS_A_CHUNK), (1, WALKS_A_CHUNK, WALKS_A_CHUNK), (2, 2 * WALKS_A_CHUNK, 5)
     ]  # fmt: skip
 
 
 def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
     identity = {"--seed": 1}
-    chunks = chunks_of(WALKS_A_CHUNK + 3)
+    chunks = split_into_chunks(WALKS_A_CHUNK + 3)
     note = {"runs": 3, "checked": [], "states": 9, "longest": 3, "actions": {}, "violated": {}}
     with CorpusFolder(tmp_path / "c", identity) as folder:
         for number in range(WALKS_A_CHUNK + 3):
@@ -101,7 +101,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="in use by another run"):
             CorpusFolder(tmp_path / "c", identity)
         with pytest.raises(InputError, match=r"it holds more walks than 50 \(walk_50.tla\)"):
-            folder.done(chunks_of(50))
+            folder.done(split_into_chunks(50))
     with pytest.raises(InputError, match="it holds other walks: --seed: 1 there, now 2"):
         CorpusFolder(tmp_path / "c", {"--seed": 2})
     (tmp_path / "other").mkdir()

@@ -20,7 +20,7 @@ from kraftcheck.explorer.cluster import task_with_code
 from kraftcheck.pipeline import CLUSTER_COLUMNS, SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS, FileReplayer, FileRows
+from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS, FileReplayer, FileRows
 from tests.support.corpora import BREAKAGE, corpus, tables
 from tests.support.kills import ROOT
 from tests.support.tlc import TLC
@@ -38,12 +38,15 @@ def documented() -> dict[str, str]:
 def test_the_page_has_the_columns_of_this_version() -> None:
     found = documented()
     coverage = "file string, index int, action string, times bigint"
-    tables = {name: f"file string, {columns}" for name, columns in COLUMNS.items()}
+    tables = {name: f"file string, {columns}" for name, columns in TABLE_COLUMNS.items()}
     assert found == {**tables, "coverage": coverage, "clusters": CLUSTER_COLUMNS}
     page = (ROOT / "docs" / "pipeline-schema.md").read_text()
     assert f"This is version {SCHEMA_VERSION}, " in page
-    assert set(ALL_COLUMNS.split(", ")) == {"record string", *", ".join(found[name] for name in TABLES).split(", ")}
-    names = [column.split(" ")[0] for column in ALL_COLUMNS.split(", ")]
+    assert set(COMBINED_COLUMNS.split(", ")) == {
+        "record string",
+        *", ".join(found[name] for name in TABLES).split(", "),
+    }
+    names = [column.split(" ")[0] for column in COMBINED_COLUMNS.split(", ")]
     assert len(set(names)) == len(names)  # a name has one type in all tables
 
 
@@ -64,7 +67,7 @@ def test_the_rows_of_a_command_have_the_types_of_the_page(tmp_path: Path) -> Non
 
 
 def lasting(found: list[FileRows]) -> list[list[dict[str, Any]]]:
-    return [[{**row, "seconds": None} for row in getattr(part, name)] for part in found for name in COLUMNS]
+    return [[{**row, "seconds": None} for row in getattr(part, name)] for part in found for name in TABLE_COLUMNS]
 
 
 @pytest.mark.parametrize(

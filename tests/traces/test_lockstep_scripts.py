@@ -31,7 +31,7 @@ from kraftcheck.spec.cfg.config import BoundConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.scenarios import ScenarioError, read_stories
+from kraftcheck.traces.scenarios import ScenarioError, read_scenario_parts
 from tests.support.command_line import Run
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
@@ -72,7 +72,7 @@ def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *m
 
 
 def told(path: Path, after: After | None = None) -> tuple[list[TakenChoice], Beside]:
-    (story,) = read_stories(path)
+    (story,) = read_scenario_parts(path)
     model, config = scenario_job(story.words)
     bound = bind(model.protocol, config)
     init = story.words.at or bound.init
@@ -102,7 +102,7 @@ def test_a_scenario_is_a_walk() -> None:
 def test_a_scenario_may_need_kafkas_known_differences(tmp_path: Path) -> None:
     """Only in Kafka does a voter whose fetch times out ask a bootstrap server (`retries-at-bootstrap-servers`)."""
     start = "start quorum at=Elected bounds=9 Hosts={n1, n2, n3} InitialVoters={n1, n2} BootstrapServers={n3}\n"
-    (story,) = read_stories(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
+    (story,) = read_scenario_parts(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
     _, config = scenario_job(story.words)
     plain, kafka = (Semantics(bind(kind, config).protocol) for kind in (Quorum, as_kafka(Quorum)))
     check_story(story, "Elected", plain, kafka)
@@ -136,7 +136,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
         return state
 
     beside.after = at_once
-    (story,) = read_stories(path)
+    (story,) = read_scenario_parts(path)
     walked = beside.walk(lambda lockstep: scripted(story_script, story, lockstep, "Init"))
     assert [(step.action, str(step.actor)) for step in walked] == [("ElectionTimeout", "n1"), ("ElectionTimeout", "n2")]
 

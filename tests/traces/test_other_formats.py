@@ -624,7 +624,7 @@ def test_the_cache_keeps_the_order_of_fields_and_arguments() -> None:
 def test_the_cache_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kraftcheck.traces.parsing, "CACHED_CHARACTERS", 1000)
     made: list[str] = []
-    cache = kraftcheck.traces.parsing._Cache[str](lambda text: made.append(text) or text)  # type: ignore[func-returns-value]
+    cache = kraftcheck.traces.parsing._TwoGenerationCache[str](lambda text: made.append(text) or text)  # type: ignore[func-returns-value]
     for number in range(1000):
         assert cache[str(number)] == str(number)
         assert cache["asked for again and again"]

@@ -31,9 +31,9 @@ from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map, ModelValue
-from kraftcheck.traces.parsing import DEFAULT_LIMIT
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, watch_input_files
-from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed, name_of
+from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed_parts, state_hash
 from kraftcheck.traces.pipeline.stored import StoredTables
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
@@ -48,7 +48,7 @@ PAGE = (ROOT / "docs" / "pipeline.md").read_text()
 
 
 def reporter() -> FileReplayer:
-    return FileReplayer(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT)
+    return FileReplayer(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT_BYTES)
 
 
 def rows_of(path: Path) -> FileRows:
@@ -126,10 +126,10 @@ def test_whatever_a_file_does_the_next_is_read(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_long_trace_is_handed_on_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.traces.pipeline.rows.STEPS_A_ROW", 10)
+    monkeypatch.setattr("kraftcheck.traces.pipeline.rows.STEPS_A_CHUNK", 10)
     corpus(tmp_path / "in", 1, 0, 0)
     protocol = TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{n}", n) for n in range(1, 6)))
-    parts = list(FileReplayer(protocol, "Init", None, DEFAULT_LIMIT).rows(str(tmp_path / "in" / "walk_0.tla")))
+    parts = list(FileReplayer(protocol, "Init", None, DEFAULT_LIMIT_BYTES).rows(str(tmp_path / "in" / "walk_0.tla")))
     assert [len(part.steps) for part in parts] == [10, 10, 10, 0]
     assert [step["step"] for part in parts for step in part.steps] == list(range(sum(len(p.steps) for p in parts)))
     (trace,) = [trace for part in parts for trace in part.traces]
@@ -140,12 +140,14 @@ def test_what_a_step_changes_is_named() -> None:
     protocol = LockService(clients=frozenset({ModelValue("c1", 1), ModelValue("c2", 2)}), losses=1)
     semantics = Semantics(protocol)
     (start,) = semantics.initial()
-    named = {transition.action: set(changed(start, transition.target)) for transition in semantics.transitions(start)}
+    named = {
+        transition.action: set(changed_parts(start, transition.target)) for transition in semantics.transitions(start)
+    }
     assert named
     for names in named.values():
         assert any("." in name for name in names)
         assert any(name.startswith("messages to ") for name in names)
-    assert list(changed(start, start)) == []
+    assert list(changed_parts(start, start)) == []
 
 
 def test_what_changes_does_not_depend_on_the_way_to_a_state() -> None:
@@ -160,7 +162,7 @@ def test_what_changes_does_not_depend_on_the_way_to_a_state() -> None:
                 for state in (start, after)
             ]
             assert turned == [start, after]
-            assert list(changed(*turned)) == list(changed(start, after))
+            assert list(changed_parts(*turned)) == list(changed_parts(start, after))
 
 
 def test_the_task_of_an_executor(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_the_task_of_an_executor(tmp_path: Path) -> None:
     (tmp_path / "broken").write_text("")
     paths = [str(TLC / "counterexamples" / "joined.out.gz"), str(tmp_path / "broken")]
     description = to_spec(bound("counterexamples/joined", MCReconfig).protocol, SearchRequest())
-    arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT, "user_files": "none"}
+    arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT_BYTES, "user_files": "none"}
     batches = replay_files(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
     found = pa.Table.from_batches(batches).to_pylist()
     steps, traces, errors = ([row for row in found if row["record"] == name] for name in ("steps", "traces", "errors"))
@@ -433,13 +435,13 @@ def test_a_table_of_the_model_has_its_steps(tmp_path: Path) -> None:
     assert main(["check", "two-phase-commit", "--config", "smoke", "--graph", str(path), "--quiet"]) == 0
     semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{n}", n) for n in range(1, 4))))
     waiting = list(semantics.initial())
-    expected = [(None, None, None, name_of(state)) for state in waiting]
+    expected = [(None, None, None, state_hash(state)) for state in waiting]
     known = set(waiting)
     while waiting:
         state = waiting.pop()
         for step in semantics.transitions(state):
             actor = None if step.actor is None else str(step.actor)
-            expected.append((name_of(state), step.action, actor, name_of(step.target)))
+            expected.append((state_hash(state), step.action, actor, state_hash(step.target)))
             waiting += [step.target] if step.target not in known else []
             known.add(step.target)
     found = [

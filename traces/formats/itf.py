@@ -13,19 +13,19 @@ from typing import TypeVar
 
 from kraftcheck.spec.tla.text import as_function, as_name, in_tlc_order
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, visible
-from kraftcheck.traces.parsing import Json, JsonError, Source, placed
+from kraftcheck.traces.parsing import Json, JsonError, Source, json_errors_as_trace_errors
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
 
 T = TypeVar("T")
 
-_MODEL_VALUES = "modelValues"
-_PAGE = "https://apalache-mc.org/docs/adr/015adr-trace.html"
-_LARGEST_PLAIN = 2**53  # JSON readers may round larger numbers
-_LONGEST_NUMBER = 1_000  # characters
-_KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", int: "a number"}
+_MODEL_VALUES_KEY = "modelValues"
+_FORMAT_URL = "https://apalache-mc.org/docs/adr/015adr-trace.html"
+_BIGINT_FROM = 2**53  # JSON readers may round larger numbers
+_MOST_BIGINT_CHARACTERS = 1_000
+_JSON_TYPE_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", int: "a number"}
 
 
-class _Itf(JsonFormat):
+class _ItfFormat(JsonFormat):
     order = 3  # after TLC's JSON, which recognizes both
     form = "itf"
     ending = ".itf.json"
@@ -35,51 +35,51 @@ class _Itf(JsonFormat):
         return "states" in document
 
     def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
-        with placed(source):
-            events = list(_events(source.file, document))
+        with json_errors_as_trace_errors(source):
+            events = list(_trace_events(source.file, document))
         yield from events
 
     def document(self, trace: Trace) -> dict[str, Json]:
         return as_itf(trace)
 
 
-ITF = _Itf("ITF")
+ITF = _ItfFormat("ITF")
 
 
-def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
-    meta = _typed(dict, document.get("#meta", {}), "#meta")
-    names = _strings(meta.get(_MODEL_VALUES, []), f"#meta.{_MODEL_VALUES}")
+def _trace_events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
+    meta = _require_type(dict, document.get("#meta", {}), "#meta")
+    names = _require_strings(meta.get(_MODEL_VALUES_KEY, []), f"#meta.{_MODEL_VALUES_KEY}")
     reader = _ItfReader({name: ModelValue(name, index) for index, name in enumerate(names)})
-    variables = _strings(document.get("vars"), "vars")
+    variables = _require_strings(document.get("vars"), "vars")
     if len(set(variables)) < len(variables):
         raise JsonError("a variable twice in 'vars'", "each variable once")
-    known = {"#meta", *variables, *_strings(document.get("params", []), "params")}
+    known = {"#meta", *variables, *_require_strings(document.get("params", []), "params")}
     states = document.get("states")
     if not isinstance(states, list) or not states:
-        found = "an empty one" if isinstance(states, list) else _kind(states)
+        found = "an empty one" if isinstance(states, list) else _json_type_name(states)
         raise JsonError(found, "an array of states in 'states'")
-    yield TraceHead(file, 0, ITF, _string(meta, "violated"))
+    yield TraceHead(file, 0, ITF, _string_or_none(meta, "violated"))
     for index, state in enumerate(states):
-        yield _state(reader, index, state, variables, known)
-    yield TraceEnd(_ending(document.get("loop"), len(states)))
+        yield _read_state(reader, index, state, variables, known)
+    yield TraceEnd(_ending_of_loop(document.get("loop"), len(states)))
 
 
-def _state(reader: _ItfReader, index: int, state: Json, variables: list[str], known: set[str]) -> TraceState:
+def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str], known: set[str]) -> TraceState:
     place = f"states[{index}]"
-    _typed(dict, state, place)
+    _require_type(dict, state, place)
     values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
     if len(values) < len(variables):
         missing = ", ".join(name for name in variables if name not in values)
         raise JsonError(f"no {visible(missing)} in {place}", "a value for each of 'vars'")
     if more := [name for name in state if name not in known]:
         raise JsonError(f"{visible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
-    about = _typed(dict, state.get("#meta", {}), f"{place}.#meta")
+    about = _require_type(dict, state.get("#meta", {}), f"{place}.#meta")
     if about.get("index", index) != index:
         raise JsonError(f"index {about['index']!r} in {place}.#meta", f"index {index}")
-    return TraceState(index + 1, values, _string(about, "action") if index else None)
+    return TraceState(index + 1, values, _string_or_none(about, "action") if index else None)
 
 
-def _ending(loop: Json, states: int) -> Ending | None:
+def _ending_of_loop(loop: Json, states: int) -> Ending | None:
     if loop is None:
         return None
     if type(loop) is not int or not 0 <= loop < states:
@@ -102,17 +102,17 @@ class _ItfReader:
         if kind is list:
             return self._items(json, place)
         if kind is not dict:
-            raise JsonError(f"{_kind(json)} in {place}", "a value of ITF")
+            raise JsonError(f"{_json_type_name(json)} in {place}", "a value of ITF")
         mark = next(iter(json), "") if len(json) == 1 else ""
-        if mark in _MARKS:
-            return _MARKS[mark](self, json[mark], place)
+        if mark in _READERS_BY_MARK:
+            return _READERS_BY_MARK[mark](self, json[mark], place)
         if any(name.startswith("#") for name in json):
             raise JsonError(f"the name {mark or next(iter(json))!r} in {place}", "only #bigint, #tup, #set or #map")
         fields = {name: self.value(item, f"{place}.{name}") for name, item in json.items()}
         return Map(fields) if fields else ()
 
     def _big(self, digits: Json, place: str) -> int:
-        if type(digits) is str and len(digits) <= _LONGEST_NUMBER and re.fullmatch("-?[0-9]+", digits):
+        if type(digits) is str and len(digits) <= _MOST_BIGINT_CHARACTERS and re.fullmatch("-?[0-9]+", digits):
             return int(digits)
         raise JsonError(f"{str(digits)[:40]!r} in {place}", "a number in #bigint")
 
@@ -124,7 +124,7 @@ class _ItfReader:
         return elements
 
     def _function(self, content: Json, place: str) -> Value:
-        pairs = [self._items(pair, place) for pair in _typed(list, content, place)]
+        pairs = [self._items(pair, place) for pair in _require_type(list, content, place)]
         if any(len(pair) != 2 for pair in pairs):
             raise JsonError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
         function: dict[Value, Value] = dict(pairs)
@@ -133,10 +133,10 @@ class _ItfReader:
         return as_function(function)
 
     def _items(self, json: Json, place: str) -> tuple[Value, ...]:
-        return tuple([self.value(item, place) for item in _typed(list, json, place)])
+        return tuple([self.value(item, place) for item in _require_type(list, json, place)])
 
 
-_MARKS: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
+_READERS_BY_MARK: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
     "#bigint": _ItfReader._big,
     "#tup": _ItfReader._items,
     "#set": _ItfReader._set,
@@ -144,26 +144,26 @@ _MARKS: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
 }
 
 
-def _typed(kind: type[T], json: Json, place: str) -> T:
+def _require_type(kind: type[T], json: Json, place: str) -> T:
     """Return a JSON value; raise JsonError unless it has the type `kind`."""
     if type(json) is not kind:
-        raise JsonError(f"{_kind(json)} in {place}", _KINDS[kind])
+        raise JsonError(f"{_json_type_name(json)} in {place}", _JSON_TYPE_NAMES[kind])
     return json
 
 
-def _strings(json: Json, place: str) -> list[str]:
+def _require_strings(json: Json, place: str) -> list[str]:
     if type(json) is not list or not all(type(item) is str for item in json):
-        raise JsonError(f"{_kind(json)} in {place}", "an array of strings")
+        raise JsonError(f"{_json_type_name(json)} in {place}", "an array of strings")
     return json
 
 
-def _string(json: dict[str, Json], name: str) -> str | None:
+def _string_or_none(json: dict[str, Json], name: str) -> str | None:
     found = json.get(name)
     return found if isinstance(found, str) else None
 
 
-def _kind(json: Json) -> str:
-    return _KINDS.get(type(json), "nothing")
+def _json_type_name(json: Json) -> str:
+    return _JSON_TYPE_NAMES.get(type(json), "nothing")
 
 
 def as_itf(trace: Trace) -> dict[str, Json]:
@@ -179,10 +179,10 @@ def as_itf(trace: Trace) -> dict[str, Json]:
     ]
     if both := writer.strings & writer.names.keys():
         raise ValueError(f"{min(both)!r} is both a string and a model value in this trace; ITF cannot distinguish them")
-    meta: dict[str, Json] = {"format": "ITF", "format-description": _PAGE}
+    meta: dict[str, Json] = {"format": "ITF", "format-description": _FORMAT_URL}
     if trace.violated is not None:
         meta["violated"] = trace.violated
-    meta[_MODEL_VALUES] = [name.name for name in in_tlc_order(writer.names.values())]
+    meta[_MODEL_VALUES_KEY] = [name.name for name in in_tlc_order(writer.names.values())]
     document: dict[str, Json] = {"#meta": meta, "vars": list(trace.states[0].variables), "states": states}
     if trace.ending is not None:
         document["loop"] = (trace.ending.back_to or len(states)) - 1
@@ -199,7 +199,7 @@ class _ItfWriter:
         if kind is bool:
             return value
         if kind is int:
-            return value if abs(value) < _LARGEST_PLAIN else {"#bigint": str(value)}
+            return value if abs(value) < _BIGINT_FROM else {"#bigint": str(value)}
         if kind is str:
             self.strings.add(value)
             return value

@@ -15,7 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, NoReturn
 
 from kraftcheck.traces.formats.tlc_log import LONGEST_VALUE, StateText
-from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Source, TraceError, ValueCache
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ from typing import Any
 
 from kraftcheck.spec.tla.text import as_name, in_tlc_order, one_line
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
-from kraftcheck.traces.formats.tlc_log import MODULE, action_of, location_of
+from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_of, parse_label
 from kraftcheck.traces.parsing import Json
 from kraftcheck.traces.trace import (
     Ending,
@@ -38,27 +38,27 @@ from kraftcheck.traces.trace import (
     TraceHead,
 )
 
-_STATE = re.compile(r"State (\d{1,18}):\s*")
-_UNINDENTED = re.compile(r"(?:\s*\n)?State")
+_STATE_HEADING = re.compile(r"State (\d{1,18}):\s*")
+_UNINDENTED_STATE = re.compile(r"(?:\s*\n)?State")
 
 
-class _Dump(TraceFormat):
+class _DumpFormat(TraceFormat):
     holds = "the states of a model"
 
     def recognises(self, first: str, beginning: str) -> bool:
-        is_indented = _UNINDENTED.match(beginning) is None  # as a trace that somebody posted without its actions
-        return _STATE.fullmatch(first) is not None and not is_indented
+        is_indented = _UNINDENTED_STATE.match(beginning) is None  # as a trace that somebody posted without its actions
+        return _STATE_HEADING.fullmatch(first) is not None and not is_indented
 
     def read(self, source: Source, cache: ValueCache) -> NoReturn:
         found = f"{self.holds} ({self}); if they are a trace, write 'State 1: <Initial predicate>' in its first line"
         raise source.error(found, "a trace")
 
 
-TLC_DUMP = _Dump("TLC -dump")
+TLC_DUMP = _DumpFormat("TLC -dump")
 
 
 def read_states(
-    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES, cache: ValueCache | None = None
 ) -> Iterator[TraceState]:
     """Read the states of TLC's ``-dump`` in bounded memory."""
     source = Source(path, limit_bytes=limit_bytes)
@@ -69,11 +69,11 @@ def read_states(
         if open_state is not None:
             if text.take(number, line):
                 continue
-            yield _state(source, text, open_state)
+            yield _finished_state(source, text, open_state)
             is_empty, open_state = False, None
         if not line:
             continue
-        heading = _STATE.fullmatch(line)
+        heading = _STATE_HEADING.fullmatch(line)
         if heading is None:
             raise source.error(f"'{line[:40]}'", "'/\\ name = value', an empty line or 'State n:'")
         open_state = int(heading[1])
@@ -82,40 +82,40 @@ def read_states(
         text.end_value()
         if is_empty or not source.ends_in_newline:
             raise source.at_end("the rest of the state, and an empty line")
-        yield _state(source, text, open_state)
+        yield _finished_state(source, text, open_state)
     elif is_empty:
         raise source.at_end("'State 1:'")
 
 
-def _state(source: Source, text: StateText, number: int) -> TraceState:
+def _finished_state(source: Source, text: StateText, number: int) -> TraceState:
     text.end_value()
     if not text.variables:
         raise source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
     return text.whole_state(number)
 
 
-_GRAPH = re.compile(r"(?:strict )?digraph \w+ \{\s*")
-_LABEL = r'\[label="([^"\\]*+(?:\\.[^"\\]*+)*+)"(.*?)\];?\s*'
-_NODE = re.compile(r"(-?\d{1,20}) " + _LABEL)
-_EDGE = re.compile(rf"(-?\d{{1,20}}) -> (-?\d{{1,20}})(?: (?:{_LABEL}|\[style=.*\]))?;?\s*")
-_ESCAPE = re.compile(r"\\(.)")
-_OUTSIDE = re.compile(r"\}*\s*|(?:node|edge) ?\[.*|\w+=.*|label ?=.*|subgraph .*\{.*|\{rank = same;.*")
-_LEGEND = re.compile(r"subgraph cluster_legend.*")
-_ACTION = re.compile(r"([^(\n]*)(?:\((.*)\))?(?:\n.*)?", re.DOTALL)
+_DIGRAPH_LINE = re.compile(r"(?:strict )?digraph \w+ \{\s*")
+_LABEL_PATTERN = r'\[label="([^"\\]*+(?:\\.[^"\\]*+)*+)"(.*?)\];?\s*'
+_NODE_LINE = re.compile(r"(-?\d{1,20}) " + _LABEL_PATTERN)
+_EDGE_LINE = re.compile(rf"(-?\d{{1,20}}) -> (-?\d{{1,20}})(?: (?:{_LABEL_PATTERN}|\[style=.*\]))?;?\s*")
+_ESCAPED_CHARACTER = re.compile(r"\\(.)")
+_OTHER_DOT_LINE = re.compile(r"\}*\s*|(?:node|edge) ?\[.*|\w+=.*|label ?=.*|subgraph .*\{.*|\{rank = same;.*")
+_LEGEND_BEGINS = re.compile(r"subgraph cluster_legend.*")
+_ACTION_LABEL = re.compile(r"([^(\n]*)(?:\((.*)\))?(?:\n.*)?", re.DOTALL)
 
 
-class _Graph(TraceFormat):
+class _DotFormat(TraceFormat):
     holds = "a state graph"
 
     def recognises(self, first: str, beginning: str) -> bool:
-        return _GRAPH.match(first) is not None
+        return _DIGRAPH_LINE.match(first) is not None
 
 
-TLC_DOT = _Graph("TLC -dump dot")
+TLC_DOT = _DotFormat("TLC -dump dot")
 
 
 def read_graph(
-    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES, cache: ValueCache | None = None
 ) -> nx.MultiDiGraph[int]:
     """Read the state graph of TLC's ``-dump dot,actionlabels``."""
     return _GraphReader(Source(path, limit_bytes=limit_bytes), cache or ValueCache()).read()
@@ -139,7 +139,7 @@ class _GraphReader:
             whole = "\n".join([*held, line]) if held else line
             if self._is_element(whole, number) or (not held and self._is_outside(line)):
                 held = []
-            elif _may_go_on(whole) and len(held) < 100:
+            elif _may_continue(whole) and len(held) < 100:
                 held.append(line)
             else:
                 raise source.error(f"'{line[:40]}'", "a state or a step", line=number - len(held))
@@ -152,13 +152,13 @@ class _GraphReader:
 
     def _is_element(self, line: str, number: int) -> bool:
         """Parse a line with a state or a step; return whether it is one."""
-        if node := _NODE.fullmatch(line):
+        if node := _NODE_LINE.fullmatch(line):
             _add_node(self._graph, self._source, self._text, node, number)
-        elif edge := _EDGE.fullmatch(line):
+        elif edge := _EDGE_LINE.fullmatch(line):
             before, after = int(edge[1]), int(edge[2])
             self._used_in.setdefault(before, number)
             self._used_in.setdefault(after, number)
-            action = _ACTION.fullmatch(_unescaped(edge[3] or ""))
+            action = _ACTION_LABEL.fullmatch(_unescaped(edge[3] or ""))
             name, parameters = (action[1], action[2]) if action and edge[3] else (None, None)
             self._graph.add_edge(before, after, action=name, parameters=parameters)
         else:
@@ -167,14 +167,14 @@ class _GraphReader:
 
     def _is_outside(self, line: str) -> bool:
         """Parse a line outside of states and steps, such as one of the legend; return whether it is one."""
-        if not (self._in_legend or _OUTSIDE.fullmatch(line) or _GRAPH.fullmatch(line)):
+        if not (self._in_legend or _OTHER_DOT_LINE.fullmatch(line) or _DIGRAPH_LINE.fullmatch(line)):
             return False
-        self._in_legend = self._in_legend or _LEGEND.match(line) is not None
+        self._in_legend = self._in_legend or _LEGEND_BEGINS.match(line) is not None
         self._depth += line.count("{") - line.count("}")
         return True
 
 
-def _may_go_on(line: str) -> bool:
+def _may_continue(line: str) -> bool:
     """Whether a line begins a state or a step that may continue on the next line."""
     return re.match(r"-?\d{1,20} ", line) is not None and len(line) < LONGEST_VALUE
 
@@ -199,17 +199,17 @@ def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node
 
 
 def _unescaped(label: str) -> str:
-    return _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], label)
+    return _ESCAPED_CHARACTER.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], label)
 
 
-LOCATION = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
+LOCATION_FIELDS = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
 """The fields of an action's location, in the order of `Location`."""
 
 
-def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
+def read_counterexample(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
     """Yield the states and the end of a trace, given the record that TLC dumps; raise TraceError if it is invalid."""
     try:
-        states, end = _states(record, line)
+        states, end = _states_of_record(record, line)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError):
         found, expected = "something else", "a record of states, numbered from 1, and of the actions between them"
         raise source.error(found, expected, line=line) from None
@@ -217,7 +217,7 @@ def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
     yield end
 
 
-def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
+def _states_of_record(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
     """Return the states in order; an invalid record raises TypeError, ValueError or the like."""
     states, last = dict(record["state"]), len(record["state"])
     if len(states) != last:
@@ -246,15 +246,15 @@ def _trace_state(number: int, variables: Any, action: str | None, location: Loca
 
 
 def _action_of_json(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
-    name, _, _ = action_of(record["name"])
+    name, _, _ = parse_label(record["name"])
     place = record.get("location")
     if not place:
         return name, None
-    *numbers, module = (place[field] for field in LOCATION)
+    *numbers, module = (place[field] for field in LOCATION_FIELDS)
     return name, location_of(numbers, str(module))
 
 
-class _Counterexample(JsonFormat):
+class _CounterexampleFormat(JsonFormat):
     form = "json"
     ending = ".json"
     mark = "'counterexample' (TLC)"
@@ -267,64 +267,66 @@ class _Counterexample(JsonFormat):
 
     def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
         yield TraceHead(source.file, 0, self, untyped=True)
-        yield from read_record(source, document.get("counterexample", document), 1)
+        yield from read_counterexample(source, document.get("counterexample", document), 1)
 
     def document(self, trace: Trace) -> dict[str, Json]:
         return as_json(trace)
 
 
-TLC_JSON = _Counterexample("TLC -dumpTrace json")
+TLC_JSON = _CounterexampleFormat("TLC -dumpTrace json")
 
 
 def as_json(trace: Trace) -> dict[str, Json]:
     """Return a trace as the untyped JSON of TLC's ``-dumpTrace json``."""
     states: list[list[Json]] = []
     for state in trace.states:
-        variables = {name: value if trace.untyped else _json(value) for name, value in state.variables.items()}
+        variables = {name: value if trace.untyped else _value_as_json(value) for name, value in state.variables.items()}
         states.append([state.number, variables])
     steps = [
-        [before, _action(state.action, state.location), after]
+        [before, _action_as_json(state.action, state.location), after]
         for before, after, state in zip(states, states[1:], trace.states[1:], strict=False)
     ]
     if trace.ending is not None:
-        action = _action(trace.ending.action, trace.ending.location)
+        action = _action_as_json(trace.ending.action, trace.ending.location)
         steps.append([states[-1], action, states[(trace.ending.back_to or len(states)) - 1]])
     return {"counterexample": {"action": steps, "state": states}, "vars": list(trace.states[0].variables)}
 
 
-def _action(name: str | None, location: Location | None) -> dict[str, Json]:
-    place = {"location": dict(zip(LOCATION, location, strict=True))} if location else {}
+def _action_as_json(name: str | None, location: Location | None) -> dict[str, Json]:
+    place = {"location": dict(zip(LOCATION_FIELDS, location, strict=True))} if location else {}
     return {"name": name or "UnnamedAction", **place}
 
 
-def _json(value: Value) -> Json:
+def _value_as_json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
         return one_line(value)
     if value is None or isinstance(value, enum.Enum):
-        return _json(as_name(value))
+        return _value_as_json(as_name(value))
     if isinstance(value, tuple):
-        return list(map(_json, value))
+        return list(map(_value_as_json, value))
     if isinstance(value, frozenset):
-        return list(map(_json, in_tlc_order(value)))
+        return list(map(_value_as_json, in_tlc_order(value)))
     if isinstance(value, Record):
-        return dict(zip(field_names(type(value)), map(_json, field_values(value)), strict=True))
+        return dict(zip(field_names(type(value)), map(_value_as_json, field_values(value)), strict=True))
     if isinstance(value, Map):
-        return {key if isinstance(key, str) else one_line(key): _json(item) for key, item in value.items()} or []
+        return {
+            key if isinstance(key, str) else one_line(key): _value_as_json(item) for key, item in value.items()
+        } or []
     return value
 
 
-_BODY = re.compile(r"CounterExample\s*==\s*")
-_BODY_LINE = re.compile(f"^{_BODY.pattern}", re.MULTILINE)
-_END = re.compile(r"\n={4,}\s*$")
+_COUNTEREXAMPLE_BEGINS = re.compile(r"CounterExample\s*==\s*")
+_COUNTEREXAMPLE_LINE = re.compile(f"^{_COUNTEREXAMPLE_BEGINS.pattern}", re.MULTILINE)
+_MODULE_END = re.compile(r"\n={4,}\s*$")
 
 
-class _Module(TraceFormat):
+class _ModuleFormat(TraceFormat):
     def recognises(self, first: str, beginning: str) -> bool:
-        return MODULE.match(first) is not None and _BODY_LINE.search(beginning) is not None
+        return MODULE_LINE.match(first) is not None and _COUNTEREXAMPLE_LINE.search(beginning) is not None
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
         text = source.document()
-        body, end = _BODY.search(text), _END.search(text)
+        body, end = _COUNTEREXAMPLE_BEGINS.search(text), _MODULE_END.search(text)
         if body is None:
             raise source.at_end("'CounterExample =='")
         if end is None:
@@ -333,44 +335,44 @@ class _Module(TraceFormat):
         column = body.end() - text.rfind("\n", 0, body.end())
         value, _ = cache.read(text[body.end() : end.start()], where=source.file, line=line, column=column)
         yield TraceHead(source.file, 0, self)
-        yield from read_record(source, value, line)
+        yield from read_counterexample(source, value, line)
 
 
-TLC_TLA = _Module("TLC -dumpTrace tla")
+TLC_TLA = _ModuleFormat("TLC -dumpTrace tla")
 
 
-_TRACE = re.compile(r"^([ \t]*)<<\s*\[\s*_TEAction\b", re.MULTILINE)
-_LAST = re.compile(r",\s*<(?:Stuttering|Back to state:? (\d{1,9}).*)>\s*\Z")
+_TOOLBOX_TRACE_BEGINS = re.compile(r"^([ \t]*)<<\s*\[\s*_TEAction\b", re.MULTILINE)
+_ENDING_OF_LASSO = re.compile(r",\s*<(?:Stuttering|Back to state:? (\d{1,9}).*)>\s*\Z")
 
 
-class _Copied(TraceFormat):
+class _ToolboxFormat(TraceFormat):
     """The form in which the TLA+ Toolbox copies an error trace: a sequence of records with their actions."""
 
     def recognises(self, first: str, beginning: str) -> bool:
-        return _TRACE.search(beginning) is not None
+        return _TOOLBOX_TRACE_BEGINS.search(beginning) is not None
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
         text = source.document()
         line, counted = 1, 0  # the line of the character at `counted`
-        for index, found in enumerate(_TRACE.finditer(text)):
+        for index, found in enumerate(_TOOLBOX_TRACE_BEGINS.finditer(text)):
             line, counted = line + text.count("\n", counted, found.start()), found.start()
             end = re.compile(f"^{found[1]}>>", re.MULTILINE).search(text, found.end())
             if end is None:
                 raise source.at_end("'>>', the end of the trace")
             body = text[found.start() : end.start()]
-            last = _LAST.search(body)
+            last = _ENDING_OF_LASSO.search(body)
             body = body[: last.start()] if last else body
             value, _ = cache.read(f"{body}>>", where=source.file, line=line, column=1)
             yield TraceHead(source.file, index, self)
             try:
-                yield from _copied_states(value, line)
+                yield from _toolbox_states(value, line)
             except (TypeError, ValueError, KeyError, AttributeError):
                 expected = "records of '_TEAction' and the variables, in the order of their positions"
                 raise source.error("something else", expected, line=line) from None
             yield TraceEnd(Ending(int(last[1]) if last[1] else None) if last else None)
 
 
-def _copied_states(records: Any, line: int) -> Iterator[TraceState]:
+def _toolbox_states(records: Any, line: int) -> Iterator[TraceState]:
     before = 0
     for record in records:
         step, variables = record["_TEAction"], {name: record[name] for name in record if name != "_TEAction"}
@@ -378,8 +380,8 @@ def _copied_states(records: Any, line: int) -> Iterator[TraceState]:
         if number <= before:
             raise ValueError("positions that do not ascend")
         before = number
-        name, parameters, location = action_of(f"{step['name']} {step['location']}")
+        name, parameters, location = parse_label(f"{step['name']} {step['location']}")
         yield TraceState(number, variables, None if number == 1 else name, parameters, location, line)
 
 
-TLC_TOOLBOX = _Copied("TLA+ Toolbox")
+TLC_TOOLBOX = _ToolboxFormat("TLA+ Toolbox")

@@ -18,19 +18,19 @@ from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEven
 LONGEST_VALUE = 4 * 2**20
 """Maximum length of one variable's text, in characters."""
 
-MODULE = re.compile(r"-{4,}\s*MODULE\s+(\w+)\s*-{4,}\s*")
+MODULE_LINE = re.compile(r"-{4,}\s*MODULE\s+(\w+)\s*-{4,}\s*")
 """The first line of a module."""
 
-_CONJUNCT = re.compile(r"(?:/\\ )?([A-Za-z_]\w*) = (.*)")
-_NUMBER = r"(\d{1,9})"
-_LABEL = re.compile(
+_CONJUNCT_LINE = re.compile(r"(?:/\\ )?([A-Za-z_]\w*) = (.*)")
+_DIGITS = r"(\d{1,9})"
+_ACTION_LABEL = re.compile(
     r"(Initial predicate|[A-Za-z_][\w!]*)(\(.*\))?"
-    rf"(?: line {_NUMBER}, col {_NUMBER} to line {_NUMBER}, col {_NUMBER} of module (\w+)"
+    rf"(?: line {_DIGITS}, col {_DIGITS} to line {_DIGITS}, col {_DIGITS} of module (\w+)"
     r"| Unknown location| unknown location)?"
 )
-_NAME = re.compile(r"([A-Za-z_]\w*)(?: (?:line|in|of) .*|\(.*| ?\.\.\.)")
-_COMMENT = re.compile(r"""^((?:[^"\\\n]|"(?:[^"\\\n]|\\.)*"|\\[^*\n])*?)\\\*.*""", re.MULTILINE)
-_NO_ACTION = ("Action", "UnnamedAction")
+_NAME_IN_OTHER_LABEL = re.compile(r"([A-Za-z_]\w*)(?: (?:line|in|of) .*|\(.*| ?\.\.\.)")
+_LINE_COMMENT = re.compile(r"""^((?:[^"\\\n]|"(?:[^"\\\n]|\\.)*"|\\[^*\n])*?)\\\*.*""", re.MULTILINE)
+_PLACEHOLDER_NAMES = ("Action", "UnnamedAction")
 
 
 class StateText:
@@ -63,7 +63,7 @@ class StateText:
                 self._count(len(text), number)
                 return True
             skipped, text = skipped + len(text) - len(inner), inner  # conjuncts may be indented
-        conjunct = _CONJUNCT.match(text)
+        conjunct = _CONJUNCT_LINE.match(text)
         if conjunct is None:
             return False
         self.end_value()
@@ -89,7 +89,7 @@ class StateText:
         line, column = self._begins
         value = "\n".join(self._text)
         if "\\*" in value:
-            value = _COMMENT.sub(lambda found: found[1].rstrip(), value)
+            value = _LINE_COMMENT.sub(lambda found: found[1].rstrip(), value)
         try:
             found = self._cache.read(value, where=self._file, line=line, column=column)
         except TraceError as error:
@@ -108,7 +108,7 @@ class StateText:
 
     def state(self, number: int, label: str | None = None) -> TraceState:
         """Return the state."""
-        action, parameters, location = action_of(label or "") if number > 1 else (None, None, None)
+        action, parameters, location = parse_label(label or "") if number > 1 else (None, None, None)
         return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)
 
     def complete(self, before: TraceState) -> None:
@@ -143,23 +143,23 @@ class StateText:
 
 def is_conjunct(line: str) -> bool:
     r"""Whether a line begins the value of a variable, as ``/\\ x = 1`` does."""
-    return line.startswith("/\\ ") and _CONJUNCT.match(line) is not None
+    return line.startswith("/\\ ") and _CONJUNCT_LINE.match(line) is not None
 
 
 @lru_cache(maxsize=4096)
-def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
+def parse_label(label: str) -> tuple[str | None, str | None, Location | None]:
     """Parse the text between ``<`` and ``>`` of a heading: the name of an action, its parameters and its location.
 
-    >>> action_of("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
+    >>> parse_label("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
     ('Vote', 'n1,n2', Location(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
     """
-    match = _LABEL.fullmatch(label)
+    match = _ACTION_LABEL.fullmatch(label)
     if match is None:  # a pasted log may lack the module or have other text after the name
-        known = _NAME.match(label)
+        known = _NAME_IN_OTHER_LABEL.match(label)
         return (known[1] if known else label or None), None, None
     name, parameters, *numbers, module = match.groups()
     location = location_of(numbers, module) if module else None
-    return (None if name in _NO_ACTION else name), parameters and parameters[1:-1], location
+    return (None if name in _PLACEHOLDER_NAMES else name), parameters and parameters[1:-1], location
 
 
 def location_of(numbers: Iterable[str | int], module: str) -> Location:
@@ -168,33 +168,33 @@ def location_of(numbers: Iterable[str | int], module: str) -> Location:
     return Location(first_line, first_column, last_line, last_column, module)
 
 
-_STATE = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
-_BARE_STATE = re.compile(r"\d{1,9}: (?:<(?:Initial predicate|.* of module \w+)>|Stuttering)\s*")
-_ONE_LINE = re.compile(r"(?:State )?\d{1,9}:(?: <.*?>)?\s+(?:/\\ )?[A-Za-z_]\w* = ")
+_STATE_HEADING = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
+_BARE_HEADING = re.compile(r"\d{1,9}: (?:<(?:Initial predicate|.* of module \w+)>|Stuttering)\s*")
+_STATE_ON_ONE_LINE = re.compile(r"(?:State )?\d{1,9}:(?: <.*?>)?\s+(?:/\\ )?[A-Za-z_]\w* = ")
 _QUOTE_PREFIX = re.compile(r"(\s*(?:(?:\\\*|[>#|;]|//+|--)[\s*]*)?)(?=Error: |State \d{1,9}:|\d{1,9}: <|Back to state)")
-_QUOTES = frozenset(" \t\\>#|;/-")
-_BACK_TO_STATE = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
-_BACK_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
-_TOOL_MARK = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
-_TOOL_STATES = ("2216", "2217", "2218", "2122")
+_QUOTE_MARKS = frozenset(" \t\\>#|;/-")
+_BACK_TO_STATE_LINE = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
+_BACK_TO_STATE_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
+_TOOL_MESSAGE_MARK = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
+_STATE_CODES = ("2216", "2217", "2218", "2122")
 _ERROR_SEVERITY = "1"
-_ERROR = re.compile(r"Error: (.*)")
-_ANNOUNCEMENT = re.compile(r"The behavior up to this point is:|The following behavior constitutes a counter-example:")
-_VIOLATED = re.compile(
+_ERROR_LINE = re.compile(r"Error: (.*)")
+_TRACE_BEGINS = re.compile(r"The behavior up to this point is:|The following behavior constitutes a counter-example:")
+_VIOLATION_MESSAGE = re.compile(
     r"(?:Invariant|Action property|Property|Temporal property) (.*) (?:is|was) violated(?: by the initial state:|\.)"
     r"|Temporal properties (.*) were violated\."
 )
-_INITIAL_VIOLATION = re.compile(r".* is violated by the initial state:")
-_SUMMARY = re.compile(
+_INITIAL_STATE_VIOLATION = re.compile(r".* is violated by the initial state:")
+_LINE_AFTER_TRACES = re.compile(
     r"\d[\d,]* states generated|Finished |Model checking completed|The number of states generated|The depth of "
     r"|TLC2? Version |The trace ends |The coverage statistics|\"CounterExample written"
 )
-_BARE_ERROR = re.compile(rf"{_VIOLATED.pattern}|Deadlock reached\.")
-_NO_WORDS = re.compile(r"[^\w/\\]+")  # as '```' or '...'
-_HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
+_ERROR_WITHOUT_PREFIX = re.compile(rf"{_VIOLATION_MESSAGE.pattern}|Deadlock reached\.")
+_LINE_WITHOUT_WORDS = re.compile(r"[^\w/\\]+")  # as '```' or '...'
+_NO_ERROR_LINE = re.compile(r"Model checking completed\. No error has been found\.")
 
 
-class _Log(TraceFormat):
+class _LogFormat(TraceFormat):
     order = 2  # the fallback for unrecognized files
     has_lines = True
     form = "text"
@@ -211,7 +211,7 @@ class _Log(TraceFormat):
             yield f"The trace ends in state {trace.states[-1].number}.\n"
 
 
-TLC_LOG = _Log("TLC log")
+TLC_LOG = _LogFormat("TLC log")
 
 
 class _LogReader:
@@ -231,7 +231,7 @@ class _LogReader:
 
     def events(self) -> Iterator[TraceEvent]:
         for number, line in self._source.lines():
-            is_plain = not self._quote and (self._heading is not None or line[:1] not in _QUOTES)  # the common case
+            is_plain = not self._quote and (self._heading is not None or line[:1] not in _QUOTE_MARKS)  # common
             text = line if is_plain else self._unquoted(line)
             if self._heading is not None:
                 if self._text.take(number, text, len(line) - len(text)):
@@ -266,37 +266,37 @@ class _LogReader:
 
     def _line(self, number: int, text: str) -> Iterable[TraceEvent]:
         """Parse a line outside of a state."""
-        if tool := _TOOL_MARK.fullmatch(text):
+        if tool := _TOOL_MESSAGE_MARK.fullmatch(text):
             self._tool_code = tool[2] if tool[1] == "STARTMSG" else ""
             self._tool_error = tool[1] == "STARTMSG" and tool[3] == _ERROR_SEVERITY
-        elif state := self._shown(_STATE, "S", text):
+        elif state := self._shown(_STATE_HEADING, "S", text):
             return self._heading_of_state(number, state)
-        elif back := self._shown(_BACK_TO_STATE, "B", text):
+        elif back := self._shown(_BACK_TO_STATE_LINE, "B", text):
             return [self._back(back)]
         elif (error := self._error_in(text)) is not None:
             return self._error(number, error)
-        elif _SUMMARY.match(self._outside(text)):
-            self._found_no_error |= _HOLDS.match(text) is not None
+        elif _LINE_AFTER_TRACES.match(self._outside(text)):
+            self._found_no_error |= _NO_ERROR_LINE.match(text) is not None
             return self._end()
         return ()
 
     def _error_in(self, text: str) -> str | None:
         """Return the message of an error's line, or None for other lines."""
-        if error := _ERROR.fullmatch(text):
+        if error := _ERROR_LINE.fullmatch(text):
             return error[1]
-        return text if self._tool_error or _BARE_ERROR.fullmatch(text) else None
+        return text if self._tool_error or _ERROR_WITHOUT_PREFIX.fullmatch(text) else None
 
     def _shown(self, pattern: re.Pattern[str], initial: str, text: str) -> re.Match[str] | None:
         """Match a heading if it begins with `initial` or a message code of ``-tool`` announces it."""
-        is_named = text[0] == initial or self._tool_code in _TOOL_STATES or _BARE_STATE.fullmatch(text) is not None
+        is_named = text[0] == initial or self._tool_code in _STATE_CODES or _BARE_HEADING.fullmatch(text) is not None
         return pattern.fullmatch(text) if is_named else None
 
     def _outside(self, text: str) -> str:
         """Return a line outside of traces; raise TraceError for a damaged part of a trace."""
-        if _ONE_LINE.match(text):
+        if _STATE_ON_ONE_LINE.match(text):
             expected = "each variable on a line of its own ('/\\ name = value') below the state's heading"
             raise self._source.error(f"'{text[:40]}'", expected)
-        if self._last is not None and _BACK_BEGINS.match(text):
+        if self._last is not None and _BACK_TO_STATE_BEGINS.match(text):
             raise self._source.error(f"'{text[:40]}'", "'Back to state 1: <...>'")
         if self._last is not None and (is_conjunct(text) or text.partition(" = ")[0] in self._last.variables):
             raise self._source.error(f"'{text[:40]}'", f"'State {self._last.number + 1}: <...>' before it")
@@ -323,17 +323,17 @@ class _LogReader:
         if self._last is None or not 1 <= number <= self._last.number:
             expected = "a state" if self._last is None else f"one of the states 1 to {self._last.number}"
             raise self._source.error(f"'{back[0][:40]}'", expected)
-        action, _, location = action_of(back[2] or back[4] or "")
+        action, _, location = parse_label(back[2] or back[4] or "")
         self._last = None
         return TraceEnd(Ending(number, action, location))
 
     def _error(self, number: int, message: str) -> Iterator[TraceEvent]:
         self._tool_error = False  # only the first line of a message is needed
-        if _ANNOUNCEMENT.match(message):
+        if _TRACE_BEGINS.match(message):
             return
         yield from self._end()
         self._problem = message.strip()
-        if _INITIAL_VIOLATION.fullmatch(message):
+        if _INITIAL_STATE_VIOLATION.fullmatch(message):
             yield self._head()
             self._heading, self._number = "", 1
             self._text.begin(number)
@@ -342,7 +342,7 @@ class _LogReader:
         self._index += 1
         self._shows_only_changes = self._shows_unchanged = self._is_last = False
         problem, self._problem = self._problem, None
-        violated = _VIOLATED.fullmatch(problem or "")
+        violated = _VIOLATION_MESSAGE.fullmatch(problem or "")
         name = violated and (violated[1] or violated[2])
         return TraceHead(self._source.file, self._index, TLC_LOG, name or None, problem)
 
@@ -391,8 +391,8 @@ class _LogReader:
 
     def _is_unreadable(self, text: str) -> bool:
         """Whether a line right after a state's variables is damaged, rather than the next message."""
-        outside = (_TOOL_MARK, _STATE, _BACK_TO_STATE, _ERROR, _NO_WORDS)
-        return not any(pattern.fullmatch(text) for pattern in outside) and not _SUMMARY.match(text)
+        outside = (_TOOL_MESSAGE_MARK, _STATE_HEADING, _BACK_TO_STATE_LINE, _ERROR_LINE, _LINE_WITHOUT_WORDS)
+        return not any(pattern.fullmatch(text) for pattern in outside) and not _LINE_AFTER_TRACES.match(text)
 
     def _cut_short(self) -> Iterator[TraceEvent]:
         """Yield the state at the end of the file, unless it may be incomplete."""
@@ -411,13 +411,15 @@ def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterato
         yield f"Error: {problem}\n"
     yield "Error: The behavior up to this point is:\n"
     for state in trace.states:
-        label = "Initial predicate" if state.number == 1 else _label(state.action, state.parameters, state.location)
+        label = (
+            "Initial predicate" if state.number == 1 else _heading_label(state.action, state.parameters, state.location)
+        )
         yield f"State {state.number}: <{label}>\n{state_text(state.variables, style=style, sort=sort)}\n\n"
     if trace.ending is not None:
         if trace.ending.back_to is None:
             yield f"State {len(trace.states) + 1}: Stuttering\n"
         else:
-            label = _label(trace.ending.action, None, trace.ending.location)
+            label = _heading_label(trace.ending.action, None, trace.ending.location)
             yield f"Back to state {trace.ending.back_to}: <{label}>\n\n"
 
 
@@ -428,6 +430,6 @@ def state_text(variables: Mapping[str, Value], *, style: Style = "tlc", sort: bo
     return "\n".join(f"{mark}{name} = {text}" for name, text in texts.items())
 
 
-def _label(action: str | None, parameters: str | None, location: Location | None) -> str:
+def _heading_label(action: str | None, parameters: str | None, location: Location | None) -> str:
     name = action or "Action"
     return name + (f"({parameters})" if parameters is not None else "") + (f" {location}" if location else "")

@@ -10,22 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from kraftcheck.traces.formats.tlc_log import MODULE, StateText
+from kraftcheck.traces.formats.tlc_log import MODULE_LINE, StateText
 from kraftcheck.traces.parsing import Source, ValueCache
 from kraftcheck.traces.trace import TraceEnd, TraceEvent, TraceFormat, TraceHead
 
-_LINE = re.compile(
+_LINE_OUTSIDE_STATES = re.compile(
     rf"(?P<end>={{4,}}\s*)|STATE_(?P<state>\d{{1,9}}) ==\s*"
-    rf"|(?P<comment>\\\*\s*(?:<(?P<label>.*)>)?.*)|(?:{MODULE.pattern})?"
+    rf"|(?P<comment>\\\*\s*(?:<(?P<label>.*)>)?.*)|(?:{MODULE_LINE.pattern})?"
 )
 
 
-class _Simulation(TraceFormat):
+class _SimulationFormat(TraceFormat):
     order = 1  # after the other formats of modules
     has_lines = True
 
     def recognises(self, first: str, beginning: str) -> bool:
-        return MODULE.match(first) is not None
+        return MODULE_LINE.match(first) is not None
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
         text = StateText(source.file, cache)
@@ -40,14 +40,14 @@ class _Simulation(TraceFormat):
                 count += 1
                 yield text.whole_state(count, label)
                 is_open, label = False, None
-            found = _part(source, line, count + 1)
+            found = _parse_line(source, line, count + 1)
             complete |= found["end"] is not None
             if found["state"]:
                 is_open = True
                 text.begin(number)
             elif found["comment"]:
                 label = found["label"]
-        if is_open and _is_whole(source, text, count):
+        if is_open and _is_complete_state(source, text, count):
             count += 1
             yield text.whole_state(count, label)
         if not count:
@@ -55,9 +55,9 @@ class _Simulation(TraceFormat):
         yield TraceEnd(complete=complete)
 
 
-def _part(source: Source, line: str, number: int) -> re.Match[str]:
+def _parse_line(source: Source, line: str, number: int) -> re.Match[str]:
     """Parse a line outside of a state; `number` is the number of the next state."""
-    found = _LINE.fullmatch(line)
+    found = _LINE_OUTSIDE_STATES.fullmatch(line)
     if found is None:
         expected = "'/\\ name = value', a comment, 'STATE_n ==' or the end of the module"
         raise source.error(f"'{line[:40]}'", expected)
@@ -66,13 +66,13 @@ def _part(source: Source, line: str, number: int) -> re.Match[str]:
     return found
 
 
-def _is_whole(source: Source, text: StateText, count: int) -> bool:
+def _is_complete_state(source: Source, text: StateText, count: int) -> bool:
     """Whether the state at the end of a file is complete."""
     text.end_value()
     return bool(count) and source.ends_in_newline and text.has_all_variables
 
 
-TLC_SIMULATION = _Simulation("TLC -simulate file")
+TLC_SIMULATION = _SimulationFormat("TLC -simulate file")
 
 
 def as_module(name: str, steps: Iterable[tuple[str | None, Mapping[str, str]]]) -> Iterator[str]:

@@ -35,8 +35,8 @@ from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read
 from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.parsing import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.rows import COLUMNS
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
+from kraftcheck.traces.pipeline.rows import TABLE_COLUMNS
 
 COVERAGE_FOLDER, STAGING_FOLDER, SUMMARY_FILE = "coverage", "staging", "summary.json"
 
@@ -51,7 +51,7 @@ SUMMARY_SHAPE: dict[str, Any] = {
 """The shapes of summary notes (see `require_shape`)."""
 
 
-_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_MISSING_FILE_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """The errors for a file that was removed since it was listed, and for a link to no file."""
 
 
@@ -90,7 +90,7 @@ def _input_file(path: str) -> InputFile | None:
             path = os.path.realpath(path)
             status = os.stat(path)
     except OSError as error:
-        if error.errno in _NO_FILE:
+        if error.errno in _MISSING_FILE_ERRORS:
             return None
         raise
     return InputFile(path, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
@@ -147,7 +147,7 @@ class PipelineFolder(BatchFolder):
         """Open the folder; `verify` reads all rows rather than their number alone."""
         super().__init__(path, identity, option)
         with self.closed_on_error():
-            self._notes = {int(note.stem): _read_batch(note) for note in self.note_files()}
+            self._notes = {int(note.stem): _read_batch_note(note) for note in self.note_files()}
             if self.manifest is not None:
                 self._clean_up()
             for batch, note in self._notes.items():
@@ -156,13 +156,13 @@ class PipelineFolder(BatchFolder):
     def claim(self) -> None:
         """Make the folder that of this run, with the folders of the tables."""
         super().claim()
-        for table in COLUMNS:
+        for table in TABLE_COLUMNS:
             make_folder(self.path / table)
 
     def _clean_up(self) -> None:
         """Remove the staging folder and batches without a note."""
         remove_path(self.path / STAGING_FOLDER)
-        for table in COLUMNS:
+        for table in TABLE_COLUMNS:
             for batch in (self.path / table).glob("batch=*"):
                 number = batch.name.partition("=")[2]
                 if not (number.isdecimal() and int(number) in self._notes):
@@ -214,8 +214,8 @@ class PipelineFolder(BatchFolder):
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Turn the staging folders of the three tables into a finished batch; note its duration in seconds."""
-        rows = {table: count_parquet_rows(Path(self.staging(table))) for table in COLUMNS}
-        for table in COLUMNS:
+        rows = {table: count_parquet_rows(Path(self.staging(table))) for table in TABLE_COLUMNS}
+        for table in TABLE_COLUMNS:
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
         note = {"seconds": round(seconds, 3), "files": list(files), "rows": rows}
         write_note(self.note_file(self.path, batch), note)
@@ -240,7 +240,7 @@ class PipelineFolder(BatchFolder):
         remove_path(self.path / STAGING_FOLDER)
 
 
-def _read_batch(note: Path) -> BatchNote:
+def _read_batch_note(note: Path) -> BatchNote:
     """Read the note of a batch; older ones have no number of rows."""
     found = read_note(note)
     found = read_note(
@@ -293,7 +293,7 @@ class Summary:
     # some of the errors: file, line, column, message
     unreadable: list[tuple[str, int | None, int | None, str]] = field(default_factory=list)
 
-    def keep(self, output: Output) -> None:
+    def keep(self, output: BatchStore) -> None:
         """Write the summary to the folder, so a run without new files need not read the tables."""
         output.keep_summary(asdict(self))
 
@@ -312,7 +312,7 @@ class Summary:
         return [name for name, times in self.actions.items() if not times]
 
 
-class Runner(Protocol_):
+class BatchRunner(Protocol_):
     """Replays the files of a batch, on Spark or in worker processes of this machine."""
 
     files_a_batch: int
@@ -330,7 +330,7 @@ class Runner(Protocol_):
         """Raise PlatformError if a process that replays files has ended while it was idle."""
 
 
-class Output(Protocol_):
+class BatchStore(Protocol_):
     """Keeps the batches of a pipeline. See `PipelineFolder`."""
 
     def done(self) -> set[InputFile]:
@@ -352,7 +352,7 @@ class Output(Protocol_):
 class Pipeline:
     """Replays new files in batches."""
 
-    def __init__(self, runner: Runner, output: Output) -> None:
+    def __init__(self, runner: BatchRunner, output: BatchStore) -> None:
         self._runner = runner
         self._output = output
 
@@ -396,7 +396,7 @@ def balanced_lists(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
 
 
 def task_arguments(
-    protocol: Protocol, options: SearchRequest, *, limit_bytes: int = DEFAULT_LIMIT, seen_as: str | None = None,
+    protocol: Protocol, options: SearchRequest, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, seen_as: str | None = None,
     seconds: float | None = None, memory: int | None = None, label: str | None = None,
 ) -> str:  # fmt: skip
     """Return the arguments of a task as JSON. See `FileReplayer`."""

@@ -15,28 +15,28 @@ from kraftcheck.traces.pipeline.driver import (
     Summary,
     balanced_lists,
 )
-from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS
+from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS
 from kraftcheck.traces.pipeline.tables import summarise
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TASK = "kraftcheck.traces.pipeline.tables:replay_files"
+_REPLAY_TASK = "kraftcheck.traces.pipeline.tables:replay_files"
 
 
 def replayed_rows(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
     """Return the rows of all tables for files: their paths, or names and contents. It needs no Spark context."""
-    return files.mapInArrow(task_with_code(_TASK, arguments, type(protocol)), ALL_COLUMNS)
+    return files.mapInArrow(task_with_code(_REPLAY_TASK, arguments, type(protocol)), COMBINED_COLUMNS)
 
 
-def table_of(found: DataFrame, table: str) -> DataFrame:
+def rows_of_table(found: DataFrame, table: str) -> DataFrame:
     """Return the rows and columns of one table."""
-    names = [column.split(" ")[0] for column in COLUMNS[table].split(", ")]
+    names = [column.split(" ")[0] for column in TABLE_COLUMNS[table].split(", ")]
     return found.where(f"record = '{table}'").select("file", *names)
 
 
 class SparkRunner:
-    """Replays files on a Spark cluster. See `Runner`."""
+    """Replays files on a Spark cluster. See `BatchRunner`."""
 
     def __init__(self, cluster: Cluster, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
         self._cluster = cluster
@@ -51,14 +51,14 @@ class SparkRunner:
         output, cluster = self._output, self._cluster
         cluster.describe(f"batch {batch}: replay {len(files):,} files")
         tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
-        raw = _local(output.staging("raw"))
+        raw = _file_uri(output.staging("raw"))
         with spark_errors():
             replayed_rows(self._dealt(files, tasks), self._protocol, self._arguments).write.parquet(raw)
             cluster.describe(f"batch {batch}: write the tables")
-            found = cluster.spark.read.schema(ALL_COLUMNS).parquet(raw)
-            for table in COLUMNS:
-                rows = table_of(found, table).coalesce(cluster.parallelism if table == "steps" else 1)
-                rows.write.parquet(_local(output.staging(table)))
+            found = cluster.spark.read.schema(COMBINED_COLUMNS).parquet(raw)
+            for table in TABLE_COLUMNS:
+                rows = rows_of_table(found, table).coalesce(cluster.parallelism if table == "steps" else 1)
+                rows.write.parquet(_file_uri(output.staging(table)))
 
     def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:
         """Return a data frame of paths in `tasks` partitions, balanced by file size."""
@@ -71,6 +71,6 @@ class SparkRunner:
         return summarise(self._output, self._protocol, new_files)
 
 
-def _local(path: str) -> str:
+def _file_uri(path: str) -> str:
     """Return the URI of a path of this machine, as Hadoop spells it: Spark's default file system may be another."""
     return f"file://{path}"

@@ -28,21 +28,21 @@ from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
-STEPS_A_ROW = 4_000
+STEPS_A_CHUNK = 4_000
 """The number of steps after which rows of a file are emitted, to bound the memory."""
 
-MOST_CHANGES = 5_000
+MOST_CACHED_CHANGES = 5_000
 """The number of steps whose changed parts are kept."""
 
-MOST_TEXT = 2_000
+MOST_TEXT_CHARACTERS = 2_000
 """Maximum length of a reason or a message; longer texts are cut."""
 
-NAME_BYTES = 16
-_PLACE = re.compile(r"(?s)(?::(\d+):(\d+))?: (.*)")
+STATE_HASH_BYTES = 16
+_PLACE_AND_MESSAGE = re.compile(r"(?s)(?::(\d+):(\d+))?: (.*)")
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
-COLUMNS = {
+TABLE_COLUMNS = {
     "traces": ", ".join(
         [
             "index int, format string, steps int, verdict string, diverged_step int, reason string, seconds double",
@@ -59,7 +59,9 @@ COLUMNS = {
 SCHEMA_VERSION = 1
 """The version of the columns."""
 
-ALL_COLUMNS = ", ".join(dict.fromkeys(["record string", "file string", *", ".join(COLUMNS.values()).split(", ")]))
+COMBINED_COLUMNS = ", ".join(
+    dict.fromkeys(["record string", "file string", *", ".join(TABLE_COLUMNS.values()).split(", ")])
+)
 """The columns of one table for the rows of all: `record` has the name of a row's table."""
 
 
@@ -67,9 +69,9 @@ ALL_COLUMNS = ", ".join(dict.fromkeys(["record string", "file string", *", ".joi
 class FileRows:
     """Rows of one file that are not emitted yet."""
 
-    traces: list[Row] = field(default_factory=list)
-    steps: list[Row] = field(default_factory=list)
-    errors: list[Row] = field(default_factory=list)
+    traces: list[TableRow] = field(default_factory=list)
+    steps: list[TableRow] = field(default_factory=list)
+    errors: list[TableRow] = field(default_factory=list)
 
 
 class RowMaker:
@@ -99,21 +101,21 @@ class RowMaker:
                 "steps": replay.steps,
                 "verdict": replay.verdict,
                 "diverged_step": None if diverged is None else diverged - 1,
-                "reason": replay.reason and _cut(replay.reason),
+                "reason": replay.reason and _cut_text(replay.reason),
                 "seconds": seconds,
-                "notes": [_cut(note) for note in notes],
+                "notes": [_cut_text(note) for note in notes],
                 **_divergence_columns(replay.divergence),
                 "violated": replay.violated,
                 **self._lasting,
             }
         )
         if replay.verdict is ReplayVerdict.UNREADABLE:
-            self.found.errors.append(_error(replay.index, path, replay.problem or "the trace cannot be read"))
+            self.found.errors.append(_error_row(replay.index, path, replay.problem or "the trace cannot be read"))
 
     def fail(self, path: str, problem: str) -> None:
         """Add an error row for a file whose replay did not end."""
         self._number = 0
-        self.found.errors.append(_error(None, path, problem))
+        self.found.errors.append(_error_row(None, path, problem))
 
     def watch(self, step: ReplayedState) -> None:
         """Add the row of a conforming state."""
@@ -126,21 +128,21 @@ class RowMaker:
                 "action": transition and transition.action,
                 "actor": None if actor is None else text_of(actor),
                 "changed": [] if step.before is None else self._changed_between(step.before, step.state),
-                "state": name_of(step.state),
+                "state": state_hash(step.state),
             }
         )
         self._number += 1
 
     def _changed_between(self, before: State, state: State) -> list[str]:
-        pair, known = (name_of(before), name_of(state)), self._changed
+        pair, known = (state_hash(before), state_hash(state)), self._changed
         if pair not in known:
-            if len(known) >= MOST_CHANGES:
+            if len(known) >= MOST_CACHED_CHANGES:
                 known.clear()
-            known[pair] = list(changed(before, state))
+            known[pair] = list(changed_parts(before, state))
         return known[pair]
 
 
-class Limits(NamedTuple):
+class TraceLimits(NamedTuple):
     """The limits for a trace."""
 
     seconds: float | None = None
@@ -152,10 +154,10 @@ class FileReplayer:
 
     def __init__(
         self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
-        fairness: Sequence[Fairness] = (), limits: Limits | None = None, model: str = "", label: str | None = None,
+        fairness: Sequence[Fairness] = (), limits: TraceLimits | None = None, model: str = "", label: str | None = None,
     ) -> None:  # fmt: skip
         self._maker = RowMaker(model, label)
-        self._limits = limits or Limits()
+        self._limits = limits or TraceLimits()
         self._make = partial(
             Replayer, protocol, init=init, symmetry=symmetry, seen_as=seen_as, limit_bytes=limit_bytes,
             fairness=fairness, watch=self._maker.watch,
@@ -173,21 +175,21 @@ class FileReplayer:
             yield from self._rows(file.name, name)
 
     def _rows(self, path: str, name: str) -> Iterator[FileRows]:
-        maker, measure = self._maker, address_space if self._limits.memory else int
+        maker, measure = self._maker, address_space_bytes if self._limits.memory else int
         began, before = time.perf_counter(), measure()
         try:
-            replays = self._replayer.replay_in_parts(path, STEPS_A_ROW)
+            replays = self._replayer.replay_in_parts(path, STEPS_A_CHUNK)
             while True:
                 with time_limit(self._limits.seconds, began), memory_limit(self._limits.memory, before):
-                    found = next(replays, _END)
-                if found is _END:
+                    found = next(replays, _NO_MORE_REPLAYS)
+                if found is _NO_MORE_REPLAYS:
                     break
                 if isinstance(found, Replay):
                     now = time.perf_counter()
                     problem = found.problem and found.problem.replace(path, name)
                     maker.end(name, replace(found, file=name, problem=problem), now - began)
                     began, before = now, measure()
-                if len(maker.found.steps) >= STEPS_A_ROW:
+                if len(maker.found.steps) >= STEPS_A_CHUNK:
                     yield maker.hand_on()
         except TraceLimitError as error:
             maker.fail(name, str(error))
@@ -202,7 +204,7 @@ class TraceLimitError(Exception):
     """A trace took more time or memory than its limit."""
 
 
-_END = object()
+_NO_MORE_REPLAYS = object()
 
 
 @contextmanager
@@ -224,7 +226,7 @@ def time_limit(seconds: float | None, began: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def address_space() -> int:
+def address_space_bytes() -> int:
     """Return the size of this process's address space in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
@@ -247,28 +249,28 @@ def memory_limit(limit: int | None, before: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def name_of(state: State) -> bytes:
+def state_hash(state: State) -> bytes:
     """Return a hash of a state that is the same in every process. The state keeps it: traces often share states."""
     known = state.__dict__
     if "_name" not in known:
-        parts = b"replicas", _digests(state.replicas), b"inboxes", _digests(state.inboxes)
-        rest = _digest("shared", state.shared), _digest("spent", state.spent)
-        known["_name"] = blake2b(b"".join(parts + rest), digest_size=NAME_BYTES).digest()
+        parts = b"replicas", _map_digest(state.replicas), b"inboxes", _map_digest(state.inboxes)
+        rest = _entry_digest("shared", state.shared), _entry_digest("spent", state.spent)
+        known["_name"] = blake2b(b"".join(parts + rest), digest_size=STATE_HASH_BYTES).digest()
     name: bytes = known["_name"]
     return name
 
 
 @lru_cache(maxsize=1_000)
-def _digests(values: Map[Any, Any]) -> bytes:
-    return b"".join(sorted(starmap(_digest, values.items())))
+def _map_digest(values: Map[Any, Any]) -> bytes:
+    return b"".join(sorted(starmap(_entry_digest, values.items())))
 
 
 @lru_cache(maxsize=100_000)
-def _digest(key: Value, value: Value) -> bytes:
-    return blake2b(encode(key) + encode(value), digest_size=NAME_BYTES).digest()
+def _entry_digest(key: Value, value: Value) -> bytes:
+    return blake2b(encode(key) + encode(value), digest_size=STATE_HASH_BYTES).digest()
 
 
-def changed(before: State, after: State) -> Iterator[str]:
+def changed_parts(before: State, after: State) -> Iterator[str]:
     """Yield the names of the changed parts of a state: `n1.log`, `messages to n2`, a shared field, a bound.
 
     The order of keys in maps says how a state was reached, so names are in canonical order.
@@ -300,7 +302,7 @@ def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
     return (name for name in field_names(type(other)) if getattr(one, name, None) != getattr(other, name))
 
 
-def _divergence_columns(found: Divergence | None) -> Row:
+def _divergence_columns(found: Divergence | None) -> TableRow:
     """Return the columns of a divergence. The guard is the first condition that disables the trace's action."""
     if found is None:
         return dict.fromkeys(("kind", "action", "nearest", "differs", "guard", "guard_file", "guard_line"))
@@ -308,20 +310,20 @@ def _divergence_columns(found: Divergence | None) -> Row:
     return {
         "kind": found.kind,
         "action": found.action,
-        "nearest": found.nearest and _cut(found.nearest),
-        "differs": [_cut(difference.path) for difference in found.differences],
-        "guard": guard and _cut(guard.text),
+        "nearest": found.nearest and _cut_text(found.nearest),
+        "differs": [_cut_text(difference.path) for difference in found.differences],
+        "guard": guard and _cut_text(guard.text),
         "guard_file": guard and guard.file and "/".join(Path(guard.file).parts[-2:]),
         "guard_line": guard and guard.line,
     }
 
 
-def _error(index: int | None, path: str, problem: str) -> Row:
+def _error_row(index: int | None, path: str, problem: str) -> TableRow:
     """Return a row of `errors`, with the line and column of the problem in separate columns."""
-    match = _PLACE.fullmatch(problem.removeprefix(path))
+    match = _PLACE_AND_MESSAGE.fullmatch(problem.removeprefix(path))
     line, column, message = match.groups() if match else (None, None, problem)
-    return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut(message)}
+    return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut_text(message)}
 
 
-def _cut(text: str) -> str:
-    return cut(text, MOST_TEXT)
+def _cut_text(text: str) -> str:
+    return cut(text, MOST_TEXT_CHARACTERS)

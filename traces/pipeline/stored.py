@@ -21,8 +21,8 @@ from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, MOST_SHOWN_PROBLEMS, InputFile, Summary
-from kraftcheck.traces.pipeline.frames import replayed_rows, table_of
-from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS
+from kraftcheck.traces.pipeline.frames import replayed_rows, rows_of_table
+from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,13 +34,13 @@ DELTA_SETTINGS = (
 )
 """Settings without which Delta Lake refuses to write."""
 
-FILES = "batch bigint, model string, label string, file string, length bigint, modified bigint, rows bigint"
-SCHEMAS = {"rows": f"{ALL_COLUMNS}, batch bigint", "files": FILES}
+FILES_COLUMNS = "batch bigint, model string, label string, file string, length bigint, modified bigint, rows bigint"
+SCHEMAS = {"rows": f"{COMBINED_COLUMNS}, batch bigint", "files": FILES_COLUMNS}
 """The columns of the two tables, in Spark's DDL."""
 
 
 class StoredTables:
-    """Tables under a URI, and what fills them. See `Runner` and `Output`."""
+    """Tables under a URI, and what fills them. See `BatchRunner` and `BatchStore`."""
 
     def __init__(self, cluster: Cluster, protocol: Protocol, arguments: str, out: str, form: str) -> None:
         self._cluster = cluster
@@ -64,7 +64,7 @@ class StoredTables:
 
     def _read(self, name: str) -> DataFrame:
         reader, folder = self._cluster.spark.read.format(self._form), f"{self._out}/{name}"
-        return reader.load(folder) if self._form == DELTA else reader.schema(SCHEMAS[name]).load(_literal(folder))
+        return reader.load(folder) if self._form == DELTA else reader.schema(SCHEMAS[name]).load(_literal_glob(folder))
 
     def _write(self, rows: DataFrame, name: str, batch: int, *partitions: str) -> None:
         """Write the rows of a batch. As Parquet, a batch has a folder of its own, which no other run touches."""
@@ -80,10 +80,10 @@ class StoredTables:
     def inputs(self, names: Iterable[str]) -> list[InputFile]:
         """Return the files under URIs, which may be patterns, except those of the tables."""
         found: dict[str, InputFile] = {}
-        own = _spelled(self._out) + "/"
+        own = _normalized_uri(self._out) + "/"
         self._cluster.describe("list the files")
         for name in names:
-            files = [file for file in self._listed(name) if not _spelled(file.path).startswith(own)]
+            files = [file for file in self._listed(name) if not _normalized_uri(file.path).startswith(own)]
             if not files:
                 raise InputError(f"{name}: no files; give the URI of a file, of a folder, or a glob pattern")
             found |= {file.path: file for file in files}
@@ -98,8 +98,8 @@ class StoredTables:
         try:
             with spark_errors():
                 listed = reader.load(name)
-                files = {_spelled(row["path"]): InputFile(*row) for row in listed.selectExpr(*columns).collect()}
-                empty = {_spelled(unquote(uri)) for uri in listed.inputFiles()} - set(
+                files = {_normalized_uri(row["path"]): InputFile(*row) for row in listed.selectExpr(*columns).collect()}
+                empty = {_normalized_uri(unquote(uri)) for uri in listed.inputFiles()} - set(
                     files
                 )  # Spark reads no empty files
                 return [*files.values(), *(InputFile(path, 0, 0) for path in empty)]
@@ -131,7 +131,7 @@ class StoredTables:
         with spark_errors():
             empty = [(file.path, bytearray()) for file in files if not file.size]
             contents = spark.createDataFrame(empty, "path string, content binary")
-            if paths := [_literal(file.path) for file in files if file.size]:
+            if paths := [_literal_glob(file.path) for file in files if file.size]:
                 contents = contents.union(spark.read.format("binaryFile").load(paths).select("path", "content"))
             self._write(replayed_rows(contents, self._protocol, self._arguments), "rows", batch, "record")
 
@@ -142,7 +142,7 @@ class StoredTables:
             written = self._read("rows").where(f"batch = {batch}").groupBy("file").count().collect()
             rows = {row["file"]: row["count"] for row in written}
             noted = [(model, label, *file, rows[file.path]) for file in files if file.path in rows]
-            columns = FILES.removeprefix("batch bigint, ")
+            columns = FILES_COLUMNS.removeprefix("batch bigint, ")
             self._write(self._cluster.spark.createDataFrame(noted, columns).coalesce(1), "files", batch)
         names = [column.split(" ")[0] for column in columns.split(", ")]
         self._noted += [{"batch": batch, **dict(zip(names, note, strict=True))} for note in noted]
@@ -162,7 +162,7 @@ class StoredTables:
                 problem = f"expected {expected:,} rows, found {found:,}; replay into another folder"
                 raise InputError(f"--out {self._out}: the tables are damaged: {problem}")
             counts = {"files": len(notes), "new_files": new_files}
-            traces, steps, errors = (table_of(rows, table) for table in COLUMNS)
+            traces, steps, errors = (rows_of_table(rows, table) for table in TABLE_COLUMNS)
             return _summary_of(traces, steps, errors, self._protocol, **counts)
 
     def keep_summary(self, summary: BatchNote) -> None:
@@ -191,11 +191,11 @@ def _summary_of(traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol
     )
 
 
-def _literal(path: str) -> str:
+def _literal_glob(path: str) -> str:
     """Return the pattern that matches a path alone."""
     return re.sub(r"([\\\[\]{}*?^])", r"\\\1", path)
 
 
-def _spelled(uri: str) -> str:
+def _normalized_uri(uri: str) -> str:
     """Return a URI with one spelling of an empty host: Hadoop writes `file:/tmp` for `file:///tmp`."""
     return uri.replace(":///", ":/")

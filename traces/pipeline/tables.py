@@ -39,10 +39,18 @@ from kraftcheck.traces.pipeline.driver import (
     identity_digest,
     identity_of_output,
 )
-from kraftcheck.traces.pipeline.rows import ALL_COLUMNS, COLUMNS, STEPS_A_ROW, FileReplayer, FileRows, Limits, RowMaker
+from kraftcheck.traces.pipeline.rows import (
+    COMBINED_COLUMNS,
+    STEPS_A_CHUNK,
+    TABLE_COLUMNS,
+    FileReplayer,
+    FileRows,
+    RowMaker,
+    TraceLimits,
+)
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
-_TYPES = {
+_ARROW_TYPES = {
     "int": pa.int32(),
     "string": pa.string(),
     "double": pa.float64(),
@@ -50,14 +58,14 @@ _TYPES = {
     "array<string>": pa.list_(pa.string()),
 }
 _FILE_COLUMN = ("file", pa.string())
-_PART = "part-0.parquet"
-_KILLED = "a worker process was killed, or ran out of memory; the same command replays the rest"
-_COVERAGE = pa.schema([_FILE_COLUMN, ("index", pa.int32()), ("action", pa.string()), ("times", pa.int64())])
+_COVERAGE_FILE = "part-0.parquet"
+_WORKER_KILLED_MESSAGE = "a worker process was killed, or ran out of memory; the same command replays the rest"
+_COVERAGE_SCHEMA = pa.schema([_FILE_COLUMN, ("index", pa.int32()), ("action", pa.string()), ("times", pa.int64())])
 
 
-def typed(columns: str) -> list[tuple[str, Any]]:
+def arrow_fields(columns: str) -> list[tuple[str, Any]]:
     """Return the names and Arrow types of columns in Spark's DDL."""
-    return [(name, _TYPES[kind]) for name, kind in (column.split(" ") for column in columns.split(", "))]
+    return [(name, _ARROW_TYPES[kind]) for name, kind in (column.split(" ") for column in columns.split(", "))]
 
 
 class TableWriter:
@@ -66,18 +74,18 @@ class TableWriter:
     def __init__(self, staging: Callable[[str], str], part: int = 0) -> None:
         self._staging = staging
         self._part = part
-        self._waiting: dict[str, list[dict[str, Any]]] = {table: [] for table in COLUMNS}
+        self._waiting: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLE_COLUMNS}
         self._writers: dict[str, Any] = {}
 
     def write(self, file: str, rows: FileRows) -> None:
         """Write the rows of a file."""
         for table, waiting in self._waiting.items():
             waiting += [{"file": file, **row} for row in getattr(rows, table)]
-            if len(waiting) >= STEPS_A_ROW or table not in self._writers:
+            if len(waiting) >= STEPS_A_CHUNK or table not in self._writers:
                 self._flush(table)
 
     def _flush(self, table: str) -> None:
-        schema, waiting = pa.schema([_FILE_COLUMN, *typed(COLUMNS[table])]), self._waiting[table]
+        schema, waiting = pa.schema([_FILE_COLUMN, *arrow_fields(TABLE_COLUMNS[table])]), self._waiting[table]
         if table not in self._writers:
             folder = Path(self._staging(table))
             folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +151,7 @@ class ReplayTables:
 
 
 class PoolRunner:
-    """Replays files in worker processes of this machine. See `Runner`."""
+    """Replays files in worker processes of this machine. See `BatchRunner`."""
 
     def __init__(self, workers: int | None, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
         self.workers = workers or default_worker_count()
@@ -156,27 +164,27 @@ class PoolRunner:
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Write the tables of some files into the staging folders."""
         tasks = balanced_lists(files, min(len(files), TASKS_A_CORE * self.workers))
-        staging = {table: self._output.staging(table) for table in COLUMNS}
+        staging = {table: self._output.staging(table) for table in TABLE_COLUMNS}
         for folder in staging.values():
             Path(folder).mkdir(parents=True)
         try:
             pool = self._pool = self._pool or self._started()
-            done = [pool.submit(_replay_into, staging, part, paths) for part, paths in enumerate(tasks)]
+            done = [pool.submit(_replay_files_to_tables, staging, part, paths) for part, paths in enumerate(tasks)]
             for future in as_completed(done):
                 future.result()
         except BrokenProcessPool:
             self.cancel()  # the killed worker may hold a lock for which another one waits for ever
-            raise PlatformError(f"batch {batch}: {_KILLED}") from None
+            raise PlatformError(f"batch {batch}: {_WORKER_KILLED_MESSAGE}") from None
 
     def require_running(self) -> None:
         """Raise PlatformError if an idle worker process was killed."""
         if self._pool is not None and self._pool._broken:
-            raise PlatformError(_KILLED)
+            raise PlatformError(_WORKER_KILLED_MESSAGE)
 
     def _started(self) -> ProcessPoolExecutor:
         """Start the worker processes. They inherit the model, so a user's file need not be imported again."""
         pa.array([])  # it imports pandas, if that is installed: once, as workers share it
-        prepare = partial(_prepare, self._protocol, self._arguments)
+        prepare = partial(_prepare_worker, self._protocol, self._arguments)
         return ProcessPoolExecutor(self.workers, get_context("fork"), initializer=prepare)
 
     def summary(self, new_files: int) -> Summary:
@@ -198,11 +206,11 @@ class PoolRunner:
             self._pool.shutdown(cancel_futures=True)
 
 
-_OF_WORKER: list[FileReplayer] = []
+_WORKER_REPLAYER: list[FileReplayer] = []
 """The replayer of a worker process, which shares its memoised results among files."""
 
 
-def _prepare(protocol: Protocol, arguments: str) -> None:
+def _prepare_worker(protocol: Protocol, arguments: str) -> None:
     """Prepare a worker process; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -211,13 +219,13 @@ def _prepare(protocol: Protocol, arguments: str) -> None:
     gc.freeze()  # modules and the model live as long as the process
     gc.set_threshold(700, 10, 10)  # not the rare ones of the command, with which dropped memos stay in memory
     die_with_parent()
-    _OF_WORKER.append(_file_replayer(protocol, json.loads(arguments)))
+    _WORKER_REPLAYER.append(_make_file_replayer(protocol, json.loads(arguments)))
 
 
-def _replay_into(staging: dict[str, str], part: int, paths: list[str]) -> None:
+def _replay_files_to_tables(staging: dict[str, str], part: int, paths: list[str]) -> None:
     writer = TableWriter(staging.__getitem__, part)
     for path in paths:
-        for found in _OF_WORKER[0].rows(path):
+        for found in _WORKER_REPLAYER[0].rows(path):
             writer.write(path, found)
     writer.close()
 
@@ -230,22 +238,26 @@ def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Sum
     diverging, unreadable = list[dict[str, Any]](), list[dict[str, Any]]()
     staging = Path(folder.staging(COVERAGE_FOLDER))
     staging.mkdir(parents=True)
-    with pq.ParquetWriter(staging / _PART, _COVERAGE) as coverage:
-        for taken in _taken(folder, states):
+    with pq.ParquetWriter(staging / _COVERAGE_FILE, _COVERAGE_SCHEMA) as coverage:
+        for taken in _coverage_of_batches(folder, states):
             coverage.write_table(taken)
             for row in taken.group_by("action", use_threads=False).aggregate([("times", "sum")]).to_pylist():
                 totals[row["action"]] = totals.get(row["action"], 0) + row["times_sum"]
         whole = [{"action": name, "times": times} for name, times in totals.items()]
-        coverage.write_table(pa.Table.from_pylist(whole, _COVERAGE))
+        coverage.write_table(pa.Table.from_pylist(whole, _COVERAGE_SCHEMA))
     folder.replace_coverage()
-    for part in chain.from_iterable(_parts(folder, "traces", "file", "index", "verdict", "diverged_step", "reason")):
+    for part in chain.from_iterable(
+        _current_rows_by_batch(folder, "traces", "file", "index", "verdict", "diverged_step", "reason")
+    ):
         traces += len(part)
         verdicts.update(part["verdict"].to_pylist())
         wrong = part.filter(pc.is_in(part["verdict"], pa.array(["diverges", "refuted"])))
-        diverging = _first(diverging, wrong)
-    for part in chain.from_iterable(_parts(folder, "errors", "file", "index", "line", "column", "message")):
+        diverging = _first_problems(diverging, wrong)
+    for part in chain.from_iterable(
+        _current_rows_by_batch(folder, "errors", "file", "index", "line", "column", "message")
+    ):
         errors += len(part)
-        unreadable = _first(unreadable, part)
+        unreadable = _first_problems(unreadable, part)
     return Summary(
         files=folder.counted(),
         new_files=new_files,
@@ -255,8 +267,8 @@ def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Sum
         errors=errors,
         distinct_states=states.count(),
         actions=totals,
-        diverging=[_values(row, "file", "index", "diverged_step", "reason") for row in diverging],
-        unreadable=[_values(row, "file", "line", "column", "message") for row in unreadable],
+        diverging=[_values_of_columns(row, "file", "index", "diverged_step", "reason") for row in diverging],
+        unreadable=[_values_of_columns(row, "file", "line", "column", "message") for row in unreadable],
     )
 
 
@@ -279,47 +291,47 @@ class DistinctStates:
         return len(self._known)
 
 
-def _taken(folder: PipelineFolder, states: DistinctStates) -> Iterator[Any]:
+def _coverage_of_batches(folder: PipelineFolder, states: DistinctStates) -> Iterator[Any]:
     """Yield the rows of the coverage table for each batch; add the states to `states`."""
-    for parts in _parts(folder, "steps", "file", "index", "action", "state"):
-        counted = [_COVERAGE.empty_table()]
+    for parts in _current_rows_by_batch(folder, "steps", "file", "index", "action", "state"):
+        counted = [_COVERAGE_SCHEMA.empty_table()]
         for part in parts:
             states.add(part["state"])
             steps = part.filter(pc.is_valid(part["action"]))
-            counted.append(_coverage(_by_action(steps, ([], "count_all"))))
-        yield _coverage(_by_action(pa.concat_tables(counted), ("times", "sum")))
+            counted.append(_coverage_rows(_group_by_action(steps, ([], "count_all"))))
+        yield _coverage_rows(_group_by_action(pa.concat_tables(counted), ("times", "sum")))
 
 
-def _by_action(rows: Any, what: Any) -> Any:
+def _group_by_action(rows: Any, what: Any) -> Any:
     return rows.group_by(["file", "index", "action"], use_threads=False).aggregate([what])
 
 
-def _coverage(grouped: Any) -> Any:
+def _coverage_rows(grouped: Any) -> Any:
     """Return groups and their numbers as rows of the coverage table."""
     columns = [grouped[name] for name in ("file", "index", "action")]
     number = next(name for name in ("count_all", "times_sum") if name in grouped.column_names)
-    return pa.table([*columns, grouped[number]], _COVERAGE.names).cast(_COVERAGE)
+    return pa.table([*columns, grouped[number]], _COVERAGE_SCHEMA.names).cast(_COVERAGE_SCHEMA)
 
 
-def _parts(folder: PipelineFolder, name: str, *columns: str) -> Iterator[Iterator[Any]]:
+def _current_rows_by_batch(folder: PipelineFolder, name: str, *columns: str) -> Iterator[Iterator[Any]]:
     """Yield the rows of a table that count, batch by batch, each as columns of some rows after the other."""
     outdated = dict[int, list[str]]()
     for file, batch in folder.outdated():
         outdated.setdefault(batch, []).append(file)
     for place in sorted((folder.path / name).glob("batch=*")):
         old = pa.array(outdated.get(int(place.name.partition("=")[2]), []), pa.string())
-        rows = chain.from_iterable(_rows(path, list(columns)) for path in sorted(place.glob("*.parquet")))
+        rows = chain.from_iterable(_read_in_chunks(path, list(columns)) for path in sorted(place.glob("*.parquet")))
         yield (part.filter(pc.invert(pc.is_in(part["file"], old))) if len(old) else part for part in rows)
 
 
-def _rows(path: Path, columns: list[str]) -> Iterator[Any]:
+def _read_in_chunks(path: Path, columns: list[str]) -> Iterator[Any]:
     """Yield columns of a Parquet file, some rows at a time. A thread for each column would take more memory."""
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(STEPS_A_ROW, columns=columns, use_threads=False):
+        for batch in file.iter_batches(STEPS_A_CHUNK, columns=columns, use_threads=False):
             yield pa.Table.from_batches([batch])
 
 
-def _first(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
+def _first_problems(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
     """Return the first rows, by file and trace, of some rows and of a table."""
     order = [("file", "ascending"), ("index", "ascending")]
     schema = part.schema
@@ -331,38 +343,38 @@ def _first(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
     )
 
 
-def _values(row: Mapping[str, Any], *names: str) -> Any:
+def _values_of_columns(row: Mapping[str, Any], *names: str) -> Any:
     return tuple(row[name] for name in names)
 
 
 @lru_cache(maxsize=1)
-def _replayer(arguments: str) -> FileReplayer:
+def _cached_replayer(arguments: str) -> FileReplayer:
     """Return the replayer of this process, which shares its memoised results among files."""
     given = json.loads(arguments)
     protocol, options = from_spec(given["description"], Path(given["user_files"]))
-    return _file_replayer(protocol, given | {"init": options.init})
+    return _make_file_replayer(protocol, given | {"init": options.init})
 
 
-def _file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplayer:
+def _make_file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplayer:
     """Return the replayer with the arguments of `task_arguments`."""
     asked = given.get("fairness", ())
     fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"], one["when"]) for one in asked]
     made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")
-    more = Limits(given.get("seconds"), given.get("memory")), given.get("model", ""), given.get("label")
+    more = TraceLimits(given.get("seconds"), given.get("memory")), given.get("model", ""), given.get("label")
     return FileReplayer(protocol, given["init"], *made_under, fairness, *more)
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """Replay the files in `batches`, given by their paths or with their content, and yield the rows of all tables."""
-    replayer, schema = _replayer(compact_json(arguments)), pa.schema(typed(ALL_COLUMNS))
+    replayer, schema = _cached_replayer(compact_json(arguments)), pa.schema(arrow_fields(COMBINED_COLUMNS))
     waiting: list[dict[str, Any]] = []
     for batch in batches:
         for row in zip(*batch.columns, strict=True):
             file, *content = (value.as_py() or kind() for value, kind in zip(row, (str, bytes), strict=False))
             for found in replayer.rows(file, *content):
-                for table in COLUMNS:
+                for table in TABLE_COLUMNS:
                     waiting += [{"record": table, "file": file, **more} for more in getattr(found, table)]
-                if len(waiting) >= STEPS_A_ROW:
+                if len(waiting) >= STEPS_A_CHUNK:
                     yield pa.RecordBatch.from_pylist(waiting, schema)
                     waiting.clear()
     yield pa.RecordBatch.from_pylist(waiting, schema)

@@ -130,7 +130,7 @@ def first_unfair_condition(
             for place in cycle
             if states[place] != following[place]
             for step in steps[place]
-            if _concerns(semantics, one, states[place], step)
+            if _condition_names_step(semantics, one, states[place], step)
         }
         # Weak fairness: steps enabled in every state of the cycle must be taken. Strong: those enabled in some state.
         asked = set.intersection(*ready) if one.kind == "weak" else set.union(*ready)
@@ -141,10 +141,10 @@ def first_unfair_condition(
 
 def _fair_steps(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
     steps = semantics.transitions(state)
-    return (step for step in steps if step.target != state and _concerns(semantics, fairness, state, step))
+    return (step for step in steps if step.target != state and _condition_names_step(semantics, fairness, state, step))
 
 
-def _concerns(semantics: Semantics, fairness: Fairness, state: State, step: Transition) -> bool:
+def _condition_names_step(semantics: Semantics, fairness: Fairness, state: State, step: Transition) -> bool:
     if not fairness.names(step.action):
         return False
     me = state.replicas.get(step.actor)
@@ -161,7 +161,7 @@ def _fairness_subject(semantics: Semantics, fairness: Fairness, step: Transition
 MOST_PROBLEM_CHARACTERS = 80
 """Maximum length of a tool's error message in a claim."""
 
-_ASSERTION = re.compile(r"An assert failed in (\w+)\.")
+_FAILED_ASSERT_MESSAGE = re.compile(r"An assert failed in (\w+)\.")
 
 
 Transitions = Sequence[Transition]
@@ -202,7 +202,7 @@ class ClaimEvaluator:
 
     def __post_init__(self) -> None:
         problem = self.head.problem or ""
-        assertion = _ASSERTION.fullmatch(problem)
+        assertion = _FAILED_ASSERT_MESSAGE.fullmatch(problem)
         self._failed = assertion and assertion[1]
         self._name = self.head.violated or (DEADLOCK if problem.startswith("Deadlock reached") else None)
         if self._name is None and problem.startswith("Temporal properties") and len(self.temporal) == 1:

@@ -48,7 +48,7 @@ def differences(
     x[n1].e: 1 in the trace, 2 by the protocol
     x[n1].s: n2 is missing in the trace
     """
-    comparison = _Comparison(names or {})
+    comparison = _DifferenceFinder(names or {})
     found: list[Difference] = []
     for name in dict.fromkeys((*protocol, *trace)):
         if name in trace and name in protocol:
@@ -58,7 +58,7 @@ def differences(
     return found
 
 
-class _Comparison:
+class _DifferenceFinder:
     def __init__(self, names: Mapping[Value, str]) -> None:
         self._names = {value: ModelValue(name) for value, name in names.items()}
 
@@ -92,7 +92,7 @@ class _Comparison:
         if trace is protocol or (type(trace) is type(protocol) and trace == protocol):
             return
         if isinstance(trace, Map | tuple) and isinstance(protocol, Map | tuple):
-            if _are_alike(trace, protocol):
+            if _compared_by_element(trace, protocol):
                 yield from self._functions(path, trace, protocol)
                 return
         elif type(trace) is frozenset and type(protocol) is frozenset:
@@ -126,8 +126,8 @@ class _Comparison:
         """Yield pairs of similar records; every value without a similar one is paired with None."""
         rest = in_tlc_order(less)
         for value in in_tlc_order(more):
-            near = min(rest, key=lambda other: _distance(value, other), default=None)
-            if near is not None and 2 * _distance(value, near) <= len(value if isinstance(value, Map) else ()):
+            near = min(rest, key=lambda other: _field_distance(value, other), default=None)
+            if near is not None and 2 * _field_distance(value, near) <= len(value if isinstance(value, Map) else ()):
                 rest.remove(near)
                 yield value, near
             else:
@@ -146,7 +146,7 @@ def _function_as_mapping(value: Value) -> Mapping[Value, Value]:
     return dict(enumerate(value, start=1)) if type(value) is tuple else value
 
 
-def _are_alike(one: Value, other: Value) -> bool:
+def _compared_by_element(one: Value, other: Value) -> bool:
     """Whether to compare two functions element by element: for records, whether they have the same fields."""
     if type(one) is tuple or type(other) is tuple:
         return type(one) is type(other) or not one or not other or not (_is_record(one) or _is_record(other))
@@ -159,7 +159,7 @@ def _is_record(value: Value) -> bool:
     return isinstance(value, Map) and len(value) > 0 and all(type(key) is str for key in value)
 
 
-def _distance(one: Value, other: Value) -> float:
+def _field_distance(one: Value, other: Value) -> float:
     """Return the number of different fields of two records; infinity if their field names differ."""
     if not (_is_record(one) and _is_record(other) and set(one) == set(other)):
         return float("inf")
@@ -304,7 +304,7 @@ class DivergenceExplainer:
     def _differences(self, wanted: DivergingState, state: State) -> list[Difference]:
         if wanted.variables is None:
             return []
-        return differences(wanted.variables, self._view.variables(state), short_names(self._view, state))
+        return differences(wanted.variables, self._view.variables(state), short_replica_names(self._view, state))
 
     def _nearest(
         self, wanted: DivergingState, steps: Sequence[Transition]
@@ -336,7 +336,7 @@ class DivergenceExplainer:
         return f"{who} on {kind.__name__}{sender}"
 
 
-def short_names(view: StateView, state: State) -> dict[Value, str]:
+def short_replica_names(view: StateView, state: State) -> dict[Value, str]:
     """Return short names for replica ids that are records, by their TLA+ values."""
     ids = [key for key in state.replicas if isinstance(key, Record)]
     return {view.encode(key): text_of(key) for key in ids}
@@ -344,12 +344,12 @@ def short_names(view: StateView, state: State) -> dict[Value, str]:
 
 def _differences_text(found: Sequence[Difference], theirs: str) -> str:
     """Return the first few differences as text."""
-    texts = [_in_words(difference, theirs) for difference in found[:MOST_SHOWN_DIFFERENCES]]
+    texts = [_difference_text(difference, theirs) for difference in found[:MOST_SHOWN_DIFFERENCES]]
     more = len(found) - MOST_SHOWN_DIFFERENCES
     return "; ".join(texts) + (f"; and {more} more {'difference' if more == 1 else 'differences'}" if more > 0 else "")
 
 
-def _in_words(difference: Difference, theirs: str) -> str:
+def _difference_text(difference: Difference, theirs: str) -> str:
     trace, protocol = (cut(text or "", MOST_VALUE_CHARACTERS) for text in (difference.trace, difference.protocol))
     path, is_element = difference.path, difference.is_element
     if difference.trace is None:

@@ -21,7 +21,7 @@ from kraftcheck.spec.language.state import Permutation, State, permutation_group
 from kraftcheck.spec.tla.types import ViewError, name_list
 from kraftcheck.spec.tla.view import StateView, action_of_label
 from kraftcheck.spec.values import text_of, visible
-from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimEvaluator, ClaimVerdict
 from kraftcheck.traces.replay.divergence import Divergence, DivergenceExplainer, DivergenceKind, DivergingState
 from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState, stream_traces
@@ -43,7 +43,7 @@ class StateReader:
         unknown = [name for name, value in found.variables.items() if not self.view.is_known(name, value)]
         if missing or unknown:
             parts = [f"{word} {name_list(names)}" for word, names in (("without", missing), ("with", unknown)) if names]
-            alike = set(map(_spelled, missing)) & set(map(_spelled, unknown))
+            alike = set(map(_normalized_name, missing)) & set(map(_normalized_name, unknown))
             remedy = " (`tla_snake_case` and `tla_names` in the record set other spellings)" if alike else ""
             expected = f"the variables of {self.name}{remedy}"
             raise TraceError(self.file, found.line, 1, f"a state {' and '.join(parts)}", expected)
@@ -74,7 +74,7 @@ class StateReader:
         return state_line, 1
 
 
-def _spelled(name: str) -> str:
+def _normalized_name(name: str) -> str:
     return name.replace("_", "").lower()
 
 
@@ -215,7 +215,7 @@ class Replayer:
         symmetry: str | None = None,
         seen_as: str | None = None,
         fairness: Sequence[Fairness] = (),
-        limit_bytes: int = DEFAULT_LIMIT,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
         report: Callable[[], None] | None = None,
         watch: Callable[[ReplayedState], None] | None = None,
         reach_first: int | None = None,
@@ -239,7 +239,7 @@ class Replayer:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
         self.steps = lru_cache(maxsize=CACHED_STATES)(
-            partial(_steps, self.semantics, lru_cache(maxsize=CACHED_STATES)(_itself))
+            partial(_interned_steps, self.semantics, lru_cache(maxsize=CACHED_STATES)(_same_state))
         )
         self._walked = 0
 
@@ -294,7 +294,7 @@ class Replayer:
         ProtocolError
             The protocol breaks a rule of the language.
         """
-        (found,) = self._replay(trace.events(), trace.file, partial(_numbered, trace))
+        (found,) = self._replay(trace.events(), trace.file, partial(_state_with_number, trace))
         assert found is not None
         return found
 
@@ -306,12 +306,12 @@ class Replayer:
         part: int | None = None,
     ) -> Iterator[Replay | None]:
         """Replay traces given as events; `earlier` returns an earlier state of a trace."""
-        walk: _Walk | None = None
+        walk: _TraceWalk | None = None
         index = 0
         try:
             for event in events:
                 if isinstance(event, TraceHead):
-                    walk = _Walk(self, event, partial(earlier, event))
+                    walk = _TraceWalk(self, event, partial(earlier, event))
                     continue
                 assert walk is not None
                 if isinstance(event, TraceState):
@@ -355,21 +355,21 @@ class Replayer:
         return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
-def _steps(semantics: Semantics, known: Callable[[State], State], state: State) -> tuple[Transition, ...]:
+def _interned_steps(semantics: Semantics, known: Callable[[State], State], state: State) -> tuple[Transition, ...]:
     """Return the steps of a state. Equal next states are one object, so that a look-up need not compare them."""
     return tuple(step._replace(target=known(step.target)) for step in semantics.transitions(state))
 
 
-def _itself(state: State) -> State:
+def _same_state(state: State) -> State:
     return state
 
 
-def _numbered(trace: Trace, head: TraceHead, number: int) -> TraceState:
+def _state_with_number(trace: Trace, head: TraceHead, number: int) -> TraceState:
     return next(state for state in trace.states if state.number == number)
 
 
 @dataclass
-class _Walk:
+class _TraceWalk:
     """The replay of one trace, state by state; `earlier` returns an earlier state of the trace."""
 
     replayer: Replayer
@@ -643,14 +643,14 @@ def shortest_path(
                     reached[step.target] = state, step
                     following.append(step.target)
                     if step.target == target:
-                        return _path_to(target, reached)
+                        return _path_by_predecessors(target, reached)
             if len(reached) > limit:
                 return limit
         frontier = following
     return None
 
 
-def _path_to(target: State, reached: Mapping[State, tuple[State, Transition] | None]) -> TransitionPath:
+def _path_by_predecessors(target: State, reached: Mapping[State, tuple[State, Transition] | None]) -> TransitionPath:
     way: list[Transition] = []
     while (found := reached[target]) is not None:
         target, step = found
