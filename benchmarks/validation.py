@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from kraftcheck.reporting.as_json import peak_memory
-from kraftcheck.validation.cluster import replay_of_sources
+from kraftcheck.validation.cluster import replay_of_logs
 from kraftcheck.validation.events import Event
 from kraftcheck.validation.log4j import read_lines
 
@@ -147,7 +147,7 @@ def main() -> None:
     for node in list(texts):
         parsed[node] = list(read_lines(texts.pop(node), f"node{node}.log"))
     times.append(time.process_time())
-    replay = replay_of_sources(parsed)
+    replay = replay_of_logs(parsed)
     times.append(time.process_time())
     total = sum(map(len, parsed.values()))
     marks = [(0, times[-1])]
@@ -165,7 +165,6 @@ def main() -> None:
     print(f"{outcome}; peak memory {peak_memory() / 2**20:,.0f} MiB, with the text of the logs")
     early, late = rate(marks, 0, total / 10), rate(marks, total * 9 / 10, total)
     print(f"replay: {early:,.0f} events/s in the first tenth, {late:,.0f} in the last: {late / early:.2f}")
-
 
 
 def rate(marks: list[tuple[int, float]], begin: float, end: float) -> float:

@@ -11,18 +11,18 @@ from typing import Protocol
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_disk, is_segment, read_disks
-from kraftcheck.validation.effects import DiskFormats
+from kraftcheck.validation.effects import FormattedDisks
 from kraftcheck.validation.events import Event, MessagePairs, nodes_by_address, number_events, pair_messages
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import recorded_model, terms_of_cluster
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
-from kraftcheck.validation.sources import DEFAULT_LIMIT_BYTES, LogOptions, LogSources, line_of, read_sources
+from kraftcheck.validation.sources import DEFAULT_LIMIT_BYTES, LogOptions, LogSources, read_line_of_event, read_sources
 from kraftcheck.validation.state import NodeProgress
-from kraftcheck.validation.verdict import Validation, gaps_in, storms_in, unwritten_in
+from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, senders_of_unlogged
 
 
-def replay_of_sources(
+def replay_of_logs(
     logs: dict[int, Sequence[Event]],
     *,
     heads: Mapping[int, Sequence[Event]] = {},
@@ -40,13 +40,13 @@ def replay_of_sources(
         number_events(events)
     terms = terms_of_cluster(logs)
     nodes = {node: NodeProgress(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
-    formats: DiskFormats = {}
+    formats: FormattedDisks = {}
     homes = nodes_by_address(logs)
     protocol, known = recorded_model(logs, terms, formats, homes, without, is_late=bool(heads))
     return ClusterReplay(protocol, terms, nodes, pairs or pair_messages(logs, homes), formats, homes, known=known)
 
 
-class ReplayRecorder(Protocol):
+class ReplayFollower(Protocol):
     """A follower of the replay, such as the page of a cluster's life."""
 
     def add(self, events: Sequence[Event]) -> object:
@@ -87,7 +87,7 @@ def validate_cluster(
     found: Validation,
     inputs: ValidationInputs,
     report: Callable[[int, float], object] = lambda count, seconds: None,
-    recorder: ReplayRecorder | None = None,
+    recorder: ReplayFollower | None = None,
 ) -> None:
     """Replay the logs that show messages, and check the others and the disks."""
     sources = found.sources
@@ -95,7 +95,7 @@ def validate_cluster(
         found.disk_report = check_disks(found.disks)
     if inputs.monitors or not sources.logs:
         found.monitored = check_events(chain.from_iterable(sources.every.values())) if sources.every else None
-    found.storms = storms_in(sources)
+    found.storms = find_request_storms(sources)
     if sources.logs:
         _replay_to_divergence(found, inputs, report, recorder)
 
@@ -114,11 +114,11 @@ def _require_any_input(inputs: ValidationInputs, sources: LogSources, *, has_dis
 
 
 def _replay_to_divergence(
-    found: Validation, inputs: ValidationInputs, report: Callable[[int, float], object], recorder: ReplayRecorder | None
+    found: Validation, inputs: ValidationInputs, report: Callable[[int, float], object], recorder: ReplayFollower | None
 ) -> None:
     """Replay the logs up to the first divergence."""
-    replay = found.replay = replay_of_sources(dict(found.sources.logs), heads=found.sources.late, without=found.without)
-    replay.check.unwritten = unwritten_in(replay)
+    replay = found.replay = replay_of_logs(dict(found.sources.logs), heads=found.sources.late, without=found.without)
+    replay.check.unwritten = senders_of_unlogged(replay)
     began = time.monotonic()
     replayed = {number: node.position for number, node in replay.nodes.items()}
     for number, node in enumerate(replay.run()):
@@ -133,11 +133,11 @@ def _replay_to_divergence(
                 break
     found.seconds = time.monotonic() - began
     late = replay.nodes if inputs.since is not None else found.sources.late
-    found.gaps = gaps_in(replay, late, ends=inputs.until is not None)
+    found.gaps = find_log_gaps(replay, late, ends=inputs.until is not None)
     if recorder is not None:
         recorder.end()
     if replay.divergence is not None:
         if recorder is not None:
             recorder.diverges(replay.divergence.event, replay.divergence.what)
         paths = [*inputs.paths, *(path for _, path in inputs.nodes)]
-        found.line = line_of(paths, replay.divergence.event, inputs.limit_bytes)
+        found.line = read_line_of_event(paths, replay.divergence.event, inputs.limit_bytes)

@@ -23,7 +23,7 @@ from kraftcheck.validation.findings import (
     voter_set_in_force,
     voters_at,
 )
-from kraftcheck.validation.records import NO_DIRECTORY, ControlRecord, LeaderChange, Voter, VotersRecord
+from kraftcheck.validation.records import NO_DIRECTORY_IDS, ControlRecord, LeaderChange, Voter, VotersRecord
 
 # Voter sets
 
@@ -38,15 +38,17 @@ class _VoterSetClaim(NamedTuple):
     disk: ReplicaDisk
 
 
-def _voter_keys(voters: tuple[Voter, ...]) -> frozenset[Voter]:
+def _sorted_voters(voters: tuple[Voter, ...]) -> frozenset[Voter]:
     return frozenset(voter._replace(endpoints=tuple(sorted(voter.endpoints))) for voter in voters)
 
 
-def is_one_step(before: Iterable[tuple[Any, ...]], after: Iterable[tuple[Any, ...]]) -> bool:
+def is_single_voter_change(before: Iterable[tuple[Any, ...]], after: Iterable[tuple[Any, ...]]) -> bool:
     """Whether one AddVoter, RemoveVoter or UpdateVoter changes a voter set so."""
     old, new = ({voter[:2] for voter in voters} for voters in (before, after))
     removed, added = old - new, new - old
-    replaced = {number for number, directory in removed if directory in NO_DIRECTORY} == {number for number, _ in added}
+    replaced = {number for number, directory in removed if directory in NO_DIRECTORY_IDS} == {
+        number for number, _ in added
+    }
     return len(removed) + len(added) <= 1 or (len(added) == 1 and len(removed) == 1 and replaced)
 
 
@@ -67,7 +69,7 @@ def compare_successive_voters(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that successive voter sets of a log differ by one voter."""
     for (_, before, _), (offset, after, file) in pairwise(_voter_sets_of_log(disk)):
         report.checks["voter sets"] += 1
-        if not is_one_step(before, after):
+        if not is_single_voter_change(before, after):
             message = f"voters {voter_ids(before)} become {voter_ids(after)} in one step"
             report.add(Finding("voter sets", message, file, f"offset {offset}", (node_name(disk),)))
 
@@ -77,25 +79,27 @@ def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
     claims = [claim for disk in disks for claim in _voter_set_claims(disk)]
     for disk in disks:
         records = _voter_sets_of_log(disk)
-        _voters_of_elections(disk, records, report)
+        _check_election_voters(disk, records, report)
         for claim in claims:
-            _compare_claim(disk, records, claim, report)
+            _compare_voter_claim(disk, records, claim, report)
 
 
-def _compare_claim(disk: ReplicaDisk, records: list[VoterSet], claim: _VoterSetClaim, report: CheckReport) -> None:
+def _compare_voter_claim(
+    disk: ReplicaDisk, records: list[VoterSet], claim: _VoterSetClaim, report: CheckReport
+) -> None:
     row, known = disk.batch_at(claim.offset), voter_set_in_force(records, claim.offset)
     is_own = claim.disk is disk and (claim.file in disk.files or claim.file == records[0][2])
     if row is None or row["epoch"] != claim.epoch or known is None or is_own:
         return
     report.checks["voter sets"] += 1
-    if _voter_keys(known[1]) != claim.voters:
+    if _sorted_voters(known[1]) != claim.voters:
         message = f"voters {voter_ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
         message += f"{voter_ids(known[1])} since offset {known[0]} in the log of {disk.name}"
         nodes = node_name(disk), node_name(claim.disk)
         report.add(Finding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
 
 
-def _voters_of_elections(disk: ReplicaDisk, records: list[VoterSet], report: CheckReport) -> None:
+def _check_election_voters(disk: ReplicaDisk, records: list[VoterSet], report: CheckReport) -> None:
     for control, body in elections_in(disk):
         known = voter_set_in_force(records, control.base - 1)
         if known is None:
@@ -111,10 +115,12 @@ def _voter_set_claims(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
     """Yield the voter sets of snapshots and log."""
     for snapshot in disk.snapshots:
         if snapshot.voters is not None:
-            yield _VoterSetClaim(snapshot.offset - 1, snapshot.epoch, _voter_keys(snapshot.voters), snapshot.file, disk)
+            yield _VoterSetClaim(
+                snapshot.offset - 1, snapshot.epoch, _sorted_voters(snapshot.voters), snapshot.file, disk
+            )
     for one in disk.log.controls:
         if isinstance(one.body, VotersRecord):
-            yield _VoterSetClaim(one.offset, one.epoch, _voter_keys(one.body.voters), disk.files[one.file], disk)
+            yield _VoterSetClaim(one.offset, one.epoch, _sorted_voters(one.body.voters), disk.files[one.file], disk)
 
 
 # Elections
@@ -171,7 +177,7 @@ def _granted_votes(
     """Yield the disks of granted votes, and whether the directory is known; another one is another replica."""
     known = voters_at(log, offset)
     voters = (*(known[1] if known else ()), *change.granting)
-    directories = {voter.id: voter.directory for voter in voters if voter.directory not in NO_DIRECTORY}
+    directories = {voter.id: voter.directory for voter in voters if voter.directory not in NO_DIRECTORY_IDS}
     granting = voter_ids(change.granting)
     for disk in disks:
         directory = directories.get(disk.node_id or 0)
@@ -288,7 +294,7 @@ def _voters_as_text(disk: ReplicaDisk, offset: int) -> str:
     return "voters unknown"
 
 
-def compare_committed(disk: ReplicaDisk, other: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
+def compare_with_snapshot(disk: ReplicaDisk, other: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
     """Compare a log with the id of a snapshot, which is committed.
 
     The commit was in an epoch up to that of the snapshot's quorum-state. Leaders of later epochs hold the batch.

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import BOOT_KINDS, NodeState, Refusal
-from kraftcheck.validation.terms import Difference, batch_count_at, batch_end_offset, offset_after_batches
+from kraftcheck.validation.terms import FieldDifference, batch_count_at, batch_end_offset, offset_after_batches
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
@@ -25,7 +25,7 @@ DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 KINDS_OF_OTHER_THREADS = (EventKind.ANSWER, EventKind.PARKED, EventKind.REJECTED)
 """Lines of delayed fetches, which another thread may write."""
 
-LINE_RANKS = {
+FOLLOWER_LINE_RANKS = {
     EventKind.REPLACED: 0,
     EventKind.TRUNCATED: 0,
     EventKind.LOADED: 1,
@@ -44,7 +44,7 @@ UNDELAYED_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot",
 """Requests whose responses are never delayed."""
 
 
-NO_CORRELATION = 1 << 62
+ABOVE_ALL_CORRELATIONS = 1 << 62
 """A number that no correlation id reaches."""
 
 
@@ -59,7 +59,9 @@ class LineOrder:
         self.received: Event | None = None  # the last response
         self.first = -1  # the first request whose line is there; an earlier one may have a response, which is ignored
         if head:
-            self.first = next((event.correlation for event in head if event.kind is EventKind.SEND), NO_CORRELATION)
+            self.first = next(
+                (event.correlation for event in head if event.kind is EventKind.SEND), ABOVE_ALL_CORRELATIONS
+            )
         for event in head:
             if event.kind is EventKind.TRANSITION:
                 self.state = (event.body[0]["mode"], event.body[0]["epoch"])
@@ -88,7 +90,7 @@ class LineOrder:
                     self.last_request, self.first = event.correlation - 1, min(self.first, event.correlation)
                 self.last_request += 1
                 if event.correlation != self.last_request:
-                    found = Difference("correlationId", event.correlation, self.last_request)
+                    found = FieldDifference("correlationId", event.correlation, self.last_request)
                     raise Refusal(event, "is not the next request of its process", [found])
                 self.open[event.correlation] = self.state
 
@@ -129,13 +131,13 @@ def _check_start(unit: Sequence[Event], *, is_last: bool) -> None:
         return
     if boot is None:
         raise Refusal(starting, "comes before the process reads its log")
-    _check_starting(starting, unit)
+    _check_starting_voters(starting, unit)
 
 
-def _check_starting(starting: Event, unit: Sequence[Event]) -> None:
+def _check_starting_voters(starting: Event, unit: Sequence[Event]) -> None:
     read = [event.body[0] for event in unit if event.kind is EventKind.VOTERS and event.seq < starting.seq]
     if read and set(read[-1]) != set(starting.body):  # static voters are not read
-        raise Refusal(starting, "shows other voters than the log", [Difference("voters", starting.body, read[-1])])
+        raise Refusal(starting, "shows other voters than the log", [FieldDifference("voters", starting.body, read[-1])])
 
 
 def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
@@ -143,7 +145,7 @@ def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
     attempt: Event | None = None
     for event in unit:
         if event.kind is EventKind.TRANSITION:
-            _check_completed(attempt, event)
+            _check_was_attempted(attempt, event)
             attempt = None
         elif event.kind not in KINDS_OF_OTHER_THREADS:
             if attempt is not None:
@@ -153,7 +155,7 @@ def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
         raise Refusal(attempt, "is not followed by its transition")
 
 
-def _check_completed(attempt: Event | None, event: Event) -> None:
+def _check_was_attempted(attempt: Event | None, event: Event) -> None:
     if attempt is None:
         if event.body[0]["mode"] in DURABLE_MODES:
             raise Refusal(event, "is a durable transition that was not attempted")
@@ -182,15 +184,15 @@ def _check_ranks(unit: Sequence[Event]) -> None:
         if (before.kind is EventKind.SEND or EventKind.APPEND in kinds) and _is_undelayed_response(event, unit[0]):
             raise Refusal(event, "comes after a request that is sent later, or a later append")
         kinds.add(event.kind)
-        if event.kind in LINE_RANKS:
-            if LINE_RANKS[event.kind] < LINE_RANKS.get(before.kind, 0) and not (
+        if event.kind in FOLLOWER_LINE_RANKS:
+            if FOLLOWER_LINE_RANKS[event.kind] < FOLLOWER_LINE_RANKS.get(before.kind, 0) and not (
                 event.kind in CONTROL_KINDS and before.kind is EventKind.SEND
             ):
                 raise Refusal(event, f"comes after the line {before.place} that is written later")
             before = event
 
 
-RISING_OFFSETS: dict[EventKind, Callable[[Event], int]] = {
+RISING_OFFSET_READERS: dict[EventKind, Callable[[Event], int]] = {
     EventKind.VERSION: lambda event: int(event.body[1]),
     EventKind.VOTERS: lambda event: int(event.body[1]),
     EventKind.APPEND: lambda event: int(event.body[0]),
@@ -203,7 +205,7 @@ RISING_OFFSETS: dict[EventKind, Callable[[Event], int]] = {
 
 def _check_offsets_rise(unit: Sequence[Event]) -> None:
     """The offsets of voters, versions, appends and high watermarks rise."""
-    for kind, offset in RISING_OFFSETS.items():
+    for kind, offset in RISING_OFFSET_READERS.items():
         for before, event in pairwise([event for event in unit if event.kind is kind]):
             if offset(event) <= offset(before):
                 raise Refusal(event, "is not behind the one before it")
@@ -253,7 +255,7 @@ def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event])
         offset_after_batches(old.log, old.high_watermark),
         *lines,
     ):
-        found = Difference("high watermark", "not shown", high)
+        found = FieldDifference("high watermark", "not shown", high)
         raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
 
 
@@ -277,7 +279,7 @@ def check_start_shows_snapshot(me: Replica, unit: Sequence[Event]) -> None:
     shown: list[Any] = [(event.kind, batch_count_at(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
     wanted: list[Any] = list(_control_records(me.log, snapshot))
     if first not in allowed or shown != wanted:
-        found = Difference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
+        found = FieldDifference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
         raise Refusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
 
 
@@ -288,7 +290,7 @@ def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
         wanted = [(new.pending.snapshot.offset, new.pending.snapshot.epoch)]
     shown = [event.body for event in unit if event.kind is EventKind.FETCHING]
     if shown != wanted:
-        found = Difference("snapshot", shown, wanted)
+        found = FieldDifference("snapshot", shown, wanted)
         raise Refusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
 
 
@@ -301,12 +303,12 @@ def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequenc
     if replaced:
         loaded = [event.body[0] for event in unit if event.kind is EventKind.LOADED]
         if loaded != replaced:
-            found = Difference("snapshot", loaded, replaced)
+            found = FieldDifference("snapshot", loaded, replaced)
             raise Refusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
         wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_records(new, 0))]
     if shown != wanted:
-        found = Difference("voters and versions", shown, wanted)
+        found = FieldDifference("voters and versions", shown, wanted)
         raise Refusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
 
 

@@ -36,22 +36,22 @@ from kraftcheck.validation.records import (
 DEFAULT_LIMIT_BYTES = 64 << 30
 """Default limit on the unpacked size of a tarball, in bytes."""
 MOST_FILES = 100_000
-DEEPEST_FOLDER = 4
+DEEPEST_TARBALL = 4
 """Tarballs in tarballs."""
-MOST_SMALL_BYTES = 1 << 20
+SMALL_FILE_BYTES = 1 << 20
 """Maximum size of quorum-state and meta.properties."""
 
 PARTITION_FOLDER = "__cluster_metadata-0"
 META_PROPERTIES_FILE = "meta.properties"
-_ARCHIVE_MARK = "\0"
+_ARCHIVE_SEPARATOR = "\0"
 """Between the name of a tarball and a name in it."""
-_SINGLE_FILE_MARK = _ARCHIVE_MARK * 2
+_SINGLE_FILE_MARK = _ARCHIVE_SEPARATOR * 2
 """Behind the name of a segment or a snapshot that is named alone."""
-_SEGMENT = re.compile(r"(\d{20})\.log")
-_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_TARBALL = re.compile(r".+\.(tar|tgz|tar\.gz)")
-_PARTITION_FILE = re.compile(rf"{_SEGMENT.pattern}|{_SNAPSHOT.pattern}|quorum-state|meta\.properties")
-_OTHER_FILE = re.compile(rf"meta\.properties|{_TARBALL.pattern}")
+_SEGMENT_NAME = re.compile(r"(\d{20})\.log")
+_SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_TARBALL_NAME = re.compile(r".+\.(tar|tgz|tar\.gz)")
+_PARTITION_FILE_NAME = re.compile(rf"{_SEGMENT_NAME.pattern}|{_SNAPSHOT_NAME.pattern}|quorum-state|meta\.properties")
+_NON_PARTITION_FILE_NAME = re.compile(rf"meta\.properties|{_TARBALL_NAME.pattern}")
 """The files to be read in a folder that is no partition."""
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff]")
 
@@ -195,7 +195,7 @@ def _file_opener(path: Path) -> Callable[[], BinaryIO]:
     return lambda: path.open("rb")
 
 
-def printable(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape control characters of a name from a tarball or a file."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text[:300])
 
@@ -252,7 +252,7 @@ def _damage_as_input_error(name: str) -> Iterator[None]:
         ) from None
     except _DAMAGE_ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{name}: cannot be read: {printable(reason)}; copy the file again") from None
+        raise InputError(f"{name}: cannot be read: {escaped(reason)}; copy the file again") from None
 
 
 def _is_tar(stream: BinaryIO, name: str) -> bool:
@@ -283,7 +283,7 @@ class _FileCollector:
 
     def path(self, path: Path) -> None:
         """Collect the files of a folder or a tarball."""
-        name = printable(str(path))
+        name = escaped(str(path))
         with _damage_as_input_error(name):
             if path.is_dir():
                 self._folder(path)
@@ -294,7 +294,7 @@ class _FileCollector:
                 found = _is_tar(stream, name)
                 base = stream.read(8)
             if is_segment(path):
-                known = path.name if _PARTITION_FILE.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
+                known = path.name if _PARTITION_FILE_NAME.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
                 self.add(
                     f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION_FOLDER}",
                     known,
@@ -306,17 +306,17 @@ class _FileCollector:
             self._tarball(_file_opener(path), name, str(real_path(path)), 1)
 
     def _folder(self, path: Path) -> None:
-        for where, _, names in os.walk(path, onerror=_refuse_unlistable):
+        for where, _, names in os.walk(path, onerror=_refuse_unlistable_partition):
             folder, is_partition = str(real_path(where)), _is_partition(where, names)
-            wanted = _PARTITION_FILE if is_partition else _OTHER_FILE
+            wanted = _PARTITION_FILE_NAME if is_partition else _NON_PARTITION_FILE_NAME
             for name in sorted(filter(wanted.fullmatch, names)):
                 file = Path(where, name)
                 if file.is_file() and not file.is_symlink():
                     self._found(file, folder)
 
     def _found(self, file: Path, folder: str) -> None:
-        label = printable(str(file))
-        if not _TARBALL.fullmatch(file.name):
+        label = escaped(str(file))
+        if not _TARBALL_NAME.fullmatch(file.name):
             self.add(folder, file.name, _FoundFile(label, _file_opener(file)))
             return
         with _damage_as_input_error(label), file.open("rb") as stream:
@@ -326,8 +326,8 @@ class _FileCollector:
 
     def _tarball(self, opened: Callable[[], BinaryIO], label: str, key: str, depth: int) -> None:
         """Collect the files of a tarball, without unpacking it to disk."""
-        if depth > DEEPEST_FOLDER:
-            raise InputError(f"{label}: expected at most {DEEPEST_FOLDER} tarballs in one another; unpack it")
+        if depth > DEEPEST_TARBALL:
+            raise InputError(f"{label}: expected at most {DEEPEST_TARBALL} tarballs in one another; unpack it")
         with _damage_as_input_error(label):
             unpacked = _gunzipped(self._stack.enter_context(opened()), label, self._limit)
             archive = tarfile.open(fileobj=unpacked, mode="r:")  # noqa: SIM115
@@ -336,17 +336,17 @@ class _FileCollector:
                     raise InputError(f"{label}: expected at most {10 * MOST_FILES:,} entries; repack the data folders")
                 if member.isreg():
                     self._member(partial(_extract_file, archive, member), member.name, label, key, depth)
-            _require_end(unpacked, archive.offset, label)
+            _require_complete_tarball(unpacked, archive.offset, label)
 
     def _member(self, opened: Callable[[], BinaryIO], name: str, label: str, key: str, depth: int) -> None:
         place = PurePosixPath("/", name)
-        inner = f"{label}:{printable(str(place)[1:])}"
+        inner = f"{label}:{escaped(str(place)[1:])}"
         if ".." in place.parts:
             return
-        if _PARTITION_FILE.fullmatch(place.name):
-            self.add(f"{key}{_ARCHIVE_MARK}{place.parent}", place.name, _FoundFile(inner, opened))
-        elif _TARBALL.fullmatch(place.name) and _is_tar(opened(), inner):
-            self._tarball(opened, inner, f"{key}{_ARCHIVE_MARK}{place}", depth + 1)
+        if _PARTITION_FILE_NAME.fullmatch(place.name):
+            self.add(f"{key}{_ARCHIVE_SEPARATOR}{place.parent}", place.name, _FoundFile(inner, opened))
+        elif _TARBALL_NAME.fullmatch(place.name) and _is_tar(opened(), inner):
+            self._tarball(opened, inner, f"{key}{_ARCHIVE_SEPARATOR}{place}", depth + 1)
 
 
 def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
@@ -355,7 +355,7 @@ def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO
     return cast(BinaryIO, found)
 
 
-def _require_end(stream: _BoundedFile, offset: int, label: str) -> None:
+def _require_complete_tarball(stream: _BoundedFile, offset: int, label: str) -> None:
     """Raise InputError unless a tarball has an end, which tarfile does not require, and gzip's checksum is right."""
     stream.seek(offset)
     block = stream.read(tarfile.BLOCKSIZE)
@@ -366,18 +366,18 @@ def _require_end(stream: _BoundedFile, offset: int, label: str) -> None:
         stream.seek(0, os.SEEK_CUR)  # compares the place with the limit
 
 
-def _refuse_unlistable(error: OSError) -> None:
+def _refuse_unlistable_partition(error: OSError) -> None:
     """Refuse a metadata partition that cannot be listed; other folders, such as lost+found, do not matter."""
-    name = printable(str(error.filename))
+    name = escaped(str(error.filename))
     if Path(name).name == PARTITION_FOLDER:
         raise InputError(f"{name}: cannot be read: {error.strerror}; copy it, or read it as its owner")
 
 
 def _is_partition(folder: str, names: Iterable[str]) -> bool:
     """Whether files are those of the metadata partition: other partitions have segments alone."""
-    if PurePosixPath(folder.rpartition(_ARCHIVE_MARK)[2]).name == PARTITION_FOLDER:
+    if PurePosixPath(folder.rpartition(_ARCHIVE_SEPARATOR)[2]).name == PARTITION_FOLDER:
         return any(name != META_PROPERTIES_FILE for name in names)
-    return any(name == "quorum-state" or _SNAPSHOT.fullmatch(name) for name in names)
+    return any(name == "quorum-state" or _SNAPSHOT_NAME.fullmatch(name) for name in names)
 
 
 def is_disk(path: str | Path) -> bool:
@@ -413,7 +413,7 @@ def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_
             found = _read_partitions(collector, room, seen)
         room -= sum(len(disk.log.batches) for disk in found)
         if not any(_is_partition(folder, names) for folder, names in collector.folders.items()):
-            name = printable(str(path))
+            name = escaped(str(path))
             raise InputError(
                 f"{name}: expected a folder {PARTITION_FOLDER}, found none; name a data folder of a controller"
             )
@@ -429,7 +429,7 @@ def _read_partitions(collector: _FileCollector, room: int, seen: set[str]) -> li
     folders = {folder: names for folder, names in collector.folders.items() if folder not in seen}
     partitions = {folder: names for folder, names in folders.items() if _is_partition(folder, names)}
     seen.update(partitions)
-    segments = {folder: sorted(filter(_SEGMENT.fullmatch, names)) for folder, names in partitions.items()}
+    segments = {folder: sorted(filter(_SEGMENT_NAME.fullmatch, names)) for folder, names in partitions.items()}
     contents: dict[tuple[str, str], bytes | BatchScan] = {}
     for folder, name in collector.order:
         file = collector.folders[folder][name]
@@ -465,34 +465,34 @@ def _build_disk(
         disk.log.batches = np.concatenate([scan.batches for scan in scans if isinstance(scan, BatchScan)])
     for name in sorted(names):
         scan = contents[folder, name]
-        if isinstance(scan, BatchScan) and (found := _SNAPSHOT.fullmatch(name)):
+        if isinstance(scan, BatchScan) and (found := _SNAPSHOT_NAME.fullmatch(name)):
             disk.snapshots.append(Snapshot(int(found[1]), int(found[2]), names[name].label, scan))
     return disk
 
 
 def _read_small_file(file: _FoundFile) -> bytes:
     with _damage_as_input_error(file.label), file.open() as stream:
-        raw = stream.read(MOST_SMALL_BYTES + 1)
-    if len(raw) > MOST_SMALL_BYTES:
-        raise InputError(f"{file.label}: expected at most {MOST_SMALL_BYTES:,} bytes, found more; copy the file again")
+        raw = stream.read(SMALL_FILE_BYTES + 1)
+    if len(raw) > SMALL_FILE_BYTES:
+        raise InputError(f"{file.label}: expected at most {SMALL_FILE_BYTES:,} bytes, found more; copy the file again")
     return raw
 
 
 def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[str, str], bytes | BatchScan]) -> None:
-    container, separator, inner = folder.rpartition(_ARCHIVE_MARK)
+    container, separator, inner = folder.rpartition(_ARCHIVE_SEPARATOR)
     above = str(PurePosixPath(inner).parent)
     raw = contents.get((container + separator + above, META_PROPERTIES_FILE)) or contents.get(
         (folder, META_PROPERTIES_FILE)
     )
     if raw is None and not separator and Path(above, META_PROPERTIES_FILE).is_file():
         raw = _read_small_file(
-            _FoundFile(printable(f"{above}/{META_PROPERTIES_FILE}"), _file_opener(Path(above, META_PROPERTIES_FILE)))
+            _FoundFile(escaped(f"{above}/{META_PROPERTIES_FILE}"), _file_opener(Path(above, META_PROPERTIES_FILE)))
         )
     if not isinstance(raw, bytes):
         return
     lines = raw.decode(errors="replace").splitlines()
     pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", "!"))]
-    found = {key.strip(): printable(value.strip().replace("\\", "")) for key, value in pairs}
+    found = {key.strip(): escaped(value.strip().replace("\\", "")) for key, value in pairs}
     number = found.get("node.id", found.get("broker.id", ""))
     if re.fullmatch(r"[0-9]{1,9}", number):
         disk.node_id = int(number)
@@ -512,8 +512,8 @@ def _read_quorum_state(disk: ReplicaDisk, file: str, raw: bytes) -> None:
             raise ValueError("a number out of its range")
         epoch, leader, voted, version = numbers
         voters = tuple(int(one["voterId"]) for one in found.get("currentVoters") or ())
-        directory = printable(str(found.get("votedDirectoryId", "")))
+        directory = escaped(str(found.get("votedDirectoryId", "")))
         disk.quorum_state = QuorumState(epoch, leader, voted, directory, version, voters)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else printable(str(error))
+        reason = f"no {error}" if isinstance(error, KeyError) else escaped(str(error))
         disk.problems.append(FileProblem(file, f"expected a quorum-state of Kafka, found {reason}"))

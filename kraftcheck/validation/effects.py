@@ -33,7 +33,7 @@ from kraftcheck.spec import Map, ModelValue, Record, State, Step
 from kraftcheck.spec.language.changes import broken
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, MessagePairs
-from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, next_append
+from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, position_of_next_append
 from kraftcheck.validation.terms import (
     ClusterTerms,
     OffsetBatch,
@@ -41,7 +41,7 @@ from kraftcheck.validation.terms import (
     offset_after_batches,
 )
 
-PROPERTY_FIELDS = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
+FIELDS_OF_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
 
 EXCUSED_PROPERTIES = {"NewVotersHaveCaughtUp": "CaughtUpWithinTheHour", "UpdatesAreKept": "UpdateVoterWithoutError"}
@@ -56,7 +56,7 @@ ONE_STEP_PROPERTIES = ("PreVoteRaisesNoEpoch",)
 ROUTINE_STEPS_A_CHECK = 16
 """Appends and commits in a row after which the properties are evaluated; every other step is evaluated at once."""
 
-MOST_STATES = 2_000
+MOST_MEMOIZED_STATES = 2_000
 """States after which memoized calls are dropped."""
 
 
@@ -95,8 +95,8 @@ class PropertyCheck:
     def is_due(self, before: Replica | None, after: Replica) -> bool:
         """Whether the properties are to be evaluated after a step of a replica."""
         fields = changed_fields(before, after)
-        self._routine += is_routine(fields, before, after)
-        if fields and (not is_routine(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
+        self._routine += is_routine_step(fields, before, after)
+        if fields and (not is_routine_step(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
             self._routine = 0
             return True
         return False
@@ -108,7 +108,7 @@ class PropertyCheck:
 
     def _broken(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> list[str]:
         before, self.states = self.before, self.states + 1
-        if self.states % MOST_STATES == 0:
+        if self.states % MOST_MEMOIZED_STATES == 0:
             self._semantics = Semantics(self._protocol)
         after = State(Map(replicas), Map(), shared, Map())
         self.before = after
@@ -132,25 +132,25 @@ def _excused_properties(protocol: QuorumBase) -> set[str]:
 
 def changed_fields(before: Replica | None, after: Replica) -> set[str]:
     """Return the fields that a step changes and that a property may depend on."""
-    return {name for name in PROPERTY_FIELDS if before is None or getattr(before, name) != getattr(after, name)}
+    return {name for name in FIELDS_OF_PROPERTIES if before is None or getattr(before, name) != getattr(after, name)}
 
 
-def is_routine(fields: set[str], before: Replica | None, after: Replica) -> bool:
+def is_routine_step(fields: set[str], before: Replica | None, after: Replica) -> bool:
     """Whether a step only appends batches or raises the high watermark; a property that it breaks stays broken."""
     return before is not None and fields <= {"log", "high_watermark"} and len(after.log) >= len(before.log)
 
 
-TIMER_FIELDS = ("fetch_timeout", "election_timeout", "pre_vote_timeout", "resigned_timeout", "resign")
+MODE_CHANGING_ACTIONS = ("fetch_timeout", "election_timeout", "pre_vote_timeout", "resigned_timeout", "resign")
 """Internal actions that change the mode; their lines are transitions."""
 
 OPERATION_OF_API = {"AddRaftVoter": Operation.ADD_VOTER, "RemoveRaftVoter": Operation.REMOVE_VOTER}
 
 
-DiskFormats = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
+FormattedDisks = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
 """Voter set and kraft.version of each formatted disk, by host and directory."""
 
 
-class ModelEffects:
+class ReplayedModel:
     """The model's side of a replay: `explained` counts events by kind, `found` the steps that no line shows."""
 
     def __init__(
@@ -159,7 +159,7 @@ class ModelEffects:
         terms: ClusterTerms,
         nodes: dict[int, NodeProgress],
         pairs: MessagePairs,
-        formats: DiskFormats,
+        formats: FormattedDisks,
         homes: dict[str, int],
     ) -> None:
         self.protocol = protocol
@@ -248,7 +248,7 @@ class ModelEffects:
             return me, appended
         log = list(me.log[: len(me.log) - fresh])
         for batch in me.log[len(me.log) - fresh :]:
-            appended = next_append(node, max(appended + 1, node.position))
+            appended = position_of_next_append(node, max(appended + 1, node.position))
             end = (
                 node.events[appended].body[1]
                 if appended < len(node.events)
@@ -269,7 +269,7 @@ class ModelEffects:
     def _moves(self, node: NodeProgress, state: NodeState, event: Event) -> Iterator[tuple[NodeState, str]]:
         """Yield the state itself, and the states after a timer of the model."""
         yield state, ""
-        for name in TIMER_FIELDS:
+        for name in MODE_CHANGING_ACTIONS:
             action = getattr(self.protocol, name)
             context: tuple[Any, ...] = (self.shared, Map()) if name in ("fetch_timeout", "election_timeout") else ()
             for step in action(state.me, *context):

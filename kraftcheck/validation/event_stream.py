@@ -174,7 +174,7 @@ DEEPEST_NESTING = 12
 """Arrays and objects of a message in one another."""
 
 _UNQUOTED_FIELDS = ("DirectoryId", "directoryId", "topicId")
-_RESTART_LINE_PREFIX = '{"seq":0,'
+_FIRST_LINE_PREFIX = '{"seq":0,'
 """The first line of an agent: a killed process may have left an unfinished line before it."""
 
 
@@ -218,7 +218,7 @@ def _names_and_values(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(name for name, _ in pairs), tuple(shown for _, shown in pairs)
 
 
-def _as_objects(value: tuple[tuple[str, ...], tuple[str, ...]]) -> list[dict[str, Any]]:
+def _fields_as_objects(value: tuple[tuple[str, ...], tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return the fields of a message as objects: a name that comes again begins the next one."""
     found: list[dict[str, Any]] = [{}]
     for name, shown in zip(*value, strict=True):
@@ -234,8 +234,10 @@ NODE_CODEC, OFFSET_CODEC = integer_codec((1 << 31) - 1), integer_codec(least=-1)
 TIME_CODEC = integer_codec((1 << 45) - 1)
 NUMBER_AS_TEXT_CODEC = NODE_CODEC._replace(read=lambda value: str(NODE_CODEC.read(value)), write=int)
 VOTER_CODEC_FIELDS = {
-    "id": NODE_CODEC, "directory": string_codec(),
-    "address": string_codec(), "version": integer_codec(99),
+    "id": NODE_CODEC,
+    "directory": string_codec(),
+    "address": string_codec(),
+    "version": integer_codec(99),
 }
 VOTERS_CODEC = array_codec(tuple_codec(VOTER_CODEC_FIELDS)).of("voters", SCHEMA_DEFINITIONS)
 SNAPSHOTS_CODEC = array_codec(tuple_codec({"offset": OFFSET_CODEC, "epoch": NODE_CODEC}))
@@ -248,7 +250,7 @@ MESSAGE_CODEC = JsonCodec(
         "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
     },
     _names_and_values,
-    _as_objects,
+    _fields_as_objects,
 ).of("message", SCHEMA_DEFINITIONS)
 STATE_FIELD_CODECS = {
     "leader": NODE_CODEC.or_else(None),
@@ -293,7 +295,7 @@ def _make_state_codec() -> JsonCodec:
 
 
 STATE_CODEC = _make_state_codec().of("state", SCHEMA_DEFINITIONS)
-REPLICA_FIELDS = {
+REPLICA_FIELD_CODECS = {
     "mode": choice_codec(MODE_NAMES),
     "epoch": NODE_CODEC,
     "leader": NODE_CODEC.or_else(None),
@@ -331,12 +333,12 @@ BODY_CODECS: dict[EventKind, dict[str, JsonCodec]] = {
     EventKind.VERSION: {"version": integer_codec(99), "offset": OFFSET_CODEC},
     **{kind: {"offset": OFFSET_CODEC, "epoch": NODE_CODEC} for kind in (EventKind.LOADED, EventKind.FETCHING)},
     **{kind: {"offset": OFFSET_CODEC, "directory": string_codec()} for kind in (EventKind.PARKED, EventKind.REJECTED)},
-    EventKind.STATE: REPLICA_FIELDS,
+    EventKind.STATE: REPLICA_FIELD_CODECS,
 }
 """The fields of each kind of event that are its body: one value, or a tuple of them in order."""
 
 KINDS_WITH_PEER = (EventKind.ANSWER, EventKind.PARKED, EventKind.REJECTED)
-COMMON_FIELDS = {
+COMMON_FIELD_CODECS = {
     "time": TIME_CODEC,
     "node": NODE_CODEC.or_else(-1),
     "level": choice_codec(LOG_LEVELS).or_else(""),
@@ -347,7 +349,7 @@ COMMON_FIELDS = {
 
 
 def _event_codec(kind: EventKind) -> JsonCodec:
-    known = {"event": choice_codec([_event_name(kind)]), **COMMON_FIELDS, **BODY_CODECS[kind]}
+    known = {"event": choice_codec([_event_name(kind)]), **COMMON_FIELD_CODECS, **BODY_CODECS[kind]}
     if kind in KINDS_WITH_MESSAGE:
         known |= {"correlation": OFFSET_CODEC, "created": OFFSET_CODEC.or_else(-1)}
     if kind is EventKind.SEND:
@@ -361,10 +363,15 @@ def _event_name(kind: EventKind) -> str:
     return kind.value.replace(" ", "_")
 
 
-LOG_EVENT = "log"
-FORM_OF_EVENT = {_event_name(kind): _event_codec(kind) for kind in BODY_CODECS}
-FORM_OF_EVENT[LOG_EVENT] = object_codec(
-    {"event": choice_codec([LOG_EVENT]), **COMMON_FIELDS, "level": choice_codec(LOG_LEVELS), "text": string_codec()}
+LOG_LINE_EVENT = "log"
+CODEC_OF_EVENT = {_event_name(kind): _event_codec(kind) for kind in BODY_CODECS}
+CODEC_OF_EVENT[LOG_LINE_EVENT] = object_codec(
+    {
+        "event": choice_codec([LOG_LINE_EVENT]),
+        **COMMON_FIELD_CODECS,
+        "level": choice_codec(LOG_LEVELS),
+        "text": string_codec(),
+    }
 )
 KIND_OF_EVENT = {_event_name(kind): kind for kind in BODY_CODECS}
 
@@ -376,7 +383,7 @@ def json_schema() -> dict[str, Any]:
         "title": "A line of the stream of events of kraftcheck validate",
         "description": "docs/validate.md describes the kinds of events",
         "type": "object",
-        "oneOf": [form.schema for form in FORM_OF_EVENT.values()],
+        "oneOf": [form.schema for form in CODEC_OF_EVENT.values()],
         "$defs": SCHEMA_DEFINITIONS,
     }
 
@@ -384,11 +391,11 @@ def json_schema() -> dict[str, Any]:
 # Reading
 
 
-def is_stream(head: bytes) -> bool:
+def is_event_stream(head: bytes) -> bool:
     """Whether a file that begins so is a stream of events."""
     first = head.lstrip().partition(b"\n")[0]
     named = re.search(rb'"event"\s*:\s*"(\w+)"', first) if first.startswith(b"{") else None
-    return named is not None and named[1].decode("ascii", "replace") in FORM_OF_EVENT
+    return named is not None and named[1].decode("ascii", "replace") in CODEC_OF_EVENT
 
 
 def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
@@ -411,7 +418,7 @@ def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
 
 def _line_as_json(line: str) -> Any:
     """Return the JSON value of a line, or of its last part that another process has begun; None for another line."""
-    for begin in (0, line.rfind(_RESTART_LINE_PREFIX)):
+    for begin in (0, line.rfind(_FIRST_LINE_PREFIX)):
         try:
             if begin >= 0:
                 return json.loads(line[begin:])
@@ -424,16 +431,16 @@ def events_of_object(entry: Any, file: str, line: int) -> Iterator[Event]:
     """Yield the events of a JSON object: one, or none for a line of a log that shows none."""
     name = entry.get("event") if isinstance(entry, dict) else None
     try:
-        if not isinstance(name, str) or name not in FORM_OF_EVENT:
+        if not isinstance(name, str) or name not in CODEC_OF_EVENT:
             raise InvalidJsonValueError(
                 "an object with the name of an event", name if isinstance(entry, dict) else entry, "event"
             )
-        found = FORM_OF_EVENT[name].read(entry)
+        found = CODEC_OF_EVENT[name].read(entry)
     except InvalidJsonValueError as problem:
         raise InputError(f"{file}:{line}: {problem}; see docs/validate-events.schema.json") from None
     yield from (
         _events_of_log_line(found, file, line)
-        if name == LOG_EVENT
+        if name == LOG_LINE_EVENT
         else [event_from_fields(KIND_OF_EVENT[name], found, file, line)]
     )
 
@@ -447,7 +454,7 @@ def event_from_fields(kind: EventKind, found: dict[str, Any], file: str = "", li
         event.correlation, event.created = found["correlation"], found.get("created", -1)
         event.address = found.get("address", "")
     elif kind is EventKind.STATE:
-        event.body = {name: found[name] for name in REPLICA_FIELDS if name in found}
+        event.body = {name: found[name] for name in REPLICA_FIELD_CODECS if name in found}
     elif body:
         event.body = body[0] if len(body) == 1 else body
     event.peer = message_sender(event.body) if kind is EventKind.REQUEST else found.get("peer")
@@ -472,7 +479,8 @@ def write_stream(logs: Iterable[Iterable[Event]], versions: Iterable[str], path:
         for event in chain.from_iterable(logs):
             for version in versions:
                 _write_entry(
-                    file, {"event": LOG_EVENT, "time": event.time, "level": "INFO", "text": f"Kafka version: {version}"}
+                    file,
+                    {"event": LOG_LINE_EVENT, "time": event.time, "level": "INFO", "text": f"Kafka version: {version}"},
                 )
             versions = ()
             _write_entry(file, event_as_json(event))
@@ -500,10 +508,10 @@ def event_as_json(event: Event) -> dict[str, Any]:
     if isinstance(body, MessageBody):
         found |= _message_as_fields(event, body)
     elif event.kind is EventKind.STATE:
-        found |= {key: value for key, value in body.items() if key in REPLICA_FIELDS}
+        found |= {key: value for key, value in body.items() if key in REPLICA_FIELD_CODECS}
     else:
         names = list(BODY_CODECS[event.kind])
         found |= dict(zip(names, (body,) if len(names) == 1 else body or (), strict=True))
     if event.kind in KINDS_WITH_PEER and event.peer is not None:
         found["peer"] = event.peer
-    return FORM_OF_EVENT[name].write(found)  # type: ignore[no-any-return]
+    return CODEC_OF_EVENT[name].write(found)  # type: ignore[no-any-return]

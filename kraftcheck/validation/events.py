@@ -173,13 +173,13 @@ def nodes_by_address(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
             found.update((address, node) for node, _, told, _ in voters for address in told.split(","))
         elif event.kind in (EventKind.ANSWER, EventKind.RESPONSE) and event.body.values[-4:] not in bodies:
             bodies.add(event.body.values[-4:])
-            found.update(_endpoints(event.body))
+            found.update(_endpoints_in_response(event.body))
         elif event.kind in (EventKind.SEND, EventKind.REQUEST):
             found.update(_joining_listeners(event.body))
     return found
 
 
-def _endpoints(body: MessageBody) -> Iterator[tuple[str, int]]:
+def _endpoints_in_response(body: MessageBody) -> Iterator[tuple[str, int]]:
     """Yield the addresses in a response, with their nodes."""
     for node, host, port in zip(body.all("nodeId"), body.all("host"), body.all("port"), strict=False):
         if re.fullmatch(r"\d{1,9}", node):
@@ -300,7 +300,7 @@ class _Alignment:
         answered = {
             number: response
             for number, response in responses.items()
-            if number in sends and sends[number].address in homes and not is_lost(response)
+            if number in sends and sends[number].address in homes and not is_transport_error(response)
         }
         self.answered = dict(sorted(answered.items()))
         self.order = list(self.answered)
@@ -333,7 +333,7 @@ class _Alignment:
         if to_itself and sent.seq > receipt.seq:
             return False
         answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
-        if answer is None or response is None or is_lost(response):
+        if answer is None or response is None or is_transport_error(response):
             return True
         return bool(answer.body == response.body) and not (to_itself and answer.seq > response.seq)
 
@@ -375,7 +375,7 @@ class _Alignment:
             self.receipts[sent.correlation] = receipt
             pairs.sent[id(receipt)] = sent
             answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
-            if answer is not None and response is not None and not is_lost(response):
+            if answer is not None and response is not None and not is_transport_error(response):
                 pairs.answered[id(response)] = answer
         if not self._are_unwritten(unpaired):
             pairs.unpaired.extend(unpaired)
@@ -409,7 +409,7 @@ class _Alignment:
             response = self.responses.get(number)
             if response is None and sent.address in later:
                 yield sent, later[sent.address]
-            elif response is not None and not is_lost(response):
+            elif response is not None and not is_transport_error(response):
                 later[sent.address] = response
 
 
@@ -417,7 +417,7 @@ TRANSPORT_ERRORS = frozenset({"7", "8", "13"})
 """Errors that a raft client creates for a request without response: timed out, not available, disconnected."""
 
 
-def is_lost(response: Event) -> bool:
+def is_transport_error(response: Event) -> bool:
     """Whether a response stands for a request whose connection failed or timed out."""
     body = response.body
     return body.get("errorCode") in TRANSPORT_ERRORS and not body.get("partitionIndex") and not body.get("index")

@@ -15,12 +15,12 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import Error, FetchRequest, FetchSnapshotRequest, Mode, Nil, Replica
 from kraftcheck.kraft_model.quorum.rules import version_in
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.effects import OPERATION_OF_API, ModelEffects
+from kraftcheck.validation.effects import OPERATION_OF_API, ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, WaitingRequest
 from kraftcheck.validation.terms import (
     ERROR_CODES,
-    Difference,
+    FieldDifference,
     batch_count_at,
     batch_end_offset,
     body_differences,
@@ -32,11 +32,11 @@ PARKED_FETCHES, FETCHES_FROM_ITSELF, RETRIES_AT_BOOTSTRAP = (
     "fetches-from-itself",
     "retries-at-bootstrap-servers",
 )
-ONE_REQUEST = "one-request-at-a-time"
+ONE_REQUEST_AT_A_TIME = "one-request-at-a-time"
 """Differences whose use the replay knows where it takes the step."""
 
 UNWATCHED_METHODS = ("servers", "retry")
-"""Their methods, which are frequent."""
+"""Frequent methods of known differences; calls of them are not watched."""
 
 HELPERS_OF_DIFFERENCES = {"refuses-while-it-stops": "stopped_by"}
 """Differences that only add steps behind those of the model, by a helper that is called where none of these fits."""
@@ -90,7 +90,7 @@ class KnownUses:
             for name, last, own in found:
                 if name not in self.noted:
                     plain = getattr(super(last, protocol), method)
-                    if _all_known_uses(own(protocol, *arguments, **options)) != _all_known_uses(
+                    if _exhaust_iterator(own(protocol, *arguments, **options)) != _exhaust_iterator(
                         plain(*arguments, **options)
                     ):
                         self.noted.add(name)
@@ -99,7 +99,7 @@ class KnownUses:
         return call
 
 
-def _all_known_uses(result: Any) -> Any:
+def _exhaust_iterator(result: Any) -> Any:
     return list(result) if isinstance(result, Iterator) else result
 
 
@@ -116,7 +116,7 @@ def _overridden_methods(
 ) -> dict[str, list[_OverriddenMethod]]:
     """Return the methods of the model that known differences override."""
     unwatched = {*UNWATCHED_METHODS, *IN_FLIGHT_METHODS, "replica_type"}
-    if ONE_REQUEST in known:
+    if ONE_REQUEST_AT_A_TIME in known:
         unwatched.add("next_request")  # it sends all of a replica's own requests
     found: dict[str, list[_OverriddenMethod]] = defaultdict(list)
     for name, part in known.items():
@@ -128,7 +128,7 @@ def _overridden_methods(
     return found
 
 
-class LineChecks(ModelEffects):
+class LineChecks(ReplayedModel):
     """Checks that return the state after a line, or raise Refusal."""
 
     known: KnownUses
@@ -141,13 +141,13 @@ class LineChecks(ModelEffects):
         node.asked[event.correlation] = request
         return state
 
-    def _differs(self, request: Record, me: Replica, event: Event) -> list[Difference]:
+    def _differs(self, request: Record, me: Replica, event: Event) -> list[FieldDifference]:
         expected = self.terms.expected(request, me.log, me.start)
         return body_differences(event.body, expected or {})
 
     def _send_fetch(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         """A fetch is the pending request of the model, or replaces one that has timed out."""
-        best: list[Difference] | None = None
+        best: list[FieldDifference] | None = None
         for me, name in self._fetches(state):
             pending = me.pending
             if not isinstance(pending, FetchRequest):
@@ -155,7 +155,7 @@ class LineChecks(ModelEffects):
             found = self._differs(pending, me, event)
             high = event.body.get("highWatermark")
             if high is not None and high != str(state.high or -1):
-                found.append(Difference("highWatermark", high, str(state.high or -1)))
+                found.append(FieldDifference("highWatermark", high, str(state.high or -1)))
             if not found and self._reaches(event, pending.dest):
                 actions = (*state.actions, name) if name else state.actions
                 needs = state.needs if me is state.me else (*state.needs, *self._needed(state, me))
@@ -204,11 +204,11 @@ class LineChecks(ModelEffects):
     def _send_one_of(
         self, node: NodeProgress, state: NodeState, event: Event, allowed: Iterable[Record]
     ) -> tuple[Record, Any]:
-        best: list[Difference] | None = None
+        best: list[FieldDifference] | None = None
         for request in allowed:
             found = self._differs(request, state.me, event)
             if not found and not self._reaches(event, request.dest):  # type: ignore[attr-defined]
-                found = [Difference("destination", event.address, str(request.dest))]  # type: ignore[attr-defined]
+                found = [FieldDifference("destination", event.address, str(request.dest))]  # type: ignore[attr-defined]
             if not found:
                 return request, state
             best = found if best is None or len(found) < len(best) else best
@@ -244,11 +244,11 @@ class LineChecks(ModelEffects):
         me = state.me
         if state.sent is not None and getattr(me.pending, "dest", None) == me.leader:
             raise Refusal(event, "is sent while another request to the leader is pending")
-        if ONE_REQUEST not in self.known.names:
+        if ONE_REQUEST_AT_A_TIME not in self.known.names:
             return self._send_beside(node, state, event)
         after, requests = self.protocol.next_request(me.but(pending=Nil.NIL, updating=True))
         request, state = self._send_one_of(node, state._replace(me=after), event, requests)
-        return request, state._replace(sent=event.correlation, needs=(*state.needs, ONE_REQUEST))
+        return request, state._replace(sent=event.correlation, needs=(*state.needs, ONE_REQUEST_AT_A_TIME))
 
     def _send_beside(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, while it keeps fetching; an earlier one is lost."""
@@ -309,7 +309,7 @@ class LineChecks(ModelEffects):
     def _matched(self, state: NodeState, event: Event, due: DueResponse) -> NodeState:
         found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
-            found.append(Difference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
+            found.append(FieldDifference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
         if found:
             raise Refusal(event, "is another response than the model's", found, due.api)
         if due.records:
@@ -356,7 +356,7 @@ class LineChecks(ModelEffects):
         fetches = [one.event.body for one in state.waiting.values() if one.event.peer == event.peer]
         shown = [(body.number("fetchOffset"), body.get("replicaDirectoryId")) for body in fetches]
         if (offset, directory) not in shown:
-            differs = [Difference("offset, directory id", (offset, directory), shown)]
+            differs = [FieldDifference("offset, directory id", (offset, directory), shown)]
             raise Refusal(event, "ends a parked fetch that was not received", differs)
         return state._replace(ended=event.peer)
 
@@ -376,7 +376,7 @@ class LineChecks(ModelEffects):
             or (ours := (offset_after_batches(log, count - 1), batch_end_offset(log[count - 1]), log[count - 1].epoch))
             != shown
         ):
-            found = [Difference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)]
+            found = [FieldDifference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)]
             raise Refusal(event, "is another append than the model's", found)
         return state
 
@@ -393,7 +393,7 @@ class LineChecks(ModelEffects):
     def _equal(
         self, state: NodeState, event: Event, names: Iterable[str], kafka: Iterable[Any], model: Iterable[Any]
     ) -> NodeState:
-        found = [Difference(*one) for one in zip(names, kafka, model, strict=True) if one[1] != one[2]]
+        found = [FieldDifference(*one) for one in zip(names, kafka, model, strict=True) if one[1] != one[2]]
         if found:
             raise Refusal(event, "shows another value than the model's", found)
         return state

@@ -15,7 +15,13 @@ from kraftcheck.validation.events import Event, EventKind, MessageBody
 DEFAULT_PATTERN = "[%d] %p %m (%c)%n"
 """Kafka's own pattern."""
 
-CONVERSIONS = {"d": r"(?P<d>\d.{0,60}?)", "p": r"(?P<p>[A-Z]+)", "m": r"(?P<m>.*)", "c": r"(?P<c>[\w.$]+)", "n": ""}
+CONVERSION_REGEX = {
+    "d": r"(?P<d>\d.{0,60}?)",
+    "p": r"(?P<p>[A-Z]+)",
+    "m": r"(?P<m>.*)",
+    "c": r"(?P<c>[\w.$]+)",
+    "n": "",
+}
 
 
 @cache
@@ -25,7 +31,7 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
     for found in re.finditer(r"%-?(?:\d+)?(?:\.-?\d+)?([a-zA-Z]+)(?:\{[^}]*\})*", pattern):
         text += re.escape(pattern[position : found.start()])
         name = {"date": "d", "level": "p", "msg": "m", "message": "m", "logger": "c"}.get(found[1], found[1])
-        text += CONVERSIONS.get(name, r".{0,1000}?") + (r"\s*" if name == "p" else "")
+        text += CONVERSION_REGEX.get(name, r".{0,1000}?") + (r"\s*" if name == "p" else "")
         position = found.end()
     try:
         made = re.compile(text + re.escape(pattern[position:]) + "$")
@@ -67,7 +73,7 @@ DROPPED_FIELDS = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end"
 
 
 @cache
-def _as_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def _shared_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
@@ -76,7 +82,7 @@ def parse_body(api: str, text: str) -> MessageBody:
     text = RECORDS_FIELD.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
     pairs = [(name, value) for name, value, end in SCALAR_FIELD.findall(text) if end and name not in DROPPED_FIELDS]
     return MessageBody(
-        api, _as_names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs)
+        api, _shared_names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs)
     )
 
 

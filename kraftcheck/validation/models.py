@@ -12,8 +12,8 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.effects import DiskFormats
-from kraftcheck.validation.events import Event, EventKind, is_lost
+from kraftcheck.validation.effects import FormattedDisks
+from kraftcheck.validation.events import Event, EventKind, is_transport_error
 from kraftcheck.validation.lines import KnownUses
 from kraftcheck.validation.terms import ClusterTerms
 
@@ -37,7 +37,7 @@ def terms_of_cluster(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
 def recorded_model(
     logs: dict[int, Sequence[Event]],
     terms: ClusterTerms,
-    formats: DiskFormats,
+    formats: FormattedDisks,
     homes: dict[str, int],
     without: Collection[str],
     *,
@@ -104,7 +104,7 @@ def _highest_software_versions(
             yield event.node, event.body.number("maxSupportedVersion")
         elif api == "ApiVersions" and event.kind is EventKind.SEND:
             asked[event.incarnation, event.correlation] = event.address
-        elif api == "ApiVersions" and not is_lost(event):
+        elif api == "ApiVersions" and not is_transport_error(event):
             version = terms.versions(event.body, 0, ADMIN, ADMIN).version
             yield homes.get(asked.get((event.incarnation, event.correlation), "")), version
 

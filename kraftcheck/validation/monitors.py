@@ -18,12 +18,12 @@ import numpy as np
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.comparisons import (
-    compare_committed,
     compare_elections,
     compare_logs,
     compare_successive_voters,
     compare_voters,
-    is_one_step,
+    compare_with_snapshot,
+    is_single_voter_change,
 )
 from kraftcheck.validation.disks import ReplicaDisk, Snapshot
 from kraftcheck.validation.events import Event, EventKind
@@ -59,7 +59,7 @@ def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     for disk in disks:
         for other in disks:
             for snapshot in other.snapshots:
-                compare_committed(disk, other, snapshot, report)
+                compare_with_snapshot(disk, other, snapshot, report)
     return report
 
 
@@ -443,7 +443,7 @@ class _EventMonitor:
         if node.voters:
             self.report.checks["voter sets by offset"] += 1
             before = node.voters[-1][1]
-            if not is_one_step(before, voters):
+            if not is_single_voter_change(before, voters):
                 message = f"voters {_voter_ids(before)} become {_voter_ids(voters)} in one step at offset {offset}"
                 self._found("voter sets by offset", message, event)
         node.voters.append((offset, voters, event))

@@ -11,19 +11,19 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-LARGEST_BATCH = 16 << 20
+LARGEST_BATCH_BYTES = 16 << 20
 """Maximum size of a batch in bytes; Kafka's own limit for the metadata log is 8 MiB."""
 MOST_BATCHES = 10_000_000
 """Maximum number of batches of all disks: five idle controllers write as many in 11 days."""
-MOST_CONTROLS = 100_000
+MOST_CONTROL_RECORDS = 100_000
 MOST_FAULTS = 100
 
 WINDOW_BYTES = 1 << 20
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_START_BYTE = 21  # the CRC covers a batch from its attributes on
-_BYTES_BEFORE_BATCH = 12
+_BYTES_OUTSIDE_LENGTH = 12
 CONTROL_ATTRIBUTE, COMPRESSION_ATTRIBUTES = 0x20, 0x07
-NO_DIRECTORY = ("", "A" * 22, "<undefined>")
+NO_DIRECTORY_IDS = ("", "A" * 22, "<undefined>")
 """Directory ids that stand for none: of a voter of kraft.version 0."""
 
 BATCH_INDEX_DTYPE = np.dtype(
@@ -290,8 +290,8 @@ def control_records(batch: bytes) -> Iterator[tuple[int, ControlBody]]:
 def _batch_size(header: tuple[int, ...]) -> int:
     """Return the size of a batch from its header; 0 if this cannot be a batch."""
     base, length, epoch, magic, _, _, delta = header[:7]
-    size = length + _BYTES_BEFORE_BATCH
-    plausible = magic == 2 and BATCH_HEADER.size <= size <= LARGEST_BATCH
+    size = length + _BYTES_OUTSIDE_LENGTH
+    plausible = magic == 2 and BATCH_HEADER.size <= size <= LARGEST_BATCH_BYTES
     return size if plausible and min(base, epoch, delta) >= 0 and base < 1 << 62 else 0
 
 
@@ -378,12 +378,12 @@ class BatchScanner:
                 self.scan.controls.append(ControlRecord(offset, epoch, time, base, at, file, body))
         except MalformedBytesError as error:
             self._fault("content", at, file, f"control batch at offset {base} cannot be decoded: found {error}")
-        if len(self.scan.controls) > MOST_CONTROLS:
-            raise MalformedBytesError(f"more than {MOST_CONTROLS:,} control records")
+        if len(self.scan.controls) > MOST_CONTROL_RECORDS:
+            raise MalformedBytesError(f"more than {MOST_CONTROL_RECORDS:,} control records")
 
     def _resume(self, stream: BinaryIO, data: bytes, position: int, file: int) -> tuple[bytes, int, bool]:
         """Look for a batch behind bytes that are none. Return the bytes from there on, and whether there is none."""
-        while len(data) < LARGEST_BATCH and (more := stream.read(WINDOW_BYTES)):
+        while len(data) < LARGEST_BATCH_BYTES and (more := stream.read(WINDOW_BYTES)):
             data += more
         found = _find_next_batch(data)
         if found:
@@ -391,7 +391,7 @@ class BatchScanner:
             self._fault("unreadable", position, file, message)
             return data[found:], position + found, False
         zeros = not data.strip(b"\0")
-        rest = f"{len(data)} bytes" if len(data) < LARGEST_BATCH else f"more than {LARGEST_BATCH:,} bytes"
+        rest = f"{len(data)} bytes" if len(data) < LARGEST_BATCH_BYTES else f"more than {LARGEST_BATCH_BYTES:,} bytes"
         self._fault("tail", position, file, f"{rest} at the end are no whole batch{': zeros' if zeros else ''}")
         return b"", position, True
 
@@ -403,7 +403,7 @@ def _find_next_batch(data: bytes) -> int:
     if count < 1:
         return 0
     plausible = (found[17 : 17 + count] == 2) & (found[1 : 1 + count] == 0) & (found[9 : 9 + count] == 0)
-    budget = 4 * LARGEST_BATCH
+    budget = 4 * LARGEST_BATCH_BYTES
     for place in (np.flatnonzero(plausible) + 1).tolist():
         header = BATCH_HEADER.unpack_from(data, place)
         size = _batch_size(header)

@@ -26,8 +26,8 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import candidate, keys, prospective, resigned, unattached
 from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import LineOrder, check_changes_have_lines, check_start_shows_snapshot
-from kraftcheck.validation.effects import ModelEffects
-from kraftcheck.validation.events import Event, EventKind, is_lost, request_key
+from kraftcheck.validation.effects import ReplayedModel
+from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownUses, LineChecks
 from kraftcheck.validation.starts import MidLifeStates, control_records
 from kraftcheck.validation.state import (
@@ -40,7 +40,7 @@ from kraftcheck.validation.state import (
     transition_differences,
 )
 from kraftcheck.validation.terms import (
-    Difference,
+    FieldDifference,
     batch_count_at,
     batch_end_offset,
     data_batch,
@@ -48,11 +48,11 @@ from kraftcheck.validation.terms import (
     offset_after_batches,
 )
 
-SEARCHED_EVENTS = 4_000
+MOST_SEARCHED_EVENTS = 4_000
 """Events of a sender in which an equal message is sought that may take the place of a later one."""
 
 
-class UnitOrder(ModelEffects):
+class UnitScheduler(ReplayedModel):
     """The order in which the units of all nodes run."""
 
     def advance(self, node: NodeProgress) -> None:
@@ -121,7 +121,7 @@ class UnitOrder(ModelEffects):
             return True
         owners = {id(origin): receipt for receipt, origin in pairs.items()}
         sender = self.nodes[wanted.node]
-        for other in reversed(sender.events[max(0, sender.position - SEARCHED_EVENTS) : sender.position]):
+        for other in reversed(sender.events[max(0, sender.position - MOST_SEARCHED_EVENTS) : sender.position]):
             if other.kind is wanted.kind and self._is_alike(other, wanted) and id(other) not in self.used:
                 owner = owners.get(id(other))
                 if owner is not None:
@@ -178,7 +178,7 @@ MOST_SNAPSHOT_STEPS = 2
 """Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
 
 
-class ClusterReplay(UnitOrder, MidLifeStates, LineChecks):
+class ClusterReplay(UnitScheduler, MidLifeStates, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
     def __init__(self, *parts: Any, known: KnownUses) -> None:
@@ -356,7 +356,7 @@ class ClusterReplay(UnitOrder, MidLifeStates, LineChecks):
         request = node.asked.get(event.correlation)
         if request is None:
             raise Refusal(event, "answers no request of this process")
-        if is_lost(event):
+        if is_transport_error(event):
             yield state._replace(sent=None) if state.sent == event.correlation else state
             return
         if state.sent == event.correlation and not isinstance(me.pending, Nil):
@@ -499,7 +499,7 @@ class ClusterReplay(UnitOrder, MidLifeStates, LineChecks):
         if not run:
             return state
         self._chained(state, run)
-        best: list[Difference] = []
+        best: list[FieldDifference] = []
         action = ""
         for start, name in self._moves(node, state, run[0]):
             for position in range(len(run) - 1, -1, -1):
@@ -544,7 +544,7 @@ class ClusterReplay(UnitOrder, MidLifeStates, LineChecks):
             after, before = event.body
             if before is not None and last is not None:
                 wrong = [
-                    Difference(f"from {name}", before.get(name), last.get(name))
+                    FieldDifference(f"from {name}", before.get(name), last.get(name))
                     for name in ("mode", "epoch", "leader", "voted", "voters", "update voters", "start")
                     if before.get(name) != last.get(name)
                 ]

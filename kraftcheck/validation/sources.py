@@ -23,15 +23,15 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from kraftcheck.processes import available_memory
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
-from kraftcheck.validation.event_stream import is_stream, read_stream
+from kraftcheck.validation.event_stream import is_event_stream, read_stream
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
-from kraftcheck.validation.state import events_before_replay
+from kraftcheck.validation.state import count_events_before_replay
 
 LONGEST_LINE = 32 << 20
 """Maximum length of a line, in bytes."""
 
-LARGEST_HEADER = 16 << 20
+LARGEST_TAR_HEADER = 16 << 20
 """Maximum size of a tarball's headers of one member, in bytes."""
 
 DEEPEST_ARCHIVE = 4
@@ -166,11 +166,11 @@ def _unpacked_entries(
 def _tarball_members(stream: FileStream, skip: Callable[[str], object], depth: int) -> Iterator[FileEntry]:
     limit = stream.limit
     with damage_as_input_error(stream.name):
-        stream.limit = LARGEST_HEADER
+        stream.limit = LARGEST_TAR_HEADER
         archive = tarfile.open(fileobj=cast(Any, stream), mode="r|", bufsize=_CHUNK_BYTES)  # noqa: SIM115
     for _ in range(MOST_MEMBERS):
         with damage_as_input_error(stream.name):
-            stream.limit = min(limit, stream.position + LARGEST_HEADER)  # forged headers may ask for any size
+            stream.limit = min(limit, stream.position + LARGEST_TAR_HEADER)  # forged headers may ask for any size
             member = archive.next()
             archive.members = []  # type: ignore[attr-defined]
             stream.limit = limit
@@ -198,13 +198,13 @@ def _skip_member(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: File
 DEFAULT_LIMIT_BYTES = 64 << 30
 """Default limit on the unpacked size of a file, in bytes."""
 
-BYTES_OF_SMALLEST_EVENT = 2048
+EVENT_MEMORY_BYTES = 2048
 """Memory of an event and of its part of the replay."""
 
 HEAD_BYTES = 1 << 16
 """Bytes of a file that decide whether it is a log."""
 
-STEP_KINDS = frozenset({EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER})
+MESSAGE_KINDS = frozenset({EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER})
 """Kinds of events that only DEBUG or TRACE shows; without them a log cannot be replayed."""
 
 _KAFKA_VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
@@ -227,7 +227,7 @@ class LogFile:
     @property
     def shows_steps(self) -> bool:
         """Whether the log has lines that INFO does not show."""
-        return any(event.kind in STEP_KINDS or event.level == "TRACE" for event in self.events)
+        return any(event.kind in MESSAGE_KINDS or event.level == "TRACE" for event in self.events)
 
     @property
     def first(self) -> int:
@@ -297,7 +297,7 @@ class _LogsReader:
         self._found: list[LogFile] = []
         self._result = LogSources()
         self._count = 0
-        self._most = available_memory() // BYTES_OF_SMALLEST_EVENT
+        self._most = available_memory() // EVENT_MEMORY_BYTES
 
     def path(self, path: Path, node: int | None = None) -> None:
         """Read a file, or every log of a folder or a tarball."""
@@ -321,7 +321,7 @@ class _LogsReader:
                 f"{stream.name}: expected a log4j file, found binary data; of a disk, name the folder that holds"
                 " __cluster_metadata-0"
             )
-        if is_stream(head):
+        if is_event_stream(head):
             return self._log(stream, node, read_stream)
         if head.lstrip()[:1] == b"{":
             return (
@@ -385,7 +385,7 @@ class _LogsReader:
             for event in events:
                 event.node = only
         else:
-            _require_blocks(name, events)
+            _require_node_names(name, events)
             _assign_nodes(events)
             self._result.notes.append(f"{name}: has the lines of nodes {', '.join(map(str, sorted(named)))}")
         for one in sorted(named):
@@ -416,7 +416,7 @@ class _LogsReader:
     def _from_start(self, node: int) -> None:
         """Set aside a node's events before the first ones that can be replayed: their state is unknown."""
         events = self._result.logs.get(node, [])
-        start = events_before_replay(events)
+        start = count_events_before_replay(events)
         if start:
             self._result.late[node] = events[:start]
             self._result.logs[node] = events[start:]
@@ -438,7 +438,7 @@ def _foreign_file_problem(name: str, head: bytes, pattern: str) -> str | None:
     )
 
 
-def _require_blocks(name: str, events: Sequence[Event]) -> None:
+def _require_node_names(name: str, events: Sequence[Event]) -> None:
     """Raise InputError if lines of several nodes alternate, and one names no node: nothing says whose it is.
 
     A line with a wrong id, or a log in two parts, has few blocks. The replay finds the former.
@@ -482,12 +482,11 @@ def _without_copies(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]
 def _begins_with_events_of(whole: LogFile, part: LogFile) -> bool:
     """Whether a file begins with all events of another one."""
     return all(
-        _events_as_content(one) == _events_as_content(other)
-        for one, other in zip(whole.events, part.events, strict=False)
+        _event_content(one) == _event_content(other) for one, other in zip(whole.events, part.events, strict=False)
     )
 
 
-def _events_as_content(event: Event) -> tuple[object, ...]:
+def _event_content(event: Event) -> tuple[object, ...]:
     return event.time, event.kind, event.correlation, event.body
 
 
@@ -502,7 +501,7 @@ def _note_overlaps(files: Sequence[LogFile], notes: list[str]) -> None:
             notes.append(f"node {after.node}: {after.name} begins before {before.name} ends")
 
 
-def line_of(paths: Iterable[Path], event: Event, limit: int = DEFAULT_LIMIT_BYTES) -> str:
+def read_line_of_event(paths: Iterable[Path], event: Event, limit: int = DEFAULT_LIMIT_BYTES) -> str:
     """Return the text of an event's line, read again; empty if it has changed since."""
     try:
         for path in paths:
@@ -528,6 +527,6 @@ def all_voters(logs: Mapping[int, Sequence[Event]]) -> set[int]:
     return found
 
 
-def count_kinds(events: Iterable[Event]) -> Counter[EventKind]:
+def count_by_kind(events: Iterable[Event]) -> Counter[EventKind]:
     """Count events by kind."""
     return Counter(event.kind for event in events)

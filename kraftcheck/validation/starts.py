@@ -32,11 +32,11 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.effects import ModelEffects
+from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
-from kraftcheck.validation.state import GROWING_KINDS, NodeProgress, NodeState, WaitingRequest
+from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeProgress, NodeState, WaitingRequest
 from kraftcheck.validation.terms import (
-    NO_DIRECTORY,
+    NO_DIRECTORY_IDS,
     ClusterTerms,
     Log,
     LogEnd,
@@ -57,10 +57,10 @@ def add_unless_in_force(records: ControlsByOffset, offset: int, record: Record) 
     """Add a record unless it is in force at an offset: there, or as the first one if none of its type comes before."""
     known = [at for at, found in records.items() if at <= offset and any(type(one) is type(record) for one in found)]
     if not known or record not in records[max(known)]:
-        _put_control(records, offset if known else 0, record)
+        _put_control_record(records, offset if known else 0, record)
 
 
-def _put_control(records: ControlsByOffset, offset: int, record: Record) -> None:
+def _put_control_record(records: ControlsByOffset, offset: int, record: Record) -> None:
     rest = tuple(one for one in records.get(offset, ()) if type(one) is not type(record))
     records[offset] = (*rest, record)
 
@@ -76,20 +76,20 @@ def control_records(terms: ClusterTerms, events: Iterable[Event]) -> tuple[Contr
         elif event.kind in (EventKind.VERSION, EventKind.VOTERS) and event.body[1] >= 0:
             value, offset = event.body
             record = KRaftVersion(value) if event.kind is EventKind.VERSION else Voters(terms.voters(value))
-            _put_control(snapshots if offset == loaded - 1 else found, offset, record)
+            _put_control_record(snapshots if offset == loaded - 1 else found, offset, record)
     return found, snapshots
 
 
 # The epochs of a log
 
-END_FIELDS = {"Fetch": ("fetchOffset", "lastFetchedEpoch"), "Vote": ("lastOffset", "lastOffsetEpoch")}
+LOG_END_FIELDS = {"Fetch": ("fetchOffset", "lastFetchedEpoch"), "Vote": ("lastOffset", "lastOffsetEpoch")}
 """The fields of a request that name the end of its sender's log."""
 
 
-def requested_ends(events: Sequence[Event]) -> Iterator[LogEnd]:
+def log_ends_in_requests(events: Sequence[Event]) -> Iterator[LogEnd]:
     """Yield the log ends that the next requests of a node name, until its log grows."""
     for event in events:
-        if event.kind in GROWING_KINDS:
+        if event.kind in LOG_GROWTH_KINDS:
             if event.kind is EventKind.APPEND:
                 yield event.body[0], 0
             return
@@ -97,12 +97,12 @@ def requested_ends(events: Sequence[Event]) -> Iterator[LogEnd]:
 
 
 def _log_ends_in_request(event: Event) -> Iterator[LogEnd]:
-    names = END_FIELDS.get(event.body.api) if event.kind is EventKind.SEND else None
+    names = LOG_END_FIELDS.get(event.body.api) if event.kind is EventKind.SEND else None
     if names is not None and event.body.number(names[0]) > 0:
         yield event.body.number(names[0]), event.body.number(names[1])
 
 
-def shown_ends(events: Iterable[Event]) -> list[LogEnd]:
+def shown_log_ends(events: Iterable[Event]) -> list[LogEnd]:
     """Return the log ends that a node's lines show, as far as they still stand."""
     ends: list[LogEnd] = []
     for event in events:
@@ -117,7 +117,7 @@ def shown_ends(events: Iterable[Event]) -> list[LogEnd]:
     return ends
 
 
-def ends_of_parts(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> list[LogEnd]:
+def ends_of_log_parts(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> list[LogEnd]:
     """Return the ends of a log's parts in order: of each epoch, and those that its next requests name."""
     most = asked[0][0] if asked else shown[-1][0] if shown else 0
     last = dict(shown)
@@ -136,16 +136,16 @@ def _ends_of_epochs(ends: Sequence[LogEnd], kept: set[int]) -> list[LogEnd]:
     return [one for one, after in pairwise([*ends, (0, -1)]) if after[1] != one[1] or one[0] in kept]
 
 
-RewriteLog = Callable[[Log], Log]
+LogRewrite = Callable[[Log], Log]
 
-FIRST_LOG_LENGTH = 64
+FIRST_SHORTENED_LENGTH = 64
 """Batches of a log at which it is rebased first."""
 
 
-class LogRebasing(ModelEffects):
+class LogShortener(ReplayedModel):
     """Shortens the logs of a replay."""
 
-    longest = FIRST_LOG_LENGTH
+    longest = FIRST_SHORTENED_LENGTH
 
     def rebase(self) -> None:
         """Merge committed data batches in every log."""
@@ -153,7 +153,7 @@ class LogRebasing(ModelEffects):
         committed = offset_after_batches(self.shared.committed, len(self.shared.committed))
         self._rewrite(lambda log: merge_batches(log, kept, committed))
         longest = max((len(replica.log) for replica in self._replicas()), default=0)
-        self.longest = max(FIRST_LOG_LENGTH, 2 * longest)
+        self.longest = max(FIRST_SHORTENED_LENGTH, 2 * longest)
 
     def split(self, offset: int) -> None:
         """Split the merged batches that cover an offset; a follower may store a part of them only."""
@@ -175,24 +175,24 @@ class LogRebasing(ModelEffects):
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
-            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts(me))
+            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts_in_fields(me))
         for log in logs:
             yield offset_after_batches(log, len(log))
             for batch, after in pairwise(log):
                 if after.epoch != batch.epoch:
                     yield batch_end_offset(batch)
 
-    def _rewrite(self, change: RewriteLog) -> None:
+    def _rewrite(self, change: LogRewrite) -> None:
         for node in self.nodes.values():
             if node.state is not None:
-                node.state = node.state._replace(me=divide_log(node.state.me, change))
-            node.alternatives = [one._replace(me=divide_log(one.me, change)) for one in node.alternatives]
+                node.state = node.state._replace(me=replica_with_divided_log(node.state.me, change))
+            node.alternatives = [one._replace(me=replica_with_divided_log(one.me, change)) for one in node.alternatives]
         lost = Map((key, change(log)) for key, log in self.shared.lost.items())
         self.shared = self.shared.but(committed=change(self.shared.committed), lost=lost)
         self.check.divided(self.replicas(), self.shared)
 
 
-def batch_counts(me: Replica) -> Iterable[int]:
+def batch_counts_in_fields(me: Replica) -> Iterable[int]:
     """Return the numbers of batches that a replica's fields hold."""
     found = [me.start, me.flushed, me.high_watermark, *me.offsets.values()]
     if isinstance(me, DiskReplica):
@@ -202,7 +202,7 @@ def batch_counts(me: Replica) -> Iterable[int]:
     return found
 
 
-def is_data(batch: Batch) -> bool:
+def is_data_batch(batch: Batch) -> bool:
     """Whether a batch has no control record."""
     return all(isinstance(record, Data) for record in batch.records)
 
@@ -217,8 +217,8 @@ def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
             and batch_end_offset(after) <= committed
             and batch_end_offset(batch) not in kept
             and after.epoch == batch.epoch
-            and is_data(batch)
-            and is_data(after)
+            and is_data_batch(batch)
+            and is_data_batch(after)
         ):
             continue
         found.append(batch)
@@ -228,12 +228,12 @@ def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
 def split_log_at(log: Log, offset: int) -> Log:
     """Return a log in which a batch ends at an offset."""
     position = bisect_left(log, offset, key=batch_end_offset) if offset > 0 else len(log)
-    if position >= len(log) or batch_end_offset(log[position]) == offset or not is_data(log[position]):
+    if position >= len(log) or batch_end_offset(log[position]) == offset or not is_data_batch(log[position]):
         return log
     return (*log[:position], data_batch(log[position].epoch, offset), *log[position:])
 
 
-def divide_log(me: Replica, change: RewriteLog) -> Replica:
+def replica_with_divided_log(me: Replica, change: LogRewrite) -> Replica:
     """Return a replica with another division of its log into batches, and with the numbers of batches that follow."""
     old, log = me.log, change(me.log)
     if len(log) == len(old):
@@ -260,7 +260,7 @@ def divide_log(me: Replica, change: RewriteLog) -> Replica:
     return after
 
 
-class StartStates(LogRebasing):
+class StartStates(LogShortener):
     """States of a starting process."""
 
     is_late = False  # whether the replay of some node begins in the life of a process
@@ -338,7 +338,7 @@ class StartStates(LogRebasing):
         read = [event.body for event in unit if event.kind is EventKind.LOADED]
         named = [*chain.from_iterable(found), *read]
         for end, _ in named:
-            me = divide_log(me, partial(split_log_at, offset=end))
+            me = replica_with_divided_log(me, partial(split_log_at, offset=end))
             self.split(end)
         ends = {batch_count_at(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
@@ -409,7 +409,7 @@ class StartStates(LogRebasing):
 
     def begun_at(self, me: Replica, start: int) -> Replica:
         """Return a replica whose log starts at an offset, with the snapshot that ends there."""
-        me = divide_log(me, partial(split_log_at, offset=start))
+        me = replica_with_divided_log(me, partial(split_log_at, offset=start))
         count = sum(batch_end_offset(batch) <= start for batch in me.log)
         if not count or not isinstance(me, DiskReplica):
             return me
@@ -522,7 +522,7 @@ class MidLifeStates(StartStates):
         """Return a replica with its log, the log start, and the high watermark."""
         voters, version = me.voters, me.version
         controls = (KRaftVersion(version), Voters(voters)) if version else ()
-        ends = ends_of_parts(shown_ends(head), list(requested_ends(node.events[node.position :])))
+        ends = ends_of_log_parts(shown_log_ends(head), list(log_ends_in_requests(node.events[node.position :])))
         me = self.protocol.with_log(me, self.old_log(self.lines_of_all(node), ends, controls), flushes=True)
         if controls and ends and {one.key.id for one in me.voters} != {one.key.id for one in voters}:
             last = me.log[-1]  # a record that was truncated since
@@ -530,7 +530,7 @@ class MidLifeStates(StartStates):
         start = self.log_start(node, head[-1].incarnation)
         marks = (e.body for e in head if e.kind in (EventKind.LEADER_HIGH_WATERMARK, EventKind.FOLLOWER_HIGH_WATERMARK))
         high = max(head[-1].body[0]["high"], start, *marks, 0)
-        me = divide_log(self.begun_at(me, start), lambda log: split_log_at(log, high))
+        me = replica_with_divided_log(self.begun_at(me, start), lambda log: split_log_at(log, high))
         return me.but(high_watermark=sum(batch_end_offset(batch) <= high for batch in me.log))
 
     def _late_voters(self, node: NodeProgress, shown: dict[str, Any], directory: int) -> frozenset[Voter]:
@@ -558,7 +558,7 @@ class MidLifeStates(StartStates):
 def _named_voters(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
     """Yield the voters that events name: id, directory id, and the address or an empty text."""
     for event in events:
-        name = NAMED_VOTERS.get(event.kind)
+        name = VOTERS_NAMED_BY_KIND.get(event.kind)
         if name is not None:
             yield from name(event)
 
@@ -575,10 +575,10 @@ def _voters_named_in_states(event: Event) -> Iterator[tuple[int, str, str]]:
 
 def _voter_addressed_by_request(event: Event) -> Iterator[tuple[int, str, str]]:
     if event.body.api in ("Vote", "BeginQuorumEpoch"):
-        yield event.body.number("voterId"), event.body.get("voterDirectoryId") or NO_DIRECTORY[0], ""
+        yield event.body.number("voterId"), event.body.get("voterDirectoryId") or NO_DIRECTORY_IDS[0], ""
 
 
-NAMED_VOTERS = {
+VOTERS_NAMED_BY_KIND = {
     EventKind.VOTERS: _voters_named_in_set,
     EventKind.STARTING_VOTERS: _voters_named_in_set,
     EventKind.TRANSITION: _voters_named_in_states,

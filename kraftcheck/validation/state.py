@@ -17,14 +17,14 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.terms import (
-    NO_DIRECTORY,
+    NO_DIRECTORY_IDS,
     ClusterTerms,
-    Difference,
+    FieldDifference,
     FieldTexts,
     body_differences,
 )
 
-VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
+MODES_THAT_HIDE_VOTE = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
 
 
 class DueResponse(NamedTuple):
@@ -47,7 +47,7 @@ class WaitingRequest(NamedTuple):
         """Whether a response is the first one of a parked fetch, which carries nothing."""
         return self.first is not None and not self.differences(answer) and answer.body.number("size") <= 0
 
-    def differences(self, answer: Event) -> list[Difference]:
+    def differences(self, answer: Event) -> list[FieldDifference]:
         """Return the fields in which a response differs from the first one."""
         return body_differences(answer.body, self.first.expected) if self.first is not None else []
 
@@ -79,7 +79,7 @@ class NodeState(NamedTuple):
 class Refusal(Exception):  # noqa: N818 - the model's, not a fault of the program
     """The model does not allow an event: the fields that differ, with the action that came nearest."""
 
-    def __init__(self, event: Event, what: str, differences: Sequence[Difference] = (), action: str = "") -> None:
+    def __init__(self, event: Event, what: str, differences: Sequence[FieldDifference] = (), action: str = "") -> None:
         super().__init__(what)
         self.event = event
         self.what = what
@@ -153,7 +153,7 @@ BOOT_KINDS = (EventKind.DISK, EventKind.BOOTSTRAP, EventKind.BOOT)
 RECEIVED_MESSAGE_KINDS = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED)
 
 
-def next_append(node: NodeProgress, start: int) -> int:
+def position_of_next_append(node: NodeProgress, start: int) -> int:
     """Return the position of a node's next append line; one behind all events if none comes in this incarnation."""
     incarnation = node.events[min(start, len(node.events) - 1)].incarnation
     for position in range(start, len(node.events)):
@@ -165,46 +165,46 @@ def next_append(node: NodeProgress, start: int) -> int:
     return len(node.events)
 
 
-def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterTerms, high: int) -> list[Difference]:
+def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterTerms, high: int) -> list[FieldDifference]:
     """Return the fields of a shown state that differ from a replica of the model and the known high watermark."""
-    found = [Difference("mode", shown["mode"], str(me.mode)), Difference("epoch", shown["epoch"], me.epoch)]
+    found = [FieldDifference("mode", shown["mode"], str(me.mode)), FieldDifference("epoch", shown["epoch"], me.epoch)]
     leader = None if isinstance(me.leader, Nil) else terms.nodes[me.leader]
     if "leader" in shown:
-        found.append(Difference("leader", shown["leader"], leader))
-    if "voted" in shown and me.mode not in VOTE_IS_HIDDEN:
+        found.append(FieldDifference("leader", shown["leader"], leader))
+    if "voted" in shown and me.mode not in MODES_THAT_HIDE_VOTE:
         voted = me.voted
         ours = None
         if isinstance(voted, Key):
             ours = (terms.nodes[voted.id], terms.directory_text(voted.id, voted.directory))
         theirs = shown["voted"]
-        if theirs is not None and theirs[1] in NO_DIRECTORY:
-            theirs = (theirs[0], NO_DIRECTORY[0])
-        found.append(Difference("voted", theirs, ours))
+        if theirs is not None and theirs[1] in NO_DIRECTORY_IDS:
+            theirs = (theirs[0], NO_DIRECTORY_IDS[0])
+        found.append(FieldDifference("voted", theirs, ours))
     for name in ("granted", "rejected"):
         if name in shown:
             ids = frozenset(terms.nodes[key.id] for key in getattr(me, name))
-            found.append(Difference(name, shown[name], ids))
+            found.append(FieldDifference(name, shown[name], ids))
     voters = frozenset(terms.nodes[voter.key.id] for voter in me.voters)
     found += [
-        Difference("voters", shown[name], voters)
+        FieldDifference("voters", shown[name], voters)
         for name in ("voters", "candidates", "leader voters")
         if shown.get(name) is not None
     ]
     if "high" in shown:
-        found.append(Difference("high watermark", shown["high"], high))
+        found.append(FieldDifference("high watermark", shown["high"], high))
     return [one for one in found if one.kafka != one.model]
 
 
 # The first event that can be replayed
 
-GROWING_KINDS = (EventKind.STORED, EventKind.REPLACED, EventKind.APPEND)
+LOG_GROWTH_KINDS = (EventKind.STORED, EventKind.REPLACED, EventKind.APPEND)
 """Lines of a log that grows."""
 
 RESET_MODES = ("Follower", "Unattached")
 """Modes that a replica enters without volatile state."""
 
-CHANGE_KINDS = (
-    *GROWING_KINDS,
+KINDS_IN_TRANSITION_UNIT = (
+    *LOG_GROWTH_KINDS,
     EventKind.TRUNCATED,
     EventKind.LOADED,
     EventKind.FOLLOWER_HIGH_WATERMARK,
@@ -213,7 +213,7 @@ CHANGE_KINDS = (
 """Lines of further changes in the unit of a transition."""
 
 
-def events_before_replay(events: Sequence[Event]) -> int:
+def count_events_before_replay(events: Sequence[Event]) -> int:
     """Return the number of a node's events before those that can be replayed."""
     start = next((place for place, event in enumerate(events) if event.kind in BOOT_KINDS), len(events))
     whole = next(
@@ -225,7 +225,7 @@ def events_before_replay(events: Sequence[Event]) -> int:
             break
         if event.kind is EventKind.TRANSITION and _resets_volatile_state(event, again=found is not None):
             found = place + 1
-        elif event.kind in CHANGE_KINDS:
+        elif event.kind in KINDS_IN_TRANSITION_UNIT:
             found = None
     return start if found is None else found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.event_stream import events_of_object
-from kraftcheck.validation.events import Event, EventKind, MessageBody, MessagePairs, is_lost, number_events
+from kraftcheck.validation.events import Event, EventKind, MessageBody, MessagePairs, is_transport_error, number_events
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
     from kraftcheck.validation.replay import ClusterReplay
@@ -111,10 +111,10 @@ class _StepReplay:
     """A replay of steps, which pairs messages in their order: each is sent before it is received."""
 
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:
-        from kraftcheck.validation.cluster import replay_of_sources
+        from kraftcheck.validation.cluster import replay_of_logs
 
         self.pairs = MessagePairs({}, {}, [], [])
-        self.replay: ClusterReplay = replay_of_sources(dict(logs), without=without, pairs=self.pairs)
+        self.replay: ClusterReplay = replay_of_logs(dict(logs), without=without, pairs=self.pairs)
         self._sends: dict[tuple[int, MessageBody], list[Event]] = defaultdict(list)
         self._killed: set[int] = set()  # nodes whose events may be missing
         self._asked: dict[tuple[int, int, int], Event] = {}
@@ -145,7 +145,7 @@ class _StepReplay:
         elif (
             event.kind in (EventKind.RESPONSE, EventKind.IGNORED)
             and event.body.api != "ApiVersions"
-            and not is_lost(event)
+            and not is_transport_error(event)
         ):
             self._pair_response(event)
 
@@ -241,10 +241,10 @@ def validate_step(
     refusal = state._step(events, is_last=is_last)
     if refusal is None:
         return None
-    return Refused(_refusing_guard(refusal), refusal.event, refusal.action)
+    return Refused(_guard_text(refusal), refusal.event, refusal.action)
 
 
-def _refusing_guard(refusal: Refusal) -> str:
+def _guard_text(refusal: Refusal) -> str:
     event = refusal.event
     subject = f"{event.kind} {event.body.api}" if isinstance(event.body, MessageBody) else event.kind
     shown = "; ".join(f"{one.field}: {one.kafka}, model {one.model}" for one in refusal.differences)

@@ -42,7 +42,7 @@ from kraftcheck.validation.events import MessageBody
 ERROR_CODES = {error: code for code, error in ERRORS.items()}
 """Kafka's code of each error of the model."""
 
-NO_DIRECTORY = ("AAAAAAAAAAAAAAAAAAAAAA", "<undefined>")
+NO_DIRECTORY_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "<undefined>")
 
 Log = tuple[Batch, ...]
 
@@ -90,7 +90,7 @@ def batch_count_at(log: Log, offset: int) -> int:
     return 0 if offset <= 0 else bisect_left(log, offset, key=batch_end_offset) + 1
 
 
-class Difference(NamedTuple):
+class FieldDifference(NamedTuple):
     """A field whose value in the log differs from the model's."""
 
     field: str
@@ -114,7 +114,7 @@ class ClusterTerms:
 
     def directory(self, node: int, text: str | None) -> int:
         """Return the number of a node's directory id, 0 for an unknown one."""
-        if text is None or text in NO_DIRECTORY:
+        if text is None or text in NO_DIRECTORY_IDS:
             return 0
         known = self._directories.setdefault(node, [])
         if text not in known:
@@ -143,7 +143,7 @@ class ClusterTerms:
     def directory_text(self, host: ModelValue, number: int) -> str:
         """Return the directory id with a number."""
         known = self._directories.get(self.nodes[host], [])
-        return known[number - 1] if 0 < number <= len(known) else NO_DIRECTORY[0]
+        return known[number - 1] if 0 < number <= len(known) else NO_DIRECTORY_IDS[0]
 
     def address(self, host: ModelValue, number: int) -> tuple[str, str] | None:
         """Return host and port of an endpoint, as in a message; None if no event shows them."""
@@ -175,7 +175,7 @@ class ClusterTerms:
         if error is None or make is None:
             return None
         leader = self.host(body.number("leaderId"))
-        common = CommonFields(
+        common = CommonResponseFields(
             max(body.number("leaderEpoch"), 0), leader, error, source, me.id, self._told(body, leader)
         )
         return make(self, body, request, common, me.log, tuple(records))
@@ -214,7 +214,7 @@ class ClusterTerms:
 
     def expected(self, message: Record, log: Log, start: int) -> dict[tuple[str, int], str] | None:
         """Return the expected fields of a message that a replica with this log sends; None if none is known."""
-        show = FIELDS_OF_MESSAGES.get(type(message))
+        show = FIELD_TEXT_MAKERS.get(type(message))
         return None if show is None else show(self, message, log, start)
 
     def key_fields(self, key: Key, node: str, directory: str, occurrence: int = 0) -> dict[tuple[str, int], str]:
@@ -236,7 +236,7 @@ def _whole_batches_up_to(log: Log, offset: int) -> int:
 # Responses, from a log
 
 
-class CommonFields(NamedTuple):
+class CommonResponseFields(NamedTuple):
     """The fields of every response between replicas."""
 
     epoch: int
@@ -248,7 +248,7 @@ class CommonFields(NamedTuple):
 
 
 def _fetch_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     high = body.number("highWatermark")
     return FetchResponse(
@@ -259,13 +259,13 @@ def _fetch_response(
 
 
 def _fetch_snapshot_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
 def _vote_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     granted = body.get("voteGranted") == "true"
     return VoteResponse(
@@ -275,25 +275,25 @@ def _vote_response(
 
 
 def _begin_epoch_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
 def _end_epoch_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
 def _update_voter_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
 def _admin_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonFields, log: Log, records: Log
+    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
     return AdminResponse(operation, c.error, c.source, c.dest)
@@ -528,7 +528,7 @@ def _describe_quorum_fields(terms: ClusterTerms, r: DescribeQuorumResponse, log:
     }
 
 
-FIELDS_OF_MESSAGES: dict[type[Record], Callable[..., FieldTexts]] = {
+FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
     FetchRequest: _fetch_fields,
     FetchSnapshotRequest: _fetch_snapshot_fields,
     VoteRequest: _vote_fields,
@@ -548,11 +548,11 @@ FIELDS_OF_MESSAGES: dict[type[Record], Callable[..., FieldTexts]] = {
 }
 
 
-def body_differences(body: MessageBody, expected: FieldTexts) -> list[Difference]:
+def body_differences(body: MessageBody, expected: FieldTexts) -> list[FieldDifference]:
     """Return the fields of a body that differ from their expected values."""
     found = []
     for (name, occurrence), value in expected.items():
         shown = body.get(name, occurrence)
         if shown != value and not (shown is None and value == "-1"):
-            found.append(Difference(name, shown, value))
+            found.append(FieldDifference(name, shown, value))
     return found

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from kraftcheck.validation.disks import ReplicaDisk
-from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_lost
+from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_transport_error
 from kraftcheck.validation.findings import CheckReport
 from kraftcheck.validation.sources import LogSources, all_voters
 from kraftcheck.validation.state import Refusal
@@ -19,7 +19,7 @@ LEAST_STORM_REQUESTS = 300
 """Equal requests within a second, from which they are a storm."""
 
 
-ReplayOrNone = Any
+ClusterReplayLike = Any
 """A `ClusterReplay`."""
 
 
@@ -80,7 +80,7 @@ class Validation:
     version: str = ""  # Kafka's, as given
     without: tuple[str, ...] = ()
     accepts_monitors: bool = False
-    replay: ReplayOrNone | None = None
+    replay: ClusterReplayLike | None = None
     monitored: CheckReport | None = None  # checks of the logs
     disk_report: CheckReport | None = None
     gaps: list[LogGap] = field(default_factory=list)
@@ -215,7 +215,7 @@ class Validation:
         return EXIT_CODES[self.result]
 
 
-def gaps_in(replay: ReplayOrNone, late: Collection[int] = (), *, ends: bool = False) -> list[LogGap]:
+def find_log_gaps(replay: ClusterReplayLike, late: Collection[int] = (), *, ends: bool = False) -> list[LogGap]:
     """Return the gaps in the senders' logs, but for the beginnings of `late` nodes, and for logs that are cut."""
     found: list[LogGap] = []
     missing = {id(event) for event in replay.pairs.unpaired}
@@ -228,7 +228,7 @@ def gaps_in(replay: ReplayOrNone, late: Collection[int] = (), *, ends: bool = Fa
     return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
 
 
-def unwritten_in(replay: ReplayOrNone) -> dict[int, int]:
+def senders_of_unlogged(replay: ClusterReplayLike) -> dict[int, int]:
     """Return the senders of the received messages that their logs lack, by id() of the receipt."""
     paired = replay.pairs.sent.keys() | replay.pairs.answered.keys()
     return {
@@ -239,20 +239,24 @@ def unwritten_in(replay: ReplayOrNone) -> dict[int, int]:
     }
 
 
-def _received_messages(events: Sequence[Event], replay: ReplayOrNone) -> Iterator[tuple[int, Event]]:
+def _received_messages(events: Sequence[Event], replay: ClusterReplayLike) -> Iterator[tuple[int, Event]]:
     """Yield the messages that a node received, with their senders, for senders that have a log."""
     asked: dict[tuple[int, int], int | None] = {}
     for event in events:
         if event.kind is EventKind.SEND:
             asked[event.incarnation, event.correlation] = replay.homes.get(event.address)
         sender = event.peer if event.kind is EventKind.REQUEST else asked.get((event.incarnation, event.correlation))
-        is_receipt = event.kind in (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED) and not is_lost(event)
+        is_receipt = event.kind in (
+            EventKind.REQUEST,
+            EventKind.RESPONSE,
+            EventKind.IGNORED,
+        ) and not is_transport_error(event)
         if is_receipt and sender is not None and sender in replay.nodes:
             yield sender, event
 
 
 def _gaps_of_sender(
-    sender: int, receipts: Sequence[Event], replay: ReplayOrNone, missing: Collection[int]
+    sender: int, receipts: Sequence[Event], replay: ClusterReplayLike, missing: Collection[int]
 ) -> Iterator[LogGap]:
     last, unpaired = None, list[Event]()
     for receipt in receipts:
@@ -267,7 +271,7 @@ def _gaps_of_sender(
         yield LogGap(sender, last, None, unpaired)
 
 
-def storms_in(sources: LogSources) -> list[RequestStorm]:
+def find_request_storms(sources: LogSources) -> list[RequestStorm]:
     """Return the storms of equal requests, as their receivers saw them."""
     found: list[RequestStorm] = []
     for events in sources.logs.values():

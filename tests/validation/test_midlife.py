@@ -12,8 +12,8 @@ import pytest
 
 from kraftcheck.validation.events import EventKind
 from kraftcheck.validation.log4j import read_lines
-from kraftcheck.validation.starts import ends_of_parts
-from kraftcheck.validation.state import events_before_replay
+from kraftcheck.validation.starts import ends_of_log_parts
+from kraftcheck.validation.state import count_events_before_replay
 from tests.support.command_line import Outcome, Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
@@ -78,17 +78,17 @@ def test_a_change_behind_the_transition_is_found(change: str, validate: Callable
 
 def test_where_a_log_begins() -> None:
     events = list(read_lines(lines_of("conforms", 2), "node2.log"))
-    assert events_before_replay(events) == 0
+    assert count_events_before_replay(events) == 0
     late = events[200:]
-    place = events_before_replay(late)
+    place = count_events_before_replay(late)
     assert late[place - 1].kind is EventKind.TRANSITION
     assert late[place - 1].body[0]["mode"] in ("Follower", "Unattached")
     steady = [event for event in late if event.kind is not EventKind.TRANSITION]
-    assert events_before_replay(steady) == len(steady)
+    assert count_events_before_replay(steady) == len(steady)
 
 
 def test_lineage() -> None:
-    assert ends_of_parts([(5, 1), (9, 2), (12, 2)], []) == [(5, 1), (12, 2)]
-    assert ends_of_parts([(5, 1), (12, 2)], [(7, 1)]) == [(7, 1)]
-    assert ends_of_parts([(5, 1), (12, 2)], [(12, 2), (5, 1)]) == [(5, 1), (12, 2)]
-    assert ends_of_parts([], []) == []
+    assert ends_of_log_parts([(5, 1), (9, 2), (12, 2)], []) == [(5, 1), (12, 2)]
+    assert ends_of_log_parts([(5, 1), (12, 2)], [(7, 1)]) == [(7, 1)]
+    assert ends_of_log_parts([(5, 1), (12, 2)], [(12, 2), (5, 1)]) == [(5, 1), (12, 2)]
+    assert ends_of_log_parts([], []) == []
