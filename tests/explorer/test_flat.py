@@ -139,7 +139,7 @@ def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeyp
     full: list[bool] = []
 
     def fitting(packing: Packing, tables: object, worker: Worker) -> None:
-        full.append(worker.stats[expanding.codes.S_CODE] == expanding.codes.MANY_SUCCESSORS)
+        full.append(worker.stats[expanding.codes.STATS_CODE] == expanding.codes.MANY_SUCCESSORS)
         assert len(worker.words) == len(worker.succ) + 1
         assert len(worker.broken) >= len(worker.succ)
         resolve_flat(packing, tables, worker)
