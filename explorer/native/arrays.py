@@ -31,8 +31,8 @@ _lower_attribute: Any = imputils.lower_getattr_generic
 _infer_attribute: Any = templates.infer_getattr
 _AttributeTemplate: Any = templates.AttributeTemplate
 _PrimitiveModel: Any = models.PrimitiveModel
-_Type: Any = types.Type
-_arrays: Any = arrayobj
+_NumbaType: Any = types.Type
+_numba_arrayobj: Any = arrayobj
 _ir: Any = vars(cgutils)["ir"]
 _INT64_TYPE = _ir.IntType(64)
 
@@ -48,13 +48,13 @@ class DeclaredArray(NamedTuple):
     shape: tuple[int, ...]
 
 
-def array(kind: type[np.generic], *shape: int) -> Any:
-    """Declare an array of an `Arrays` group: its first dimension has any length, the others are given by `shape`."""
+def declare(kind: type[np.generic], *shape: int) -> Any:
+    """Declare an array of an `ArrayGroup`: its first dimension has any length, the others are given by `shape`."""
     return DeclaredArray(0, np.dtype(kind), (-1, *shape))
 
 
-class Arrays:
-    """A group of arrays, passed to compiled code as one pointer; a direct subclass declares each by `array(...)`."""
+class ArrayGroup:
+    """A group of arrays, passed to compiled code as one pointer; a direct subclass declares each by `declare(...)`."""
 
     _numba_type_: ArrayGroupType
     declared: dict[str, DeclaredArray]
@@ -84,10 +84,10 @@ class Arrays:
         object.__setattr__(self, name, value)
 
 
-class ArrayGroupType(_Type):  # type: ignore[misc]
-    """The Numba type of an `Arrays` group."""
+class ArrayGroupType(_NumbaType):  # type: ignore[misc]
+    """The Numba type of an `ArrayGroup` group."""
 
-    def __init__(self, declaring: type[Arrays]) -> None:
+    def __init__(self, declaring: type[ArrayGroup]) -> None:
         self.declaring = declaring
         super().__init__(f"{declaring.__module__}.{declaring.__qualname__}")
 
@@ -140,18 +140,18 @@ def _generate_array_read(context: Any, builder: Any, kind: Any, directory: Any, 
     for length in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
     data = builder.inttoptr(number(0), result.data.type)
-    _arrays.populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    _numba_arrayobj.populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
     return result._getvalue()
 
 
 OWN_PAGES_FROM_BYTES = 1 << 18  # bytes from which on a table gets pages of its own
-LARGE_PAGES_FROM_BYTES = (
+HUGE_PAGES_FROM_BYTES = (
     1 << 25
 )  # default number of bytes from which on a table gets huge pages: the last page is half empty
 RESERVED_ADDRESSES_RATIO = 4  # ratio of reserved addresses to bytes
 
 
-def reserved(count: int, large: int = LARGE_PAGES_FROM_BYTES) -> Any:
+def reserve_zero_bytes(count: int, large: int = HUGE_PAGES_FROM_BYTES) -> Any:
     """Return at least `count` zero bytes; pages that are never written take no memory."""
     if count < OWN_PAGES_FROM_BYTES:
         return np.zeros(count, np.uint8)
@@ -166,7 +166,7 @@ def reserved(count: int, large: int = LARGE_PAGES_FROM_BYTES) -> Any:
     return np.frombuffer(pages, np.uint8)
 
 
-def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+def zeros_in_small_pages(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     """Return a zeroed array in small pages, for random writes; NumPy would request huge pages.
 
     A small array is an ordinary NumPy array, in recycled memory.
@@ -179,16 +179,16 @@ def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     return np.zeros(shape, kind)
 
 
-class Spare(local):
+class ThreadSpareArray(local):
     """The largest array that this thread has released, kept for reuse by tables of one kind."""
 
     def __init__(self) -> None:
-        self._spare = reserved(0)
+        self._spare = reserve_zero_bytes(0)
 
     def take(self, count: int) -> Any:
         """Return an array of at least `count` bytes with arbitrary contents: the spare array, or a new one."""
-        taken, self._spare = self._spare, reserved(0)
-        return taken if len(taken) >= count else reserved(count)
+        taken, self._spare = self._spare, reserve_zero_bytes(0)
+        return taken if len(taken) >= count else reserve_zero_bytes(count)
 
     def leave(self, left: Any) -> None:
         """Release an array for reuse; keep it if it is larger than the spare array."""

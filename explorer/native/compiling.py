@@ -324,15 +324,15 @@ def _borrowed_array(context: Any, array: Any) -> Any:
     return array(array), generate
 
 
-bare: Any = intrinsic(_borrowed_array)
+bare_array: Any = intrinsic(_borrowed_array)
 
 
 def _keep_alive(_context: Any, array: Any) -> Any:
-    """Keep an array alive up to this call; a use of its `bare` view does not keep it alive."""
+    """Keep an array alive up to this call; a use of its `bare_array` view does not keep it alive."""
     return types.void(array), lambda context, *_: context.get_dummy_value()
 
 
-keep: Any = intrinsic(_keep_alive)
+keep_alive: Any = intrinsic(_keep_alive)
 
 
 def _stack_array(context: Any, rows: Any, columns: Any) -> Any:
@@ -351,7 +351,7 @@ def _stack_array(context: Any, rows: Any, columns: Any) -> Any:
     return kind(types.int64, types.int64), generate
 
 
-on_stack: Any = intrinsic(_stack_array)
+stack_array: Any = intrinsic(_stack_array)
 
 
 def _prefetch(_context: Any, array: Any, place: Any) -> Any:
@@ -462,4 +462,4 @@ def _bytes_at_address(_context: Any, address: Any, count: Any) -> Any:
     return kind(types.int64, types.int64), generate
 
 
-bytes_from: Any = intrinsic(_bytes_at_address)
+bytes_at_address: Any = intrinsic(_bytes_at_address)

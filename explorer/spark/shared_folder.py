@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, records_from_table, records_to_table
 from kraftcheck.explorer.tables.kernel.packing import pack_states, unpack_states, write_partitions_of_ids
-from kraftcheck.explorer.tables.rows import Words, by_owner, packing
+from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished
 from kraftcheck.spec.errors import InputError
@@ -163,7 +163,7 @@ class StatePacking:
     """Bit layout of the packed states of a level."""
 
     def __init__(self, counts: list[int]) -> None:
-        self._fields = packing([max(1, (count - 1).bit_length()) for count in counts])
+        self._fields = packing_of_widths([max(1, (count - 1).bit_length()) for count in counts])
         self.bytes_a_state = (int(self._fields.width.sum()) + 7) // 8
 
     def partition(self) -> Partition:
@@ -199,7 +199,7 @@ def indices_by_partition(compared: States, parts: int) -> Iterator[tuple[int, ND
     """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
     write_partitions_of_ids(np.ascontiguousarray(compared), parts, owner)
-    return by_owner(owner, parts)
+    return states_by_partition(owner, parts)
 
 
 def sorted_words(words: Words) -> Words:

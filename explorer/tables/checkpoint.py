@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.interned_values import (
 )
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_states import LevelStates
-from kraftcheck.explorer.tables.rows import ID_BYTES, Found, Rows
+from kraftcheck.explorer.tables.rows import ID_BYTES, Rows, SuccessorsOfWorkers
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.persistence.stored_files import GrowingFile, require_valid
 from kraftcheck.spec.language.protocol import Protocol
@@ -115,7 +115,7 @@ class CheckpointRecheck:
         """Return the number of expanded states of a level."""
         return self._snapshot.position if level == self._levels.depth - 1 else self._levels.count(level)
 
-    def _successors(self, rows: Rows) -> Iterator[Found]:
+    def _successors(self, rows: Rows) -> Iterator[SuccessorsOfWorkers]:
         """Yield the successors of states in parts; require that their violations are in the checkpoint."""
         expander, which = self._expander, np.arange(len(rows))
         while len(which):

@@ -22,20 +22,20 @@ from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.symmetry import write_canonical
 from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.python_checks import Parts, StepChecks, split
+from kraftcheck.explorer.tables.python_checks import PropertyPartition, RefinementChecks, partition_properties
 from kraftcheck.explorer.tables.rows import (
-    PARTITIONS,
-    SERIAL,
-    SUCCESSORS_PER_STATE,
-    Found,
+    MOST_SERIAL_STATES,
+    PARTITION_COUNT,
+    SUCCESSOR_ROOM_A_STATE,
+    BitPacking,
     Indices,
-    Packing,
     Rows,
-    Successors,
-    Threads,
+    SuccessorBuffers,
+    SuccessorsOfWorkers,
+    ThreadPool,
     Words,
-    Worker,
-    packing,
+    WorkerBuffers,
+    packing_of_widths,
 )
 from kraftcheck.processes import default_worker_count
 from kraftcheck.spec.language.declarations import Property
@@ -59,7 +59,7 @@ def work_pieces(which: Indices, workers: int) -> Iterator[Indices]:
 
     Large pieces first cost little overhead; small ones at the end let all workers finish at about the same time.
     """
-    ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST_PIECE_DIVISOR)
+    ends, count, least = [0], len(which), max(1, MOST_SERIAL_STATES // SMALLEST_PIECE_DIVISOR)
     while workers > 1 and count - ends[-1] > least:
         ends.append(ends[-1] + max(least, (count - ends[-1]) // (PIECES_A_SHARE * workers)))
     return iter([which[first:end] for first, end in pairwise([*ends, count])])
@@ -68,27 +68,27 @@ def work_pieces(which: Indices, workers: int) -> Iterator[Indices]:
 class Expander:
     """Generates the successors of states."""
 
-    def __init__(self, learner: Learner, parts: Parts, workers: int, *, deadlock: bool) -> None:
+    def __init__(self, learner: Learner, parts: PropertyPartition, workers: int, *, deadlock: bool) -> None:
         self.learner = learner
         self.parts = parts
-        self.threads = Threads(workers)
-        self.pool = [Worker(learner.labels) for _ in range(workers)]
+        self.threads = ThreadPool(workers)
+        self.pool = [WorkerBuffers(learner.labels) for _ in range(workers)]
         for worker in self.pool:
             worker.left = np.zeros(learner.permutations, np.int64)
-        self.packing = packing([1])
+        self.packing = packing_of_widths([1])
         self.layout: Layout = ControlRows(learner.interner)
         self._own: Layout = self.layout  # the search's layout, which `with_control_rows` does not change
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
         self._noted: list[ExpansionEvent] = []  # violations of refinements
-        self.step_checks = StepChecks(learner.interner, learner.refinements) if learner.refinements else None
+        self.step_checks = RefinementChecks(learner.interner, learner.refinements) if learner.refinements else None
         for worker in self.pool if self.step_checks else ():
             worker.collect()
 
     @classmethod
     def of(cls, protocol: Protocol, options: SearchRequest, workers: int | None = None) -> Self:
         """Return an expander that evaluates the local properties of a search; one thread per processor by default."""
-        parts = split(options)
+        parts = partition_properties(options)
         learner = Learner(
             protocol,
             parts.properties,
@@ -153,7 +153,7 @@ class Expander:
         self.canonical_rows(row)  # caches them
         return self.learner.interner.images_of_state(row[0])
 
-    def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
+    def packed(self, rows: Rows, packing: BitPacking) -> tuple[Words, Indices]:
         """Return the packed canonical keys of states, and the partitions that own them."""
         words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
         rows = self.with_columns(self.canonical_rows(rows))
@@ -163,7 +163,7 @@ class Expander:
     # Successors
 
     def expand(
-        self, rows: Rows, which: Indices, meanwhile: Callable[[Found], None] = lambda _: None
+        self, rows: Rows, which: Indices, meanwhile: Callable[[SuccessorsOfWorkers], None] = lambda _: None
     ) -> tuple[Rows, Indices]:
         """Expand rows[which] as far as the buffers have room.
 
@@ -174,16 +174,16 @@ class Expander:
         # thread. Misses are rare after the first levels, so rounds are few, and the parallel part needs no locks. A
         # large batch also resolves a miss once that many of its states share.
         rest: list[Indices] = []
-        is_large = len(which) > SERIAL
+        is_large = len(which) > MOST_SERIAL_STATES
         while len(which) and not rest and not self.layout.is_outgrown:
             rows = self.with_columns(rows)
-            workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
+            workers = self.pool[: 1 if len(which) <= MOST_SERIAL_STATES else self.workers]
             self.fit_packing()
             for worker in workers:
                 worker.begin(rows, len(which))
                 self.layout.fit(worker, self.packing)
                 share = len(which) // len(workers) + 1
-                room = max(len(worker.succ) + 1, share * SUCCESSORS_PER_STATE // PARTITIONS + 64)
+                room = max(len(worker.succ) + 1, share * SUCCESSOR_ROOM_A_STATE // PARTITION_COUNT + 64)
                 worker.successors.fit(room, self.width, self.packing.words)
             pieces = work_pieces(which, len(workers))
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
@@ -198,7 +198,7 @@ class Expander:
             self._make_room(workers)
         return rows, np.concatenate([which, *rest])
 
-    def check_steps(self, workers: Iterable[Worker]) -> None:
+    def check_steps(self, workers: Iterable[WorkerBuffers]) -> None:
         """Evaluate refinements on the steps that the kernel collected; record an event for each new violation."""
         checks = self.step_checks
         for worker in workers if checks is not None else ():
@@ -208,7 +208,7 @@ class Expander:
                 self._noted.append(ExpansionEvent(source, codes.EVENT_BAD_STEP, mask))
                 worker.stats[codes.STATS_STEP_SEEN] |= mask
 
-    def _make_room(self, workers: Iterable[Worker]) -> None:
+    def _make_room(self, workers: Iterable[WorkerBuffers]) -> None:
         """Grow the buffers or tables that a worker found full."""
         for worker in workers:
             if worker.stats[codes.STATS_CODE] == codes.MANY_SUCCESSORS:
@@ -234,7 +234,7 @@ class Expander:
         if flat:
             interner.tables.forget_control_rows()
         self._own = FlatColumns(interner, self.pool) if flat else ControlRows(interner)
-        self._set_layout(self._own, packing([1]))
+        self._set_layout(self._own, packing_of_widths([1]))
         self._reset_packing()
 
     def pack_together(self, fields: list[list[int]]) -> None:
@@ -248,10 +248,10 @@ class Expander:
 
     def _reset_packing(self) -> None:
         self.learner.interner.tables.forget_clusters(len(self.layout.fields))
-        self.packing, self._packed_counts = packing([1]), []
+        self.packing, self._packed_counts = packing_of_widths([1]), []
         self.fit_packing()
 
-    def _set_layout(self, layout: Layout, packed: Packing) -> None:
+    def _set_layout(self, layout: Layout, packed: BitPacking) -> None:
         """Set the layout of rows of states, and the packing of their canonical keys."""
         self.layout, self.packing = layout, packed
         self.learner.interner.flat_slots = layout.slots
@@ -261,7 +261,7 @@ class Expander:
         """Return a context in which states have control rows; at its end the search's layout is restored."""
         before, packed = self.layout, self.packing
         if before.is_flat:
-            self._set_layout(ControlRows(self.learner.interner), packing([1]))
+            self._set_layout(ControlRows(self.learner.interner), packing_of_widths([1]))
         try:
             yield
         finally:
@@ -281,7 +281,7 @@ class Expander:
         layout, which = self.layout, np.arange(len(rows), dtype=np.int64)
         assert isinstance(layout, FlatColumns)
         while len(which):
-            workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
+            workers = self.pool[: 1 if len(which) <= MOST_SERIAL_STATES else self.workers]
             for worker in workers:
                 worker.begin(rows, len(which))
                 enlarge_memo(worker)
@@ -295,7 +295,7 @@ class Expander:
         for piece in pieces:
             layout.evaluate(self.pool[number], piece)
 
-    def load(self, rows: Rows) -> Found:
+    def load(self, rows: Rows) -> SuccessorsOfWorkers:
         """Put states into the buffers, as if they had been found as successors."""
         self.canonical_rows(rows)  # caches their images, which adds ids
         words, owner = self.packed(rows, self.packing)
@@ -304,9 +304,9 @@ class Expander:
         self.pool[0].successors.put(self.with_columns(rows), words, owner)
         return self.found()
 
-    def found(self) -> Found:
+    def found(self) -> SuccessorsOfWorkers:
         """Return the successors in the buffers."""
-        return Found([worker.successors for worker in self.pool], self.packing, self.width)
+        return SuccessorsOfWorkers([worker.successors for worker in self.pool], self.packing, self.width)
 
     # The packing
 
@@ -328,7 +328,7 @@ class Expander:
         """Free the buffers, which must be empty."""
         for worker in self.pool:
             assert not worker.successors.counts.any()
-            worker.successors = Successors()
+            worker.successors = SuccessorBuffers()
 
     # Counts and events
 

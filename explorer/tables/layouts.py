@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_
 from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_batch, resolve_evaluations
 from kraftcheck.explorer.tables.kernel.packing import SPARE_STATES, pack_all
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.rows import Indices, Packing, Rows, Words, Worker, roomy_packing
+from kraftcheck.explorer.tables.rows import BitPacking, Indices, Rows, Words, WorkerBuffers, packing_with_spare_bits
 
 ORDER_BITS = 14  # high bits of a control row's id that `order` compares
 
@@ -42,17 +42,17 @@ class ControlRows:
         """Number of columns of a state, for all current replicas."""
         return self._interner.width
 
-    def fit(self, worker: Worker, packing: Packing) -> None:
+    def fit(self, worker: WorkerBuffers, packing: BitPacking) -> None:
         """Do nothing: only flat states need additional buffers."""
 
-    def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
+    def expand(self, worker: WorkerBuffers, packing: BitPacking, which: Indices, deadlock: bool) -> None:
         """Expand the worker's states with these indices as far as the buffers have room."""
         images, columns = None, worker.states.shape[1]
         if len(self._interner.group) > 1:
             images = np.zeros((len(worker.succ) + 1, columns), np.int32)
         expand_batch(self._interner.tables, worker, worker.successors, packing, which, deadlock, images)
 
-    def resolver(self, packing: Packing) -> FillTables | None:
+    def resolver(self, packing: BitPacking) -> FillTables | None:
         """Return None, so that the learner uses its default function to resolve cache misses."""
         return None
 
@@ -64,15 +64,15 @@ class ControlRows:
         order_by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
         return order
 
-    def counts(self, pool: Sequence[Worker]) -> list[int]:
+    def counts(self, pool: Sequence[WorkerBuffers]) -> list[int]:
         """Return the number of ids of each field."""
         return self._interner.counts()
 
-    def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
+    def packing(self, counts: list[int], before: Sequence[int]) -> BitPacking:
         """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
-        return roomy_packing(counts, before)
+        return packing_with_spare_bits(counts, before)
 
-    def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
+    def pack(self, worker: WorkerBuffers, packing: BitPacking, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of canonical states, and the partition that owns each."""
         pack_all(self._interner.tables, packing, rows, words, owner)
 
@@ -86,7 +86,7 @@ class FlatColumns:
 
     is_flat = True
 
-    def __init__(self, interner: Interner, pool: Sequence[Worker]) -> None:
+    def __init__(self, interner: Interner, pool: Sequence[WorkerBuffers]) -> None:
         self._interner, self.slots = interner, len(interner.slots)
         self.first_inbox = interner.base + self.slots
         hidden = np.flatnonzero(interner.tables.hidden[: interner.base]).tolist()
@@ -108,7 +108,7 @@ class FlatColumns:
         """Whether a replica has appeared that has no column."""
         return self.slots != len(self._interner.slots)
 
-    def fit(self, worker: Worker, packing: Packing) -> None:
+    def fit(self, worker: WorkerBuffers, packing: BitPacking) -> None:
         """Resize the worker's buffers for this packing."""
         columns, clusters = worker.succ.shape[1] - 2, int(packing.clusters[0])
         enlarge_memo(worker)
@@ -121,15 +121,15 @@ class FlatColumns:
         if worker.waiting_hashes.shape != (QUEUE_PLACES, clusters):
             worker.waiting_hashes = np.zeros((QUEUE_PLACES, clusters), np.int64)
 
-    def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
+    def expand(self, worker: WorkerBuffers, packing: BitPacking, which: Indices, deadlock: bool) -> None:
         """Expand the worker's states with these indices as far as the buffers have room."""
         expand_flat_batch(self._interner.tables, worker, worker.successors, packing, which, deadlock)
 
-    def resolver(self, packing: Packing) -> FillTables | None:
+    def resolver(self, packing: BitPacking) -> FillTables | None:
         """Return the compiled function that resolves cache misses of flat states."""
         return partial(resolve_flat, packing)
 
-    def evaluate(self, worker: Worker, which: Indices) -> None:
+    def evaluate(self, worker: WorkerBuffers, which: Indices) -> None:
         """Evaluate the invariants in the worker's states with these indices."""
         evaluate_batch(self._interner.tables, worker, which)
 
@@ -140,18 +140,18 @@ class FlatColumns:
         """Return the indices of the states in the order of expansion, here the order of the rows."""
         return np.arange(len(rows), dtype=np.int64)
 
-    def counts(self, pool: Sequence[Worker]) -> list[int]:
+    def counts(self, pool: Sequence[WorkerBuffers]) -> list[int]:
         """Return the number of ids of each field, with room for those of the next batch."""
         of_columns, of_clusters = self._interner.flat_counts(), self._interner.tables.cluster_counts
         more = 2 * SPARE_STATES + sum(len(worker.succ) + QUEUE_PLACES for worker in pool)
         fields = enumerate(self.fields)
         return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
-    def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
+    def packing(self, counts: list[int], before: Sequence[int]) -> BitPacking:
         """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
-        return roomy_packing(counts, before).of(self.fields, self.width)
+        return packing_with_spare_bits(counts, before).of(self.fields, self.width)
 
-    def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
+    def pack(self, worker: WorkerBuffers, packing: BitPacking, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of states, and the partition that owns each."""
         worker.fit(rows.shape[1])
         self.fit(worker, packing)
@@ -166,7 +166,7 @@ class FlatColumns:
 Layout = ControlRows | FlatColumns
 
 
-def enlarge_memo(worker: Worker) -> None:
+def enlarge_memo(worker: WorkerBuffers) -> None:
     """Enlarge a worker's memo of facts if many entries overwrite each other."""
     if 4 * worker.fact_counts[facts.AT_REPLACED_FACTS] > len(worker.facts) < facts.MOST_MEMO_PLACES:
         more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)
@@ -174,7 +174,7 @@ def enlarge_memo(worker: Worker) -> None:
         worker.facts, worker.fact_counts[facts.AT_REPLACED_FACTS] = more, 0
 
 
-def reset_memo(worker: Worker, shared: int) -> None:
+def reset_memo(worker: WorkerBuffers, shared: int) -> None:
     """Clear a worker's memo of facts, for `shared` shared fields."""
     worker.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
     worker.facts = np.zeros((facts.LEAST_MEMO_PLACES, 2), np.int64)

@@ -12,7 +12,14 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
 from kraftcheck.explorer.tables.python_checks import non_local_read
-from kraftcheck.explorer.tables.rows import SERIAL, SUCCESSORS_PER_STATE, Indices, Rows, Words, Worker
+from kraftcheck.explorer.tables.rows import (
+    MOST_SERIAL_STATES,
+    SUCCESSOR_ROOM_A_STATE,
+    Indices,
+    Rows,
+    Words,
+    WorkerBuffers,
+)
 from kraftcheck.explorer.transition_system import Mask, Steps
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
@@ -77,11 +84,11 @@ class LearnedSystem:
         expander, packing = self.expander, self.packing
         while len(which):
             states = expander.with_columns(states)
-            parts = [which] if len(which) <= SERIAL else np.array_split(which, expander.workers)
+            parts = [which] if len(which) <= MOST_SERIAL_STATES else np.array_split(which, expander.workers)
             workers = expander.pool[: len(parts)]
             for worker, edges, part in zip(workers, self._edges, parts, strict=False):
                 worker.begin(states, len(part))
-                edges.fit(max(2 * len(worker.succ), len(part) * SUCCESSORS_PER_STATE), packing.words)
+                edges.fit(max(2 * len(worker.succ), len(part) * SUCCESSOR_ROOM_A_STATE), packing.words)
             found = np.zeros(len(parts), np.int64)
             expander.threads.run(partial(self._find, parts, found), len(parts))
             rest: list[Indices] = []
@@ -98,6 +105,6 @@ class LearnedSystem:
             which = np.concatenate(rest)
 
     def _find(self, parts: list[Indices], found: NDArray[np.int64], number: int) -> None:
-        worker: Worker = self.expander.pool[number]
+        worker: WorkerBuffers = self.expander.pool[number]
         tables, edges = self.expander.learner.tables, self._edges[number]
         found[number] = find_edges(tables, worker, edges, self.packing, parts[number])

@@ -15,8 +15,8 @@ from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_bac
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags
 from kraftcheck.explorer.tables.kernel.hash_set import number_entries as number_states
 from kraftcheck.explorer.tables.learned_system import LearnedSystem, RowKeys
-from kraftcheck.explorer.tables.level_states import LevelStates, text_of_size
-from kraftcheck.explorer.tables.rows import Indices, Rows, by_owner
+from kraftcheck.explorer.tables.level_states import LevelStates, format_bytes
+from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import Numbers
 from kraftcheck.persistence.stored_files import SpillArena
@@ -44,7 +44,7 @@ class LevelStore:
         for first, rows in self.chunks(backwards=False):
             pause()
             words, owners = system.canonical(rows)
-            for p, mine in by_owner(owners):
+            for p, mine in states_by_partition(owners):
                 partition = self._partitions[p]
                 keys, places, layout = partition.keys, partition.places, partition.layout
                 number_states(keys, places, layout, words[mine], first + mine, self._numbers[p])
@@ -63,7 +63,7 @@ class LevelStore:
         """Return the numbers of the states with keys[which]."""
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)
-        for p, mine in by_owner(owners):
+        for p, mine in states_by_partition(owners):
             partition, found = self._partitions[p], np.zeros(len(mine), np.int32)
             look_up_flags(partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found)
             numbers[mine] = found
@@ -120,4 +120,4 @@ def check_behaviours(
         check_temporal(graph, semantics, options, books)
     finally:
         if room.on_disk:
-            books.result.notes.append(f"{text_of_size(room.on_disk)} of the state graph went to disk")
+            books.result.notes.append(f"{format_bytes(room.on_disk)} of the state graph went to disk")

@@ -25,7 +25,7 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.rows import STATES_A_BATCH, Found, Levels, Rows
+from kraftcheck.explorer.tables.rows import STATES_A_BATCH, Rows, SpillingLevels, SuccessorsOfWorkers
 from kraftcheck.explorer.tables.visited import Memory, SpillingSet
 from kraftcheck.persistence.stored_files import GrowingFile
 
@@ -34,7 +34,7 @@ BYTES_OF_INTERNED_VALUE = 130  # bytes of a dictionary's entry for a value, and 
 BYTES_OF_TREE_BRANCH = 100  # bytes, at most, of a decision tree's branch outside the tables
 GIB, MIB = 1 << 30, 1 << 20
 
-_TABLES_BY_USAGE = {
+_TABLES_BY_KIND = {
     "control rows": ("rows", "row_table", "row_info", "row_items", "permuted_rows", "changed"),
     "inbox contents": (
         *("contents", "inbox_codes", "content_items", "content_table"),
@@ -45,11 +45,11 @@ _TABLES_BY_USAGE = {
     "parts of states": ("cluster_table", "cluster_items"),
     "messages": ("messages", "operations", "network_operations", "permuted_messages"),
 }
-_HANDLER_CALLS_USAGE = "handler calls"
-_USAGE_OF_TABLE = {table: name for name, tables in _TABLES_BY_USAGE.items() for table in tables}
+_HANDLER_CALLS_KIND = "handler calls"
+_KIND_OF_TABLE = {table: name for name, tables in _TABLES_BY_KIND.items() for table in tables}
 
 
-class KindUsage(NamedTuple):
+class MemoKindUsage(NamedTuple):
     """Memory usage of one kind of memoized data."""
 
     what: str  # name of the kind
@@ -57,7 +57,7 @@ class KindUsage(NamedTuple):
     nbytes: int
 
     def __str__(self) -> str:
-        return f"{self.number:,} {self.what} {text_of_size(self.nbytes)}"
+        return f"{self.number:,} {self.what} {format_bytes(self.nbytes)}"
 
 
 class MemoUsage:
@@ -67,13 +67,13 @@ class MemoUsage:
         self._learner = learner
         self._sampled: dict[str, tuple[int, float]] = {}
 
-    def kinds(self) -> list[KindUsage]:
+    def kinds(self) -> list[MemoKindUsage]:
         """Return the usage of each kind, the largest first."""
         learner, interner = self._learner, self._learner.interner
         tables = interner.tables
-        taken = dict.fromkeys((*_TABLES_BY_USAGE, _HANDLER_CALLS_USAGE), 0)
+        taken = dict.fromkeys((*_TABLES_BY_KIND, _HANDLER_CALLS_KIND), 0)
         for name in tables.declared:
-            taken[_USAGE_OF_TABLE.get(name, _HANDLER_CALLS_USAGE)] += int(getattr(tables, name).nbytes)
+            taken[_KIND_OF_TABLE.get(name, _HANDLER_CALLS_KIND)] += int(getattr(tables, name).nbytes)
         meta = tables.meta.tolist()
         counts = {
             "control rows": meta[codes.META_ROWS],
@@ -82,7 +82,7 @@ class MemoUsage:
             "replica states": len(interner.locals),
             "parts of states": meta[codes.META_CLUSTERS],
             "messages": len(interner.inboxes.messages),
-            _HANDLER_CALLS_USAGE: sum(learner.calls.counts.values()),
+            _HANDLER_CALLS_KIND: sum(learner.calls.counts.values()),
         }
         taken["replica states"] += self._of_values("replica states", len(interner.locals), interner.locals.__getitem__)
         messages = interner.inboxes.messages
@@ -94,19 +94,19 @@ class MemoUsage:
             "inbox contents", len(contents), lambda place: contents[last[place - first]]
         )
         taken["messages"] += BYTES_OF_INTERNED_VALUE * len(interner.inboxes.operations)
-        taken[_HANDLER_CALLS_USAGE] += BYTES_OF_TREE_BRANCH * meta[codes.META_BRANCHES] + BYTES_OF_INTERNED_VALUE * (
+        taken[_HANDLER_CALLS_KIND] += BYTES_OF_TREE_BRANCH * meta[codes.META_BRANCHES] + BYTES_OF_INTERNED_VALUE * (
             meta[codes.META_ROOTS] + meta[codes.META_DELTAS]
         )
-        found = [KindUsage(name, counts[name], nbytes) for name, nbytes in taken.items()]
+        found = [MemoKindUsage(name, counts[name], nbytes) for name, nbytes in taken.items()]
         return sorted(found, key=lambda one: -one.nbytes)
 
-    def over_budget_note(self, kinds: list[KindUsage], most: int) -> str:
+    def over_budget_note(self, kinds: list[MemoKindUsage], most: int) -> str:
         """Return the message for memo tables larger than `most` bytes, which `--memory` leaves them."""
         calls = self._learner.calls.counts.most_common(1)
         called = f"; most calls: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
         return (
-            f"the model's memo tables take {text_of_size(sum(one.nbytes for one in kinds))}, and --memory leaves them "
-            f"{text_of_size(most)}: {', '.join(map(str, kinds))}{called}; they stay in memory: "
+            f"the model's memo tables take {format_bytes(sum(one.nbytes for one in kinds))}, and --memory leaves them "
+            f"{format_bytes(most)}: {', '.join(map(str, kinds))}{called}; they stay in memory: "
             "raise --memory, or use smaller bounds"
         )
 
@@ -136,18 +136,18 @@ def deep_size_in_bytes(values: Iterable[Any]) -> int:
     return found
 
 
-def text_of_size(nbytes: int) -> str:
+def format_bytes(nbytes: int) -> str:
     """Format a number of bytes.
 
     Examples
     --------
-    >>> text_of_size(3 << 29), text_of_size(5 << 20)
+    >>> format_bytes(3 << 29), format_bytes(5 << 20)
     ('1.5 GiB', '5 MiB')
     """
     return f"{nbytes / GIB:.1f} GiB" if nbytes >= GIB else f"{-(-nbytes // MIB)} MiB"
 
 
-FIRST_MEASURED_STATES = 1 << 4
+FIRST_MEMO_MEASURE_STATES = 1 << 4
 """Number of expanded states after which the memo tables are measured again."""
 
 
@@ -160,7 +160,7 @@ class LevelStates:
         self.expander, self.folder, self.memory = expander, folder, Memory(memory)
         self.chunk = batch or STATES_A_BATCH  # maximum number of states in one worker's batch
         self.visited = SpillingSet(self.memory.budget, expander.threads, expander.packed, folder)
-        self.levels = Levels(self.memory.budget.rows, file, folder)
+        self.levels = SpillingLevels(self.memory.budget.rows, file, folder)
         self._size = MemoUsage(expander.learner)
         self._early: list[Rows] = []  # new states found during miss handling
         self._measure_at = 0  # number of expanded states at which the memo tables are measured again
@@ -178,7 +178,7 @@ class LevelStates:
 
     # Successors
 
-    def add_early(self, found: Found) -> None:
+    def add_early(self, found: SuccessorsOfWorkers) -> None:
         """Insert successors and write finished rows to disk, while another thread resolves cache misses."""
         self._early += self.visited.add_early(found)
         self.levels.flush_early()
@@ -198,7 +198,7 @@ class LevelStates:
         """
         if expanded < self._measure_at:
             return None
-        self._measure_at, kinds = expanded + FIRST_MEASURED_STATES, self._size.kinds()
+        self._measure_at, kinds = expanded + FIRST_MEMO_MEASURE_STATES, self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > self.memory.most_learned:
             return self._size.over_budget_note(kinds, self.memory.most_learned)
@@ -393,7 +393,7 @@ def linear_count(hashes: NDArray[np.uint64]) -> float:
     return max(1.0, -len(flags) * log(1 - np.count_nonzero(flags) / len(flags)))
 
 
-def sample_states(levels: Levels, most: int = SAMPLED_STATES) -> Rows:
+def sample_states(levels: SpillingLevels, most: int = SAMPLED_STATES) -> Rows:
     """Return a random sample of at most `most` states from all levels, in random order."""
     share = min(1.0, most / max(1, sum(levels.counts)))
     found: list[Rows] = []

@@ -38,7 +38,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
 
 
-class Parts(NamedTuple):
+class PropertyPartition(NamedTuple):
     """Properties and constraints of a search: local ones, decided by the tables, and others, evaluated in Python."""
 
     properties: tuple[Property, ...]  # decided by a control row
@@ -48,14 +48,14 @@ class Parts(NamedTuple):
     non_local_constraints: tuple[Property, ...]
 
 
-def split(options: SearchRequest) -> Parts:
+def partition_properties(options: SearchRequest) -> PropertyPartition:
     """Partition the properties and constraints of a search."""
     about_states = [p for p in options.properties if not p.over_steps]
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
     constraints = [c for c in options.constraints if non_local_read(c) is None][:room]
     local = [p for p in about_states if non_local_read(p) is None and p.asks != ("message",)][: room - len(constraints)]
     messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
-    return Parts(
+    return PropertyPartition(
         tuple(local),
         tuple(constraints),
         tuple(messages),
@@ -78,7 +78,7 @@ def non_local_read(prop: Property) -> str | None:
     return None
 
 
-CALLS_TO_JUDGE_MEMO = 1 << 14
+INPUTS_TO_JUDGE_MEMO = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
 
 
@@ -110,7 +110,7 @@ class VerdictMemo:
                 verdict = self._known[key] = self._judge(rows[index])
             found[number] = verdict
         self._asked += len(rows)
-        if self._asked >= CALLS_TO_JUDGE_MEMO and 2 * len(self._known) > self._asked:
+        if self._asked >= INPUTS_TO_JUDGE_MEMO and 2 * len(self._known) > self._asked:
             self._known.clear()
             self._repeats = False
         verdicts: NDArray[np.bool_] = found[which]
@@ -197,7 +197,7 @@ class PythonChecks:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: PropertyPartition,
         action_constraints: tuple[Property, ...],
         semantics: Semantics,
         interner: Interner,
@@ -334,7 +334,7 @@ def _row_key(row: Any) -> bytes:
 MOST_MEMOIZED_INPUTS = 1 << 20
 """Most inputs whose abstract states are kept."""
 
-Numbers = NDArray[np.int64]
+StateNumbers = NDArray[np.int64]
 
 
 class AbstractStates:
@@ -347,7 +347,7 @@ class AbstractStates:
         self._known: dict[bytes, int] = {}
         self._columns = (0, 0)
 
-    def of(self, rows: Rows) -> Numbers:
+    def of(self, rows: Rows) -> StateNumbers:
         """Return the number of each row's abstract state."""
         while True:
             columns, parts = self._inputs(rows), len(self._parts)
@@ -394,14 +394,14 @@ class AbstractStates:
         return np.ascontiguousarray(np.concatenate(parts, axis=1, dtype=np.int32).T)
 
 
-class StepChecks:
+class RefinementChecks:
     """Evaluates the refinements of a search on collected steps."""
 
     def __init__(self, interner: Interner, refinements: list[tuple[int, Property]]) -> None:
         semantics = Semantics(interner.protocol)
         self._mappings = [(1 << bit, AbstractStates(interner, semantics.refinement(prop))) for bit, prop in refinements]
 
-    def violated_by(self, rows: Rows, targets: Rows, sources: Numbers, seen: int) -> Iterator[tuple[int, int]]:
+    def violated_by(self, rows: Rows, targets: Rows, sources: StateNumbers, seen: int) -> Iterator[tuple[int, int]]:
         """Yield the first source with a violating step, and the bit of the property, unless the mask `seen` has it.
 
         Step `i` leads from rows[sources[i]] to targets[i].
@@ -422,7 +422,7 @@ class StepChecks:
             if wrong.any():
                 yield int(wrong.argmax()) + 1, bit
 
-    def _wrong(self, refinement: Refinement, before: Numbers, after: Numbers) -> NDArray[np.bool_]:
+    def _wrong(self, refinement: Refinement, before: StateNumbers, after: StateNumbers) -> NDArray[np.bool_]:
         """Return which pairs of abstract states are no step of the abstract protocol."""
         count = len(refinement.mapped)
         pairs, which = np.unique(before * count + after, return_inverse=True)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.native.arrays import scattered
+from kraftcheck.explorer.native.arrays import zeros_in_small_pages
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import SuccessorArrays, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import CLUSTER_HEAD_SIZE
@@ -34,11 +34,11 @@ Rows = NDArray[np.int32]
 Indices = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-PARTITIONS = 1 << PARTITION_BITS
-SUCCESSORS_PER_STATE = 12  # mean number that the buffers have room for
+PARTITION_COUNT = 1 << PARTITION_BITS
+SUCCESSOR_ROOM_A_STATE = 12  # mean number that the buffers have room for
 
 
-class Packing(PackingArrays):
+class BitPacking(PackingArrays):
     """The bit position and width of each field of a packed state."""
 
     def __init__(self, position: NDArray[np.int32], width: NDArray[np.int32]) -> None:
@@ -47,7 +47,7 @@ class Packing(PackingArrays):
         self.bits = int(width.sum())
         self.words = -(-self.bits // 64)
 
-    def of(self, fields: Sequence[Sequence[int]], columns: int) -> Packing:
+    def of(self, fields: Sequence[Sequence[int]], columns: int) -> BitPacking:
         """Assign the columns of a flat state to fields, and return the packing; clusters come first."""
         self.columns = np.array([column for field in fields for column in field], np.int32)
         self.firsts = np.cumsum([0, *map(len, fields)]).astype(np.int32)
@@ -70,41 +70,41 @@ def _column_hash_factor(number: int) -> int:
     return int.from_bytes(blake2b(number.to_bytes(8), digest_size=8).digest()) | 1
 
 
-def packing(widths: list[int]) -> Packing:
+def packing_of_widths(widths: list[int]) -> BitPacking:
     """Return a packing with fields of these widths, the control row first."""
     order = [*range(1, len(widths)), 0]
     position, at = np.zeros(len(widths), np.int32), 0
     for field in order:
         position[field] = at
         at += widths[field]
-    return Packing(position, np.array(widths, np.int32))
+    return BitPacking(position, np.array(widths, np.int32))
 
 
-def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
+def packing_with_spare_bits(counts: list[int], before: Sequence[int] = ()) -> BitPacking:
     """Return a packing for ids up to `counts`; spare bits that cost no memory go to the fastest-growing fields."""
     widths = [max(1, count.bit_length()) for count in counts]
     spare, total = 0, sum(widths)
-    while spare < len(widths) and _packed_sizes(total + spare + 1) == _packed_sizes(total):
+    while spare < len(widths) and _words_and_entry_bytes(total + spare + 1) == _words_and_entry_bytes(total):
         spare += 1
     grown = [count / max(1, old) for count, old in zip(counts, [*before, *[1] * len(counts)], strict=False)]
     soon = sorted(range(len(widths)), key=lambda field: -counts[field] * grown[field] / (1 << widths[field]))
     for field in soon[:spare]:
         widths[field] += 1
-    return packing(widths)
+    return packing_of_widths(widths)
 
 
-def entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:
+def visited_entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:
     """Return the bytes of a packed state's entry in a partition of the visited set."""
     beside = max(0, bits - MIXED_BITS)
     return 1 + (HOME_BITS - (capacity.bit_length() - 1) + others + beside + 7) // 8
 
 
-def _packed_sizes(bits: int) -> tuple[int, int]:
+def _words_and_entry_bytes(bits: int) -> tuple[int, int]:
     """Return the words and the visited-set bytes of a packed state of `bits` bits."""
-    return -(-bits // 64), entry_bytes(bits)
+    return -(-bits // 64), visited_entry_bytes(bits)
 
 
-def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def states_by_partition(owner: NDArray[Any], parts: int = PARTITION_COUNT) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each partition with the indices of the states that it owns, in order."""
     order = np.argsort(owner.astype(np.min_scalar_type(parts)), kind="stable")  # a radix sort for short integers
     ends = np.cumsum(np.bincount(owner, minlength=parts))
@@ -113,23 +113,23 @@ def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int
             yield partition, order[first : ends[partition]]
 
 
-def repacked_words(words: Words, old: Packing, new: Packing) -> Iterator[tuple[int, Words]]:
+def repacked_words(words: Words, old: BitPacking, new: BitPacking) -> Iterator[tuple[int, Words]]:
     """Convert packed words to a new packing; yield (partition, words) for each partition that then owns some."""
     again: Any = np.zeros((len(words), new.words), np.uint64)
     owner = np.zeros(len(words), np.int64)
     repack(words, old, again, new, owner)
-    for partition, mine in by_owner(owner):
+    for partition, mine in states_by_partition(owner):
         yield partition, again[mine]
 
 
-class Successors(SuccessorArrays):
+class SuccessorBuffers(SuccessorArrays):
     """The successors that one worker has found, not yet looked up in the visited set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = np.zeros((PARTITIONS, 0, 0), np.int32)
-        self.words = np.zeros((PARTITIONS, 0, 0), np.uint64)
-        self.counts = np.zeros(PARTITIONS, np.int64)
+        self.rows = np.zeros((PARTITION_COUNT, 0, 0), np.int32)
+        self.words = np.zeros((PARTITION_COUNT, 0, 0), np.uint64)
+        self.counts = np.zeros(PARTITION_COUNT, np.int64)
 
     def fit(self, room: int, width: int, stored: int) -> None:
         """Resize the buffers, and keep their contents."""
@@ -139,19 +139,19 @@ class Successors(SuccessorArrays):
 
     def put(self, rows: Rows, words: Words, owner: NDArray[np.int64]) -> None:
         """Replace the contents of the buffers by these rows, each in the partition that `owner` names."""
-        counts = np.bincount(owner, minlength=PARTITIONS)
+        counts = np.bincount(owner, minlength=PARTITION_COUNT)
         room = max(self.rows.shape[1], int(counts.max()))
         if self.rows.shape[1:] != (room, rows.shape[1]):
-            self.rows = scattered((PARTITIONS, room, rows.shape[1]), np.int32)
+            self.rows = zeros_in_small_pages((PARTITION_COUNT, room, rows.shape[1]), np.int32)
         if self.words.shape[1:] != (room, words.shape[1]):
-            self.words = scattered((PARTITIONS, room, words.shape[1]), np.uint64)
-        for p, mine in by_owner(owner):
+            self.words = zeros_in_small_pages((PARTITION_COUNT, room, words.shape[1]), np.uint64)
+        for p, mine in states_by_partition(owner):
             self.rows[p, : len(mine)], self.words[p, : len(mine)] = rows[mine], words[mine]
         self.counts[:] = counts
 
     def all_rows(self) -> Rows:
         """Return the rows of all partitions."""
-        return np.concatenate([self.rows[p, : self.counts[p]] for p in range(PARTITIONS)])
+        return np.concatenate([self.rows[p, : self.counts[p]] for p in range(PARTITION_COUNT)])
 
     def clear(self) -> None:
         """Remove all successors; the buffers stay."""
@@ -163,17 +163,17 @@ def _resize_partitions(array: NDArray[Any], counts: NDArray[np.int64], room: int
     _, old_room, old_columns = array.shape
     if (old_room, old_columns) == (room, columns):
         return array
-    larger = scattered((PARTITIONS, room, columns), array.dtype)
+    larger = zeros_in_small_pages((PARTITION_COUNT, room, columns), array.dtype)
     for p in np.flatnonzero(counts).tolist() if old_columns <= columns else ():
         larger[p, : counts[p], :old_columns] = array[p, : counts[p]]
     return larger
 
 
-class Found(NamedTuple):
+class SuccessorsOfWorkers(NamedTuple):
     """The successors of all workers."""
 
-    parts: list[Successors]  # by worker
-    packing: Packing
+    parts: list[SuccessorBuffers]  # by worker
+    packing: BitPacking
     width: int  # columns of a state
 
 
@@ -200,10 +200,10 @@ def distinct_columns(inputs: Rows) -> tuple[Indices, Indices]:
     return first, places[keys]
 
 
-SERIAL = 1 << 10  # states up to which a second thread does not pay
+MOST_SERIAL_STATES = 1 << 10  # states up to which a second thread does not pay
 
 
-class Threads:
+class ThreadPool:
     """Runs work in parallel threads."""
 
     def __init__(self, count: int) -> None:
@@ -268,10 +268,10 @@ def _require_stack_space(threads: int) -> None:
 
 
 STATES_A_BATCH = 1 << 16  # states that one worker expands between two checks of the time limit
-SUCCESSORS = 1 << 10  # initial room for the successors of one state
+FIRST_SUCCESSOR_ROOM = 1 << 10  # initial room for the successors of one state
 
 
-class Worker(WorkerArrays):
+class WorkerBuffers(WorkerArrays):
     """The buffers and counters of one thread."""
 
     def __init__(self, actions: int) -> None:
@@ -281,10 +281,10 @@ class Worker(WorkerArrays):
         self.retry = np.zeros(STATES_A_BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
-        self.blocked = np.zeros(SUCCESSORS, np.int64)
+        self.blocked = np.zeros(FIRST_SUCCESSOR_ROOM, np.int64)
         self.collected = np.zeros((0, 0), np.int32)
-        self.succ = np.zeros((SUCCESSORS, 0), np.int32)
-        self.successors = Successors()
+        self.succ = np.zeros((FIRST_SUCCESSOR_ROOM, 0), np.int32)
+        self.successors = SuccessorBuffers()
         self.keeps_pruned = False
 
     def begin(self, states: Rows, count: int = 0) -> None:
@@ -360,7 +360,7 @@ class LevelRows:
         self.count = 0
 
 
-class Levels:
+class SpillingLevels:
     """The levels of a search, counted from 1."""
 
     def __init__(self, budget: int, file: GrowingFile | None = None, folder: Path | None = None) -> None:
@@ -403,7 +403,7 @@ class Levels:
 
     def rewrite(self, convert: Callable[[Rows], Rows], most: int = ROWS_A_CHUNK) -> None:
         """Convert all rows, `most` at a time."""
-        new = Levels(self.budget, folder=self._folder)
+        new = SpillingLevels(self.budget, folder=self._folder)
         for rows_of_level in (self.chunks(level, most) for level in range(1, self.depth + 1)):
             new.begin()
             for rows in rows_of_level:

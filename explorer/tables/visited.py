@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.native.arrays import Spare, reserved, scattered
+from kraftcheck.explorer.native.arrays import ThreadSpareArray, reserve_zero_bytes, zeros_in_small_pages
 from kraftcheck.explorer.tables.kernel.hash_set import (
     CAPACITY,
     ENTRIES,
@@ -44,19 +44,19 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
 )
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
 from kraftcheck.explorer.tables.rows import (
-    PARTITIONS,
-    SERIAL,
-    SUCCESSORS_PER_STATE,
-    Found,
-    Levels,
-    Packing,
+    MOST_SERIAL_STATES,
+    PARTITION_COUNT,
+    SUCCESSOR_ROOM_A_STATE,
+    BitPacking,
     Rows,
-    Threads,
+    SpillingLevels,
+    SuccessorsOfWorkers,
+    ThreadPool,
     Words,
-    by_owner,
-    entry_bytes,
-    packing,
+    packing_of_widths,
     repacked_words,
+    states_by_partition,
+    visited_entry_bytes,
 )
 from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
 from kraftcheck.processes import default_memory
@@ -79,22 +79,22 @@ class Partition:
 
     def __init__(
         self,
-        packing: Packing,
+        packing: BitPacking,
         number: int | None = None,
         capacity: int = FIRST_CAPACITY,
         small: int = SMALL_PARTITION,
-        spare: tuple[Spare, Spare] | None = None,
+        spare: tuple[ThreadSpareArray, ThreadSpareArray] | None = None,
         table: NDArray[np.int64] | None = None,
     ) -> None:
         self.table = np.zeros(TABLE_SIZE, np.int64) if table is None else table
         self._packing, self._number, self._small = packing, number, small
-        self._spare = spare or (Spare(), Spare())
+        self._spare = spare or (ThreadSpareArray(), ThreadSpareArray())
         self._allocate(capacity)
 
     def _allocate(self, capacity: int) -> None:
         """Allocate empty arrays for `capacity` homes."""
         bits, others = self._packing.bits, PARTITION_BITS if self._number is None else 0
-        stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
+        stride, scale = visited_entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
         beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
         self.layout[:] = capacity, stride, beside, scale, others, self._number or 0
         places = capacity + PLACES_BEHIND_HOMES
@@ -164,7 +164,7 @@ class Partition:
         keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
         self._use_arrays(keys, places)
-        self._bytes = reserved(0), reserved(0)
+        self._bytes = reserve_zero_bytes(0), reserve_zero_bytes(0)
 
     def clear(self) -> None:
         """Remove every entry; the arrays stay."""
@@ -175,17 +175,17 @@ class Partition:
 class VisitedSet:
     """The visited states, in partitions; at most one thread at a time changes a partition."""
 
-    def __init__(self, threads: Threads, small: int = SMALL_PARTITION) -> None:
-        self.packing = packing([1])
+    def __init__(self, threads: ThreadPool, small: int = SMALL_PARTITION) -> None:
+        self.packing = packing_of_widths([1])
         self._threads = threads
         self._small = small
-        self._spare = Spare(), Spare()
+        self._spare = ThreadSpareArray(), ThreadSpareArray()
         self._new = [np.empty(0, np.int32)] * threads.count
-        self._tables = np.zeros((PARTITIONS, TABLE_SIZE), np.int64)  # of each partition
+        self._tables = np.zeros((PARTITION_COUNT, TABLE_SIZE), np.int64)  # of each partition
         self.partitions: list[Partition] = []  # empty until the packing is known
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
-        self._tables = np.zeros((PARTITIONS, TABLE_SIZE), np.int64)
+        self._tables = np.zeros((PARTITION_COUNT, TABLE_SIZE), np.int64)
         packing, small, spare = self.packing, self._small, self._spare
         each = enumerate(zip(capacities, self._tables, strict=True))
         return [Partition(packing, number, n, small, spare, table) for number, (n, table) in each]
@@ -206,20 +206,20 @@ class VisitedSet:
         """Size of all partitions' arrays in bytes."""
         return sum(partition.nbytes for partition in self.partitions)
 
-    def add(self, found: Found, *, beside: bool = False) -> list[Rows]:
+    def add(self, found: SuccessorsOfWorkers, *, beside: bool = False) -> list[Rows]:
         """Insert the workers' successors; return the rows of the new ones, valid until the next call.
 
         With `beside`, this thread inserts alone while another one works, and stops early once that one is done.
         """
         self.fit(found.packing)
         total = int(sum(part.counts.sum() for part in found.parts))
-        owners = self._threads.count if total > SERIAL and not beside else 1
+        owners = self._threads.count if total > MOST_SERIAL_STATES and not beside else 1
         new_rows: list[Rows] = []
         enough = self._threads.enough if beside else NEVER_ENOUGH
         # A partition belongs to one thread at a time, so no insertion takes a lock. The number of threads changes the
         # order of the new rows, not which keys are new. Results that must not depend on it, like the choice of a
         # counterexample, order states by fingerprint (`witness.py`).
-        pieces = iter(self.pieces_of(found) if owners > 1 else [(0, PARTITIONS)])
+        pieces = iter(self.pieces_of(found) if owners > 1 else [(0, PARTITION_COUNT)])
 
         def own(number: int) -> None:
             new, count = self._room(number, total, found.width), 0
@@ -240,7 +240,7 @@ class VisitedSet:
             self._threads.run(own, owners)
         return new_rows
 
-    def pieces_of(self, found: Found) -> list[tuple[int, int]]:
+    def pieces_of(self, found: SuccessorsOfWorkers) -> list[tuple[int, int]]:
         """Divide the partitions into ranges (first, end), which the threads take in turn.
 
         Partitions that may grow come first, since growing takes longest. The last ranges are single partitions, so that
@@ -255,10 +255,10 @@ class VisitedSet:
     def _room(self, owner: int, count: int, width: int) -> Rows:
         """Return an array for `count` new states of one thread, and one spare row."""
         if self._new[owner].size < (count + 1) * width:
-            self._new[owner] = scattered((2 * (count + 1) * width,), np.int32)
+            self._new[owner] = zeros_in_small_pages((2 * (count + 1) * width,), np.int32)
         return self._new[owner][: (count + 1) * width].reshape(count + 1, width)
 
-    def fit(self, new: Packing) -> None:
+    def fit(self, new: BitPacking) -> None:
         """Repack all states for a new packing, some partitions at a time."""
         old, self.packing = self.packing, new
         if new is old and self.partitions:
@@ -270,8 +270,8 @@ class VisitedSet:
         before = self.partitions
         self.partitions = self._empty([max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
         locks = [Lock() for _ in self.partitions]
-        owners = self._threads.count if states > SERIAL else 1
-        left = iter(range(PARTITIONS))
+        owners = self._threads.count if states > MOST_SERIAL_STATES else 1
+        left = iter(range(PARTITION_COUNT))
 
         def own(_: int) -> None:
             while gathered := self._gathered(left, before, old):
@@ -281,7 +281,7 @@ class VisitedSet:
 
         self._threads.run(own, owners)
 
-    def _gathered(self, left: Iterator[int], before: list[Partition], old: Packing) -> list[Words]:
+    def _gathered(self, left: Iterator[int], before: list[Partition], old: BitPacking) -> list[Words]:
         """Take the entries of further partitions until there are enough to repack at once; return the entries."""
         gathered: list[Words] = []
         for p in left:
@@ -291,11 +291,11 @@ class VisitedSet:
                 break
         return gathered
 
-    def reserve(self, states: int, packing: Packing) -> None:
+    def reserve(self, states: int, packing: BitPacking) -> None:
         """Allocate an empty set for `states` states of this packing."""
         self.packing = packing
-        capacity = max(FIRST_CAPACITY, int(states / PARTITIONS * SPARE_FACTOR / MAX_LOAD))
-        self.partitions = self._empty([capacity] * PARTITIONS)
+        capacity = max(FIRST_CAPACITY, int(states / PARTITION_COUNT * SPARE_FACTOR / MAX_LOAD))
+        self.partitions = self._empty([capacity] * PARTITION_COUNT)
 
     def clear(self) -> None:
         """Remove every state; the arrays stay."""
@@ -326,7 +326,7 @@ class Budget(NamedTuple):
 
     def entries(self, bits: int) -> int:
         """Return the number of packed states of `bits` bits that the visited set can hold in its memory."""
-        return max(1 << 10, int(self.visited * 0.65) // entry_bytes(bits, FIRST_CAPACITY))
+        return max(1 << 10, int(self.visited * 0.65) // visited_entry_bytes(bits, FIRST_CAPACITY))
 
     @property
     def small(self) -> int:
@@ -336,7 +336,7 @@ class Budget(NamedTuple):
     def batch(self, most: int, columns: int, workers: int, *, is_flat: bool = False) -> int:
         """Return the number of states of a worker's batch: as many as the buffers have room for, at most `most`."""
         room = self.buffers // workers
-        fitting = (min(room, MOST_FLAT) if is_flat else room) // (2 * SUCCESSORS_PER_STATE * 4 * columns)
+        fitting = (min(room, MOST_FLAT) if is_flat else room) // (2 * SUCCESSOR_ROOM_A_STATE * 4 * columns)
         return max(min(fitting, most), min(LEAST_BATCH, most))
 
 
@@ -367,19 +367,19 @@ CHUNK_STATES = 1 << 14  # entries read at a time
 WRITTEN_TOGETHER = 1 << 12  # entries of a partition in one write, at least
 MERGED_CANDIDATES = 1 << 14  # candidates in one chunk of a merge
 
-Pack = Callable[[Rows, Packing], tuple[Words, NDArray[np.int64]]]
+Pack = Callable[[Rows, BitPacking], tuple[Words, NDArray[np.int64]]]
 
 
 class Archive:
     """Packed words of visited states in an unnamed file, by partition; read sequentially only."""
 
-    def __init__(self, packing: Packing, folder: Path | None = None) -> None:
+    def __init__(self, packing: BitPacking, folder: Path | None = None) -> None:
         self.count = 0
         self._packing = packing
         self._folder = folder
         self._file = GrowingFile.temporary(folder)
-        self._parts = [RowIndex(np.uint64) for _ in range(PARTITIONS)]
-        self._waiting: list[list[Words]] = [[] for _ in range(PARTITIONS)]  # to be written
+        self._parts = [RowIndex(np.uint64) for _ in range(PARTITION_COUNT)]
+        self._waiting: list[list[Words]] = [[] for _ in range(PARTITION_COUNT)]  # to be written
 
     def append(self, partition: int, words: Words) -> None:
         """Append entries of a partition; the array must not change afterwards."""
@@ -411,10 +411,10 @@ class Archive:
             found.add_words(words)
         return found
 
-    def repacked(self, old: Packing, new: Packing) -> Archive:
+    def repacked(self, old: BitPacking, new: BitPacking) -> Archive:
         """Convert the archive to a new packing, which may change the partitions of states; close the old archive."""
         fresh = Archive(new, self._folder)
-        for number in range(PARTITIONS):
+        for number in range(PARTITION_COUNT):
             for words in self.chunks(number):
                 for p, again in repacked_words(words, old, new):
                     fresh.append(p, again)
@@ -429,10 +429,10 @@ class Archive:
 class SpillingSet:
     """The visited states, in memory or on disk."""
 
-    def __init__(self, budget: Budget, threads: Threads, pack: Pack, folder: Path | None = None) -> None:
+    def __init__(self, budget: Budget, threads: ThreadPool, pack: Pack, folder: Path | None = None) -> None:
         self.in_memory = VisitedSet(threads, budget.small)
         self.archive: Archive | None = None
-        self.candidates = Levels(budget.rows, folder=folder)
+        self.candidates = SpillingLevels(budget.rows, folder=folder)
         self._budget = budget
         self._threads = threads
         self._pack = pack
@@ -454,7 +454,7 @@ class SpillingSet:
         self._budget = budget
         self.candidates.budget = budget.rows
 
-    def add(self, found: Found) -> Iterator[Rows]:
+    def add(self, found: SuccessorsOfWorkers) -> Iterator[Rows]:
         """Insert the workers' successors; yield the rows of the successors that are certainly new.
 
         The iterator must be exhausted. Once states are on disk, successors become candidates: see `merge_candidates`.
@@ -471,7 +471,7 @@ class SpillingSet:
             else:
                 yield from self.merge_candidates()
 
-    def add_early(self, found: Found) -> list[Rows]:
+    def add_early(self, found: SuccessorsOfWorkers) -> list[Rows]:
         """Insert successors during miss handling, if memory has room; return the rows of new states."""
         if self.archive is not None or self.in_memory.packing is not found.packing or self._is_full():
             return []
@@ -486,7 +486,7 @@ class SpillingSet:
         known: dict[int, Flags] = {}
 
         def own(number: int) -> None:
-            for p in range(number, PARTITIONS, self._threads.count):
+            for p in range(number, PARTITION_COUNT, self._threads.count):
                 known[p] = archive.known(p, partitions[p])
 
         self._threads.run(own, self._threads.count)
@@ -500,7 +500,7 @@ class SpillingSet:
         """Append the candidates not marked as known to the archive; return the appended rows."""
         words, owner = self._pack(rows, self.in_memory.packing)
         fresh = []
-        for p, mine in by_owner(owner):
+        for p, mine in states_by_partition(owner):
             partition, flags = self.in_memory.partitions[p], np.zeros(len(mine), np.uint8)
             look_up_flags(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
             fresh.append(mine[flags == 0])
@@ -525,7 +525,7 @@ class SpillingSet:
     def _is_full(self) -> bool:
         return self.in_memory.count > self._budget.entries(self.in_memory.packing.bits)
 
-    def _insert(self, found: Found) -> list[Rows]:
+    def _insert(self, found: SuccessorsOfWorkers) -> list[Rows]:
         old = self.in_memory.packing
         new = self.in_memory.add(found)
         if self.archive is not None and self.in_memory.packing is not old:
@@ -534,7 +534,7 @@ class SpillingSet:
 
     # Restoring from a checkpoint, or after a change of layout
 
-    def empty(self, packing: Packing, states: int) -> None:
+    def empty(self, packing: BitPacking, states: int) -> None:
         """Remove every state, and make room for `states` states of a new packing; no candidate may be left."""
         if self.archive is not None:
             self.archive.close()
@@ -543,11 +543,11 @@ class SpillingSet:
         self.in_memory = VisitedSet(self._threads, self._budget.small)
         self.reserve(states, packing)
 
-    def reserve(self, states: int, packing: Packing) -> None:
+    def reserve(self, states: int, packing: BitPacking) -> None:
         """Make room in memory for `states` states, as far as the budget allows; the set must be empty."""
         self.in_memory.reserve(min(states, self._budget.entries(packing.bits)), packing)
 
-    def restore(self, found: Found) -> None:
+    def restore(self, found: SuccessorsOfWorkers) -> None:
         """Insert states that are known to be new; call `restored` after the last states."""
         self._insert(found)
         if self._is_full():
@@ -560,7 +560,7 @@ class SpillingSet:
 
     # After the search
 
-    def hand_over(self, packing: Packing, place: Callable[[int, Any], NDArray[Any]]) -> VisitedSet:
+    def hand_over(self, packing: BitPacking, place: Callable[[int, Any], NDArray[Any]]) -> VisitedSet:
         """Move all visited states to a `VisitedSet` for lookups; keep only their number."""
         whole, archive = self.in_memory, self.archive
         self._handed_over, self.in_memory, self.archive = self.count, VisitedSet(self._threads), None
@@ -568,7 +568,7 @@ class SpillingSet:
         whole.fit(packing)
         if archive is not None:
             archive = archive if old is packing else archive.repacked(old, packing)
-            for number in range(PARTITIONS):
+            for number in range(PARTITION_COUNT):
                 partition = archive.partition(number)
                 partition.move(place)
                 whole.replace(number, partition)

@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import ROW_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
-from kraftcheck.explorer.tables.rows import ROWS_A_CHUNK, SERIAL, Levels, Rows
+from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, ROWS_A_CHUNK, Rows, SpillingLevels
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
@@ -40,7 +40,7 @@ LEAST_STATE_SECONDS = 5.0
 class LeastStates:
     """Finds the least state of a level, compared by fingerprint."""
 
-    def __init__(self, expander: Expander, levels: Levels, batch: int) -> None:
+    def __init__(self, expander: Expander, levels: SpillingLevels, batch: int) -> None:
         self.gave_up = False
         self._expander = expander
         self._levels = levels
@@ -109,8 +109,8 @@ class LeastStates:
 
     def first_violating(self, rows: Rows, violated: set[str]) -> int | None:
         """Return the index of the first state with an event for a property not in `violated`, or None."""
-        for first in range(0, len(rows), SERIAL):
-            part = rows[first : first + SERIAL]
+        for first in range(0, len(rows), MOST_SERIAL_STATES):
+            part = rows[first : first + MOST_SERIAL_STATES]
             if self._events(part, violated):
                 return first + min(place for place, _, _ in self._events(part, violated))  # complete: no miss is left
         return None
@@ -151,7 +151,7 @@ class WitnessSearch:
     """Finds shortest traces to states and to violations."""
 
     def __init__(
-        self, expander: Expander, levels: Levels, checker: ViolationChecker, options: SearchRequest, batch: int
+        self, expander: Expander, levels: SpillingLevels, checker: ViolationChecker, options: SearchRequest, batch: int
     ) -> None:
         self.least = LeastStates(expander, levels, batch)
         self._expander, self._levels, self._checker = expander, levels, checker

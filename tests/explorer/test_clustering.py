@@ -7,7 +7,7 @@ import pytest
 
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.level_states import SAMPLED_STATES, ColumnClustering, linear_count, sample_states
-from kraftcheck.explorer.tables.rows import Levels
+from kraftcheck.explorer.tables.rows import SpillingLevels
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
@@ -57,14 +57,14 @@ def test_a_column_that_is_not_packed_is_in_no_field() -> None:
 
 
 def test_states_of_all_levels_are_looked_at() -> None:
-    levels = Levels(1 << 30)
+    levels = SpillingLevels(1 << 30)
     for level in range(3):
         levels.begin()
         levels.append(np.full((100_000, 2), level, np.int32))
     rows = sample_states(levels)
     assert SAMPLED_STATES // 2 < len(rows) <= SAMPLED_STATES
     assert min(np.bincount(rows[:, 0])) > SAMPLED_STATES // 4
-    few = Levels(1 << 30)
+    few = SpillingLevels(1 << 30)
     few.begin()
     few.append(np.arange(10, dtype=np.int32).reshape(5, 2))
     assert sorted(sample_states(few)[:, 0].tolist()) == [0, 2, 4, 6, 8]

@@ -17,7 +17,7 @@ from kraftcheck.explorer.tables import rows as working
 from kraftcheck.explorer.tables import visited as visiting
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
-from kraftcheck.explorer.tables.rows import Packing, Worker
+from kraftcheck.explorer.tables.rows import BitPacking, WorkerBuffers
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.visited import SpillingSet
 from kraftcheck.explorer.transition_system import canonicalizer
@@ -86,7 +86,7 @@ def test_states_on_disk_are_flat_and_have_control_rows_again(
     emptied: list[bool] = []
     empty = SpillingSet.empty
 
-    def noting(visited: SpillingSet, packing: Packing, states: int) -> None:
+    def noting(visited: SpillingSet, packing: BitPacking, states: int) -> None:
         emptied.append(visited.archive is not None)
         empty(visited, packing, states)
 
@@ -138,16 +138,16 @@ def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeyp
     """A state with many successors makes a worker's buffers larger, but only after others of its batch were served."""
     full: list[bool] = []
 
-    def fitting(packing: Packing, tables: object, worker: Worker) -> None:
+    def fitting(packing: BitPacking, tables: object, worker: WorkerBuffers) -> None:
         full.append(worker.stats[expanding.codes.STATS_CODE] == expanding.codes.MANY_SUCCESSORS)
         assert len(worker.words) == len(worker.succ) + 1
         assert len(worker.broken) >= len(worker.succ)
         resolve_flat(packing, tables, worker)
 
     monkeypatch.setattr(layouts, "resolve_flat", fitting)
-    monkeypatch.setattr(working, "SUCCESSORS", 4)
-    monkeypatch.setattr(expanding, "SERIAL", 2)
-    monkeypatch.setattr(visiting, "SERIAL", 2)
+    monkeypatch.setattr(working, "FIRST_SUCCESSOR_ROOM", 4)
+    monkeypatch.setattr(expanding, "MOST_SERIAL_STATES", 2)
+    monkeypatch.setattr(visiting, "MOST_SERIAL_STATES", 2)
     for found in sample(2, seed=4_712, large=60, most=1_000):
         check_agreement(found, 2)
     assert True in laid_out
@@ -172,7 +172,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
     seen: list[tuple[int, int]] = []
     forget = layouts.reset_memo
 
-    def noting(worker: Worker, shared: int) -> None:
+    def noting(worker: WorkerBuffers, shared: int) -> None:
         if len(worker.fact_counts):
             counts = worker.fact_counts
             seen.append((int(counts[facts.AT_CONTENTS_SELDOM_REPEAT]), int(counts[facts.AT_NUMBERS])))

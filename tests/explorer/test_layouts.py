@@ -271,7 +271,7 @@ def spilled(at: int, workers: int = 1) -> Callable[..., None]:
 def side_by_side(protocol: Protocol, monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
     """Several workers share each batch."""
     for module in (expanding, visiting):
-        monkeypatch.setattr(module, "SERIAL", 2)
+        monkeypatch.setattr(module, "MOST_SERIAL_STATES", 2)
     for symmetry in (None, "alike"):
         whole(protocol, replace(safety(protocol), symmetry=symmetry), workers=3)
 

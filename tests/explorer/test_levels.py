@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.rows import Levels
+from kraftcheck.explorer.tables.rows import SpillingLevels
 from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, GrowingFile
 
 pytestmark = pytest.mark.kernel
@@ -35,7 +35,7 @@ def contents(draw: st.DrawFn) -> list[list[Rows]]:
     return levels
 
 
-def filled(levels: Levels, contents: list[list[Rows]]) -> None:
+def filled(levels: SpillingLevels, contents: list[list[Rows]]) -> None:
     for level in contents:
         levels.begin()
         for rows in level:
@@ -46,7 +46,7 @@ def filled(levels: Levels, contents: list[list[Rows]]) -> None:
 def test_gives_back_what_was_appended(
     contents: list[list[Rows]], budget: int, most: int, data: st.DataObject
 ) -> None:
-    levels = Levels(budget)
+    levels = SpillingLevels(budget)
     filled(levels, contents)
     assert levels.nbytes <= budget
     assert levels.depth == len(contents)
@@ -71,11 +71,11 @@ def test_gives_back_what_was_appended(
 @given(contents(), st.integers(0, 400))
 def test_another_can_take_them_up(contents: list[list[Rows]], budget: int) -> None:
     file = GrowingFile.temporary()
-    levels = Levels(budget, file)
+    levels = SpillingLevels(budget, file)
     filled(levels, contents)
     levels.flush()
     assert levels.nbytes == 0
-    other = Levels(budget, file)
+    other = SpillingLevels(budget, file)
     assert other.restore(levels.extents) == file.length
     assert other.counts == levels.counts
     for number in range(1, other.depth + 1):
@@ -86,7 +86,7 @@ def test_another_can_take_them_up(contents: list[list[Rows]], budget: int) -> No
 
 
 def test_a_level_can_be_read_while_the_next_is_built() -> None:
-    levels = Levels(budget=200)
+    levels = SpillingLevels(budget=200)
     levels.begin()
     levels.append(np.arange(40, dtype=np.int32).reshape(20, 2))
     levels.begin()
@@ -100,7 +100,7 @@ def test_a_level_can_be_read_while_the_next_is_built() -> None:
 
 
 def test_rows_of_a_larger_array_do_not_keep_it_in_memory() -> None:
-    levels = Levels(budget=1 << 20)
+    levels = SpillingLevels(budget=1 << 20)
     levels.begin()
     large = np.zeros((1000, 4), np.int32)
     levels.append(large[:3])
@@ -108,7 +108,7 @@ def test_rows_of_a_larger_array_do_not_keep_it_in_memory() -> None:
 
 
 def test_nothing_is_written_while_there_is_room(tmp_path: Path) -> None:
-    levels = Levels(budget=1 << 20, folder=tmp_path / "nowhere")
+    levels = SpillingLevels(budget=1 << 20, folder=tmp_path / "nowhere")
     filled(levels, [[np.zeros((5, 2), np.int32)]])
     levels.close()
 
@@ -134,7 +134,7 @@ def test_a_full_disk_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_cleared_levels_begin_anew() -> None:
-    levels = Levels(budget=0)
+    levels = SpillingLevels(budget=0)
     filled(levels, [[np.ones((5, 2), np.int32)]])
     levels.clear()
     assert levels.depth == 0

@@ -17,7 +17,14 @@ from kraftcheck import Protocol, Record, State, Steps, become, internal
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.level_states import MemoUsage, deep_size_in_bytes
-from kraftcheck.explorer.tables.rows import PARTITIONS, STATES_A_BATCH, Found, Packing, Rows, packing
+from kraftcheck.explorer.tables.rows import (
+    PARTITION_COUNT,
+    STATES_A_BATCH,
+    BitPacking,
+    Rows,
+    SuccessorsOfWorkers,
+    packing_of_widths,
+)
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.visited import LEAST_BATCH, Archive, Budget, Partition
 from kraftcheck.kraft_model.reconfig import Reconfig
@@ -51,7 +58,7 @@ class Watched(BreadthFirst):
 
         insert, merge_candidates = self.states.visited._insert, self.states.visited.merge_candidates
 
-        def counted_insert(found: Found) -> list[Rows]:
+        def counted_insert(found: SuccessorsOfWorkers) -> list[Rows]:
             before = self.states.visited.archive
             new = insert(found)
             self.repackings += before is not None and self.states.visited.archive is not before
@@ -107,7 +114,7 @@ def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     assert search.settlements > 20
     assert search.repackings > 0
     assert search.most_rows <= memory // 8
-    assert search.most_visited <= max(memory // 2, PARTITIONS * Partition(packing([64])).nbytes * 1.4)
+    assert search.most_visited <= max(memory // 2, PARTITION_COUNT * Partition(packing_of_widths([64])).nbytes * 1.4)
 
 
 @pytest.mark.exhaustive
@@ -159,7 +166,7 @@ def test_depth_first_searches_have_no_limit_of_memory() -> None:
 # The pieces
 
 
-def words_of(numbers: range, packed: Packing) -> np.ndarray:
+def words_of(numbers: range, packed: BitPacking) -> np.ndarray:
     """Return the packed words of made-up states; those of a number are always the same."""
     words = np.random.default_rng(7).integers(0, 1 << 62, (numbers.stop, packed.words), dtype=np.uint64)
     words[:, -1] &= np.uint64((1 << (packed.bits - 64 * (packed.words - 1))) - 1)
@@ -168,7 +175,7 @@ def words_of(numbers: range, packed: Packing) -> np.ndarray:
 
 @pytest.mark.parametrize("fields", [2, 7])
 def test_an_archive_knows_its_states(fields: int, tmp_path: Path) -> None:
-    packed = packing([29] * fields)
+    packed = packing_of_widths([29] * fields)
     archive, partition = Archive(packed, tmp_path), Partition(packed)
     for first in range(0, 40_000, 1_000):  # in pieces, among those of other partitions
         archive.append(3, words_of(range(first, first + 1_000), packed))
@@ -187,17 +194,17 @@ def test_an_archive_knows_its_states(fields: int, tmp_path: Path) -> None:
 
 
 def test_an_archive_is_packed_anew() -> None:
-    old, new = packing([20, 30, 20]), packing([25, 40, 30, 7])
+    old, new = packing_of_widths([20, 30, 20]), packing_of_widths([25, 40, 30, 7])
     archive = Archive(old)
     random = np.random.default_rng(3)
     low = random.integers(0, 1 << 62, 5_000, dtype=np.uint64)
     words = np.stack([low, np.zeros_like(low), np.zeros_like(low)], axis=1)[:, : old.words]
-    for p in range(PARTITIONS):
-        archive.append(p, np.ascontiguousarray(words[p::PARTITIONS]))
+    for p in range(PARTITION_COUNT):
+        archive.append(p, np.ascontiguousarray(words[p::PARTITION_COUNT]))
     again = archive.repacked(old, new)
     assert again.count == 5_000
-    assert sum(len(chunk) for p in range(PARTITIONS) for chunk in again.chunks(p)) == 5_000
-    assert len({bytes(row) for p in range(PARTITIONS) for chunk in again.chunks(p) for row in chunk}) == 5_000
+    assert sum(len(chunk) for p in range(PARTITION_COUNT) for chunk in again.chunks(p)) == 5_000
+    assert len({bytes(row) for p in range(PARTITION_COUNT) for chunk in again.chunks(p) for row in chunk}) == 5_000
     again.close()
 
 

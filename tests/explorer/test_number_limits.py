@@ -37,10 +37,10 @@ def test_contents_of_inboxes(table: str, most: int, flat_from: int, monkeypatch:
     monkeypatch.setattr(level_states, "FLAT_FROM_STATES", flat_from)
     monkeypatch.setattr(level_states, "FLAT_FROM_RATIO", -1.0)
     for name in ("contents", "inbox_codes", "content_items"):
-        monkeypatch.setitem(growing_tables.FIRST_ROOM_BITS, name, 3)
+        monkeypatch.setitem(growing_tables.FIRST_ROWS_LOG2, name, 3)
     counts = searched()
-    monkeypatch.setattr(growing_tables, "MOST_ROWS_OF", growing_tables.MOST_ROWS_OF | {table: most})
+    monkeypatch.setattr(growing_tables, "MOST_ROWS_BY_TABLE", growing_tables.MOST_ROWS_BY_TABLE | {table: most})
     with pytest.raises(ProtocolError, match=f"more than {most} {table.replace('_', ' ')}: the table engine has no"):
         searched()
-    monkeypatch.setattr(growing_tables, "MOST_ROWS_OF", growing_tables.MOST_ROWS_OF | {table: 1 << 10})
+    monkeypatch.setattr(growing_tables, "MOST_ROWS_BY_TABLE", growing_tables.MOST_ROWS_BY_TABLE | {table: 1 << 10})
     assert searched() == counts == (1_568, 8_258)

@@ -311,7 +311,7 @@ def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(level_states, "STATES_A_BATCH", 50)
-    monkeypatch.setattr(learned_system, "SERIAL", 5)
+    monkeypatch.setattr(learned_system, "MOST_SERIAL_STATES", 5)
 
     @settings(
         max_examples=examples,

@@ -522,7 +522,7 @@ LOW, CALM = (Property(function.__name__, "predicate", function, ()) for function
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_states, "STATES_A_BATCH", 50)
-    monkeypatch.setattr(learned_system, "SERIAL", 5)
+    monkeypatch.setattr(learned_system, "MOST_SERIAL_STATES", 5)
 
     @settings(
         max_examples=examples,

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.tables.expander import SMALLEST_PIECE_DIVISOR, work_pieces
-from kraftcheck.explorer.tables.rows import SERIAL, Threads
+from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, ThreadPool
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_each_piece_is_done_once_and_the_first_in_this_thread(count: int) -> None:
-    threads, together = Threads(count), Barrier(count)
+    threads, together = ThreadPool(count), Barrier(count)
     done: dict[int, int] = {}
 
     def work(number: int) -> None:
@@ -31,7 +31,7 @@ def test_each_piece_is_done_once_and_the_first_in_this_thread(count: int) -> Non
 
 @pytest.mark.parametrize("bad", [0, 1])
 def test_an_error_is_raised_once_all_is_done(bad: int) -> None:
-    threads, done = Threads(2), []
+    threads, done = ThreadPool(2), []
 
     def work(number: int) -> None:
         if number == bad:
@@ -44,7 +44,7 @@ def test_an_error_is_raised_once_all_is_done(bad: int) -> None:
     threads.close()
 
 
-@pytest.mark.parametrize("count", [1, SERIAL, SERIAL + 1, 100_000])
+@pytest.mark.parametrize("count", [1, MOST_SERIAL_STATES, MOST_SERIAL_STATES + 1, 100_000])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_pieces_are_ever_smaller_and_have_each_state_once(count: int, workers: int) -> None:
     which = np.arange(count)[::-1]
@@ -53,7 +53,7 @@ def test_pieces_are_ever_smaller_and_have_each_state_once(count: int, workers: i
     assert all(len(one) >= len(next_one) > 0 for one, next_one in pairwise(pieces))
     if workers == 1:
         assert len(pieces) == 1
-    elif count >= SERIAL:
+    elif count >= MOST_SERIAL_STATES:
         assert len(pieces) > workers
         assert len(pieces[0]) < count / workers
-        assert len(pieces[-1]) <= SERIAL // SMALLEST_PIECE_DIVISOR
+        assert len(pieces[-1]) <= MOST_SERIAL_STATES // SMALLEST_PIECE_DIVISOR

@@ -34,16 +34,16 @@ from kraftcheck.explorer.tables.kernel.packing import (
     unpack_states,
 )
 from kraftcheck.explorer.tables.rows import (
-    PARTITIONS,
-    Found,
-    Packing,
+    PARTITION_COUNT,
+    BitPacking,
     Rows,
-    Successors,
-    Threads,
+    SuccessorBuffers,
+    SuccessorsOfWorkers,
+    ThreadPool,
     Words,
-    entry_bytes,
-    packing,
-    roomy_packing,
+    packing_of_widths,
+    packing_with_spare_bits,
+    visited_entry_bytes,
 )
 from kraftcheck.explorer.tables.visited import FIRST_CAPACITY, Partition, VisitedSet
 from kraftcheck.persistence.stored_files import SpillArena, is_mapped
@@ -72,12 +72,12 @@ def mixed_of(words: Words) -> tuple[Any, Any]:
     return mixed, owners
 
 
-def packing_of(bits: int) -> Packing:
+def packing_of(bits: int) -> BitPacking:
     """Return a packing of so many bits, in fields of 31 at most."""
-    return packing([min(31, bits - at) for at in range(0, bits, 31)])
+    return packing_of_widths([min(31, bits - at) for at in range(0, bits, 31)])
 
 
-def made_up(packed: Packing, count: int, seed: int) -> Words:
+def made_up(packed: BitPacking, count: int, seed: int) -> Words:
     """Return packed words, some of which differ in a few bits only, and some not at all."""
     random = np.random.default_rng(seed)
     words = random.integers(0, 1 << 64, (count, packed.words), dtype=np.uint64)
@@ -107,7 +107,7 @@ def new_of(partition: Partition, words: Words) -> list[int]:
 @pytest.mark.parametrize("own_pages", [1, 1 << 30])
 def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "OWN_PAGES_FROM_BYTES", own_pages)
-    packed, spare = packing_of(90), (arrays.Spare(), arrays.Spare())
+    packed, spare = packing_of(90), (arrays.ThreadSpareArray(), arrays.ThreadSpareArray())
     partitions = [Partition(packed, None, 20, 100, spare) for _ in range(5)]
     made = [made_up(packed, 4_000, seed) for seed in range(len(partitions))]
     taken, grown = set(), set()
@@ -132,7 +132,7 @@ def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.Monke
         return mmap.mmap(number, count, **rest)
 
     monkeypatch.setattr(arrays, "map_memory", refusing)
-    found = arrays.reserved(arrays.OWN_PAGES_FROM_BYTES)
+    found = arrays.reserve_zero_bytes(arrays.OWN_PAGES_FROM_BYTES)
     assert made == [arrays.RESERVED_ADDRESSES_RATIO * arrays.OWN_PAGES_FROM_BYTES, arrays.OWN_PAGES_FROM_BYTES]
     assert len(found) == arrays.OWN_PAGES_FROM_BYTES
     assert not found.any()
@@ -141,13 +141,13 @@ def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.Monke
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what pages there are")
 def test_what_is_written_here_and_there_has_small_pages() -> None:
     shape = 16, 1 << 18, 2
-    found = arrays.scattered(shape, np.int32)
+    found = arrays.zeros_in_small_pages(shape, np.int32)
     assert (found.shape, found.dtype) == (shape, np.int32)
     assert not found.any()
     found[3, 5, 1] = 1
     assert np.flatnonzero(found).tolist() == [(3 * shape[1] + 5) * 2 + 1]
     assert not asks_for_large_pages(found)
-    few = arrays.scattered((5,), np.uint64)  # it may stand where an array of before was given large pages
+    few = arrays.zeros_in_small_pages((5,), np.uint64)  # it may stand where an array of before was given large pages
     assert few.base is None
     assert not few.any()
 
@@ -157,13 +157,13 @@ def test_room_that_there_is_not_is_a_lack_of_memory(monkeypatch: pytest.MonkeyPa
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(arrays, "map_memory", refusing)
-    assert not arrays.scattered((64, 4_096), np.int32).any()
+    assert not arrays.zeros_in_small_pages((64, 4_096), np.int32).any()
     with pytest.raises(MemoryError):
-        arrays.scattered((1 << 50, 16), np.int32)
+        arrays.zeros_in_small_pages((1 << 50, 16), np.int32)
 
 
 def test_a_partition_that_is_replaced_counts() -> None:
-    visited, packed = VisitedSet(Threads(1)), packing_of(60)
+    visited, packed = VisitedSet(ThreadPool(1)), packing_of(60)
     visited.fit(packed)
     words = made_up(packed, 500, 3)
     mine = words[mixed_of(words)[1] == 5]
@@ -249,8 +249,8 @@ def test_tables_are_nine_tenths_full_and_small(bits: int) -> None:
     capacity = int(partition.layout[CAPACITY])
     assert capacity & (capacity - 1)
     assert 0.75 * capacity < partition.count == len(words) <= MAX_LOAD * capacity + 1
-    assert int(partition.layout[STRIDE]) + 1 == entry_bytes(bits, capacity, PARTITION_BITS)
-    assert 0 < partition.nbytes - capacity * entry_bytes(bits, capacity, PARTITION_BITS) < 10_000
+    assert int(partition.layout[STRIDE]) + 1 == visited_entry_bytes(bits, capacity, PARTITION_BITS)
+    assert 0 < partition.nbytes - capacity * visited_entry_bytes(bits, capacity, PARTITION_BITS) < 10_000
     assert partition.nbytes < 0.8 * (8 * packed.words + 2) / 0.72 * len(words)
 
 
@@ -297,19 +297,19 @@ class SoonEnough(VisitedSet):
 @given(st.integers(0, 10**9), st.integers(1, 2))
 def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     random = np.random.default_rng(seed)
-    visited, expected = SoonEnough(Threads(workers)), set()
+    visited, expected = SoonEnough(ThreadPool(workers)), set()
     bits = [1, 1]
     for _ in range(6):
         bits = [min(31, int(n + random.integers(0, 7))) for n in bits] + [1] * int(random.integers(0, 2))
-        packed = roomy_packing([(1 << n) - 1 for n in bits], visited.packing.width.tolist())
+        packed = packing_with_spare_bits([(1 << n) - 1 for n in bits], visited.packing.width.tolist())
         rows = np.stack([random.integers(0, 1 << n, 2_000) for n in bits], axis=1).astype(np.int32)
         words = np.zeros((len(rows), packed.words), np.uint64)
         pack_states(rows, packed, words)
-        part = Successors()
+        part = SuccessorBuffers()
         part.put(rows, words, mixed_of(words)[1])
         expected = {(*state, *[0] * (len(bits) - len(state))) for state in expected}
         given_rows = as_set(rows)
-        given, new = Found([part], packed, len(bits)), []
+        given, new = SuccessorsOfWorkers([part], packed, len(bits)), []
         for beside in (True, False):  # first some of them, beside a thread that soon has done its own work
             visited.end_after(int(random.integers(0, 3_000)) if beside else None)
             new += [tuple(row) for found in visited.add(given, beside=beside) for row in found.tolist()]
@@ -337,10 +337,10 @@ def test_what_is_inserted_beside_another_thread_is_neither_lost_nor_new_twice() 
     for microseconds in itertools.chain.from_iterable(itertools.repeat(range(0, 4_000, 200), 50)):
         if partly and not microseconds:
             break
-        visited, part = SoonEnough(Threads(2)), Successors()
+        visited, part = SoonEnough(ThreadPool(2)), SuccessorBuffers()
         part.put(rows, words, np.zeros(len(words), np.int64))
         visited.end_after(microseconds)
-        found = Found([part], packed, 1)
+        found = SuccessorsOfWorkers([part], packed, 1)
         early = np.concatenate([rows[:0], *visited.add(found, beside=True)])
         partly += 0 < len(early) < len(rows)
         late = np.concatenate([rows[:0], *visited.add(found)])
@@ -353,30 +353,31 @@ def test_what_may_grow_comes_first() -> None:
     packed = packing_of(60)
     words = np.unique(np.random.default_rng(2).integers(0, 1 << 60, (80_000, 1), dtype=np.uint64), axis=0)
     owner = mixed_of(words)[1]
-    few, visited, part = int(FIRST_CAPACITY * MAX_LOAD) // 2, VisitedSet(Threads(2)), Successors()
-    counts = [2 * few + 2 if p in (9, 40) else few for p in range(PARTITIONS)]
+    few, visited, part = int(FIRST_CAPACITY * MAX_LOAD) // 2, VisitedSet(ThreadPool(2)), SuccessorBuffers()
+    counts = [2 * few + 2 if p in (9, 40) else few for p in range(PARTITION_COUNT)]
     kept = np.concatenate([np.flatnonzero(owner == p)[:count] for p, count in enumerate(counts)])
     rows = np.arange(len(words), dtype=np.int32).reshape(-1, 1)
     part.put(rows[kept], words[kept], owner[kept])
     visited.fit(packed)
-    pieces = list(visited.pieces_of(Found([part], packed, 1)))
+    pieces = list(visited.pieces_of(SuccessorsOfWorkers([part], packed, 1)))
     assert pieces[:2] == [(8, 10), (40, 42)]
     assert pieces[-1] == (63, 64)
-    assert sorted(p for first, end in pieces for p in range(first, end)) == list(range(PARTITIONS))
+    assert sorted(p for first, end in pieces for p in range(first, end)) == list(range(PARTITION_COUNT))
 
 
 def test_the_fields_that_grow_have_spare_bits_first() -> None:
     counts = [255, 4, 200, 1, 255, 255, 255]  # which leave four bits to spare
-    assert roomy_packing(counts, counts).width.tolist() == [9, 3, 8, 1, 9, 9, 9]
-    assert roomy_packing(counts, [255, 4, 100, 1, 255, 255, 255]).width.tolist() == [9, 3, 9, 1, 9, 9, 8]
-    assert roomy_packing(counts, [255, 4, 100, 1, 255, 255, 254]).width.tolist() == [9, 3, 9, 1, 9, 8, 9]
+    assert packing_with_spare_bits(counts, counts).width.tolist() == [9, 3, 8, 1, 9, 9, 9]
+    assert packing_with_spare_bits(counts, [255, 4, 100, 1, 255, 255, 255]).width.tolist() == [9, 3, 9, 1, 9, 9, 8]
+    assert packing_with_spare_bits(counts, [255, 4, 100, 1, 255, 255, 254]).width.tolist() == [9, 3, 9, 1, 9, 8, 9]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_spare_bits_take_no_memory(bits: list[int]) -> None:
-    roomy, tight = roomy_packing([(1 << n) - 1 for n in bits]), packing(bits)
-    assert (roomy.words, entry_bytes(roomy.bits)) == (tight.words, entry_bytes(tight.bits))
+    roomy, tight = packing_with_spare_bits([(1 << n) - 1 for n in bits]), packing_of_widths(bits)
+    assert (roomy.words, visited_entry_bytes(roomy.bits)) == (tight.words, visited_entry_bytes(tight.bits))
     assert set((roomy.width - tight.width).tolist()) <= {0, 1}
-    one_more = packing([roomy.bits + 1])
+    one_more = packing_of_widths([roomy.bits + 1])
     all_spare = roomy.bits == tight.bits + len(bits)
-    assert all_spare or (one_more.words, entry_bytes(one_more.bits)) != (tight.words, entry_bytes(tight.bits))
+    larger = one_more.words, visited_entry_bytes(one_more.bits)
+    assert all_spare or larger != (tight.words, visited_entry_bytes(tight.bits))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import compiler
 
 jit = compiler(Path(__file__).parent)
@@ -183,45 +183,45 @@ class Op(IntEnum):
     FAIL = 63
 
 
-class Machine(Arrays):
+class Machine(ArrayGroup):
     """The arrays of the heap, of the program and of the search."""
 
-    at = array(np.int64)
-    words = array(np.int32)
-    table = array(np.int32)  # addresses of permanent nodes by hash; 0 is free
-    code = array(np.int32, 5)
-    passed = array(np.uint8)  # by instruction: whether it was executed
-    constants = array(np.int64)
-    functions = array(np.int32, 2)  # first instruction, registers
-    registers = array(np.int64)
-    frames = array(np.int64, 3)
-    stack = array(np.int64)
-    groups = array(np.int32)  # by kind
-    like = array(np.uint8)  # by kind: 1 for numbers, 2 for strings; values of such kinds may be equal, as 1 and True
-    ranks = array(np.int32)  # of record classes in canonical order, by kind
-    tests = array(np.uint8)  # by test and kind
-    offsets = array(np.int32)  # by name of a field and kind: the number of the field, or -1
-    types = array(np.int32, 3)
-    type_items = array(np.int32)
-    field_types = array(np.int32)  # types of all fields
-    first_field = array(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
+    at = declare(np.int64)
+    words = declare(np.int32)
+    table = declare(np.int32)  # addresses of permanent nodes by hash; 0 is free
+    code = declare(np.int32, 5)
+    passed = declare(np.uint8)  # by instruction: whether it was executed
+    constants = declare(np.int64)
+    functions = declare(np.int32, 2)  # first instruction, registers
+    registers = declare(np.int64)
+    frames = declare(np.int64, 3)
+    stack = declare(np.int64)
+    groups = declare(np.int32)  # by kind
+    like = declare(np.uint8)  # by kind: 1 for numbers, 2 for strings; values of such kinds may be equal, as 1 and True
+    ranks = declare(np.int32)  # of record classes in canonical order, by kind
+    tests = declare(np.uint8)  # by test and kind
+    offsets = declare(np.int32)  # by name of a field and kind: the number of the field, or -1
+    types = declare(np.int32, 3)
+    type_items = declare(np.int32)
+    field_types = declare(np.int32)  # types of all fields
+    first_field = declare(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
     # The search
-    shape = array(np.int64)  # see `search.py`
-    columns = array(np.int64)  # per replica: its id
-    names = array(np.int64)  # per shared field and bound: its name
-    limits = array(np.int64)  # per bound
-    shared_types = array(np.int32)  # per shared field
-    entries = array(np.int32, 4)  # action, function, replica or -1, test of actors
-    parameters = array(np.int32, 8)  # per entry, then per property: the sources of its parameters
-    projections = array(np.int32, 2)  # function, test of the replicas covered
-    properties = array(np.int32, 5)  # function, test of me, test of peer, whether a constraint
-    seen = array(np.uint8)  # by probe
-    inputs = array(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
-    row = array(np.int64)  # the columns of a state, then those of a successor
-    environment = array(np.int64)  # its shared record and its projections, then the successor's
-    states = array(np.int32)  # addresses by number
-    sources = array(np.int32)  # by number: the state that first led to it
-    fired = array(np.int64)  # by entry
-    taken = array(np.int64)  # by entry: steps of the state under expansion
-    violations = array(np.int64, 2)  # by property: the source + 2, and the address of the violating state
-    log = array(np.int64, 2)  # entry and address of each step, if wanted
+    shape = declare(np.int64)  # see `search.py`
+    columns = declare(np.int64)  # per replica: its id
+    names = declare(np.int64)  # per shared field and bound: its name
+    limits = declare(np.int64)  # per bound
+    shared_types = declare(np.int32)  # per shared field
+    entries = declare(np.int32, 4)  # action, function, replica or -1, test of actors
+    parameters = declare(np.int32, 8)  # per entry, then per property: the sources of its parameters
+    projections = declare(np.int32, 2)  # function, test of the replicas covered
+    properties = declare(np.int32, 5)  # function, test of me, test of peer, whether a constraint
+    seen = declare(np.uint8)  # by probe
+    inputs = declare(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
+    row = declare(np.int64)  # the columns of a state, then those of a successor
+    environment = declare(np.int64)  # its shared record and its projections, then the successor's
+    states = declare(np.int32)  # addresses by number
+    sources = declare(np.int32)  # by number: the state that first led to it
+    fired = declare(np.int64)  # by entry
+    taken = declare(np.int64)  # by entry: steps of the state under expansion
+    violations = declare(np.int64, 2)  # by property: the source + 2, and the address of the violating state
+    log = declare(np.int64, 2)  # entry and address of each step, if wanted

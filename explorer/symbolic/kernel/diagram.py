@@ -19,7 +19,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import cgutils, compiler, inlined
 from kraftcheck.explorer.tables.kernel import native
 from kraftcheck.explorer.tables.kernel.maps import mix
@@ -87,36 +87,36 @@ FIRST_EDGE_KEY = np.int64(1 << 28)  # lookup keys from here on are edges of rela
 MOST_NODES = (1 << 31) - 1
 
 
-class Diagram(Arrays):
+class Diagram(ArrayGroup):
     """The diagram store, and the relations over it."""
 
-    meta = array(np.int64)
-    nodes = array(np.int64, 3)  # start of the edges; level << 32 | number of edges; place of its summary, or 0
-    edges = array(np.int64)  # value << 32 | child
-    table = array(np.int32)  # hash table of nodes
-    cache = array(np.int64, 3)  # two key words, result
-    scratch = array(np.int64)  # stack of edges under construction
-    stamps = array(np.int64)  # by place on the stack: the child to which events were applied
+    meta = declare(np.int64)
+    nodes = declare(np.int64, 3)  # start of the edges; level << 32 | number of edges; place of its summary, or 0
+    edges = declare(np.int64)  # value << 32 | child
+    table = declare(np.int32)  # hash table of nodes
+    cache = declare(np.int64, 3)  # two key words, result
+    scratch = declare(np.int64)  # stack of edges under construction
+    stamps = declare(np.int64)  # by place on the stack: the child to which events were applied
 
-    lookups = array(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
-    map_items = array(np.int64)  # lists of the classes of values
-    relation_nodes = array(np.int64, 6)  # level; has edges by value; by class; first general edge; gate; has guards
-    relation_edges = array(np.int64, 3)  # next value or label; child; the next edge for the same value or class
-    first_event = array(np.int64)  # by level: the first group of events that begins there
-    next_event = array(np.int64)
-    event_root = array(np.int64)  # by group: its relation
-    watch_version = array(np.int64)  # by level: number of changes of its watches
-    next_top = array(np.int64)  # by level: the first level from there on where an event or a watch begins
-    first_watch = array(np.int64)  # by level: its first watch
-    next_watch = array(np.int64)
-    watch_known = array(np.int64)  # by watch: the vectors learned so far
-    watch_tail = array(np.int64)
-    tails = array(np.int64, 4)  # level; map (0: identity); tail of the later levels (0: none); slot
-    slot_tail = array(np.int64)
-    slot_count = array(np.int64)  # by level: number of slots of tails that begin there or later
-    summaries = array(np.int32)
-    chosen = array(np.int32)  # lists of relation edges that a projection allows
-    message_maps = array(np.int64)  # by level: the map to deliverable messages
+    lookups = declare(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
+    map_items = declare(np.int64)  # lists of the classes of values
+    relation_nodes = declare(np.int64, 6)  # level; has edges by value; by class; first general edge; gate; has guards
+    relation_edges = declare(np.int64, 3)  # next value or label; child; the next edge for the same value or class
+    first_event = declare(np.int64)  # by level: the first group of events that begins there
+    next_event = declare(np.int64)
+    event_root = declare(np.int64)  # by group: its relation
+    watch_version = declare(np.int64)  # by level: number of changes of its watches
+    next_top = declare(np.int64)  # by level: the first level from there on where an event or a watch begins
+    first_watch = declare(np.int64)  # by level: its first watch
+    next_watch = declare(np.int64)
+    watch_known = declare(np.int64)  # by watch: the vectors learned so far
+    watch_tail = declare(np.int64)
+    tails = declare(np.int64, 4)  # level; map (0: identity); tail of the later levels (0: none); slot
+    slot_tail = declare(np.int64)
+    slot_count = declare(np.int64)  # by level: number of slots of tails that begin there or later
+    summaries = declare(np.int32)
+    chosen = declare(np.int32)  # lists of relation edges that a projection allows
+    message_maps = declare(np.int64)  # by level: the map to deliverable messages
 
 
 @inlined

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.native.compiling import bare, inlined, keep
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.compiling import bare_array, inlined, keep_alive
 from kraftcheck.explorer.tables.kernel.arrays import (
     collect_for_python,
     judge_successor,
@@ -46,17 +46,17 @@ STATS_BASE, STATS_DEPTH = (
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
-class StackArrays(Arrays):
+class StackArrays(ArrayGroup):
     """The stack of a depth-first search: states to expand, with their depths."""
 
-    states = array(np.int32, -1)
-    depths = array(np.int32)  # initial states have depth 1
+    states = declare(np.int32, -1)
+    depths = declare(np.int32)  # initial states have depth 1
 
 
-class DepthSetArrays(Arrays):
+class DepthSetArrays(ArrayGroup):
     """The visited states, with the least depth of each."""
 
-    keys = array(np.uint64, -1)  # packed words, then the least depth at which the state was reached; 0: a free place
+    keys = declare(np.uint64, -1)  # packed words, then the least depth at which the state was reached; 0: free
 
 
 @inlined
@@ -134,7 +134,7 @@ def descend(
     depths, path = stack.depths, worker.states
     stats, succ, columns = worker.stats, worker.succ, worker.states.shape[1]
     own_words, own_image = np.zeros((1, met.keys.shape[1] - 1), np.uint64), np.zeros((2, columns), np.int32)
-    words, image = bare(own_words), bare(own_image)
+    words, image = bare_array(own_words), bare_array(own_image)
     expanded = 0
     while top > 0:
         # Stop between two states: at the end of the turn, or before an array might have no room.
@@ -174,8 +174,8 @@ def descend(
                 top += 1
         if stats[STATS_EVENTS]:
             return EVENT, top, count
-    keep(own_words)
-    keep(own_image)
+    keep_alive(own_words)
+    keep_alive(own_image)
     return DONE, top, count
 
 
@@ -194,7 +194,7 @@ def pack_canonical(t: Any, worker: Any, states: Any, at: Any, column: Any, image
 @jit
 def insert_starts(met: Any, words: Any) -> Any:
     """Insert packed states at depth 1, or lower their depth to 1; return the number of new ones."""
-    keys, words = met.keys, bare(words)
+    keys, words = met.keys, bare_array(words)
     count, stored = 0, words.shape[1]
     for i in range(len(words)):
         place = depth_set_place(keys, words, i)
@@ -212,7 +212,7 @@ def copy_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
     keys, new_keys = met.keys, other.keys
     stored, new_stored = keys.shape[1] - 1, new_keys.shape[1] - 1
     own_again = np.zeros((1, new_stored), np.uint64)
-    again = bare(own_again)
+    again = bare_array(own_again)
     for at in range(len(keys)):
         if keys[at, stored] != 0:
             repack_one(keys, at, packing, again, 0, new_packing)
@@ -220,22 +220,22 @@ def copy_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
             for w in range(new_stored):
                 new_keys[place, w] = again[0, w]
             new_keys[place, new_stored] = keys[at, stored]
-    keep(own_again)
+    keep_alive(own_again)
 
 
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
 GOING, LONG_ENOUGH, NO_SUCCESSOR, CUT_OFF = 0, 1, 2, 3  # status of a walk; CUT_OFF: every successor is pruned
 
 
-class WalkArrays(Arrays):
+class WalkArrays(ArrayGroup):
     """A batch of random walks: their actions, lengths, seeds and first violations."""
 
-    taken = array(np.int32, -1)  # walk, index -> action of the step to that state
-    broken = array(np.int32, -1)  # walk, property -> first index at which it is violated, or -1
-    length = array(np.int64)
-    status = array(np.int64)
-    refused = array(np.int64)  # successors of the last state that Python rejected
-    seeds = array(np.uint64)
+    taken = declare(np.int32, -1)  # walk, index -> action of the step to that state
+    broken = declare(np.int32, -1)  # walk, property -> first index at which it is violated, or -1
+    length = declare(np.int64)
+    status = declare(np.int64)
+    refused = declare(np.int64)  # successors of the last state that Python rejected
+    seeds = declare(np.uint64)
 
 
 @jit
@@ -247,7 +247,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
     path, taken, length, status, refused = worker.states, walks.taken, walks.length, walks.status, walks.refused
     succ, depth = worker.succ, walks.taken.shape[1]
     own_order, own_keys = np.zeros(len(succ), np.int64), np.zeros(len(succ), np.uint64)
-    order, keys = bare(own_order), bare(own_keys)
+    order, keys = bare_array(own_order), bare_array(own_keys)
     worker.stats[STATS_CODE] = OK
     for w in range(first, last):
         for _ in range(turn):
@@ -276,8 +276,8 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             record_first(walks.broken, w, length[w], 0, STATE_BITS, bad)
             record_first(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
-    keep(own_order)
-    keep(own_keys)
+    keep_alive(own_order)
+    keep_alive(own_keys)
 
 
 @jit

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.native.compiling import bare, keep
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.compiling import bare_array, keep_alive
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import append_retried_state, record_early_stop, successor_violations
 from kraftcheck.explorer.tables.kernel.codes import BUFFER_FULL, MISSING
@@ -17,13 +17,13 @@ from kraftcheck.explorer.tables.kernel.packing import pack, partition_of_words
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 
 
-class EdgeArrays(Arrays):
+class EdgeArrays(ArrayGroup):
     """The edges that one thread found."""
 
-    sources = array(np.int64)  # indices of the source states
-    words = array(np.uint64, -1)  # packed canonical keys of the target states
-    owners = array(np.int64)  # partitions that own the targets; BEYOND or BLOCKED for an edge without a target
-    labels = array(np.uint16)  # step labels
+    sources = declare(np.int64)  # indices of the source states
+    words = declare(np.uint64, -1)  # packed canonical keys of the target states
+    owners = declare(np.int64)  # partitions that own the targets; BEYOND or BLOCKED for an edge without a target
+    labels = declare(np.uint16)  # step labels
 
 
 BEYOND, BLOCKED = -1, -2
@@ -33,11 +33,11 @@ BEYOND, BLOCKED = -1, -2
 @jit
 def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
     """Write the edges out of the worker's states at indices `which`; return their number; set `stats[STATS_DONE]`."""
-    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
+    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare_array(which)
     permutations, columns = t.meta[codes.META_PERMUTATIONS], states.shape[1]
     own_image = np.zeros(columns, np.int32)
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
-    image, images = bare(own_image), bare(own_images)
+    image, images = bare_array(own_image), bare_array(own_images)
     edges = np.int64(0)
     stats[codes.STATS_CODE] = codes.OK
     for i in range(len(which)):
@@ -70,16 +70,16 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
             found.sources[edges], found.labels[edges], found.owners[edges] = which[i], worker.blocked[k], BLOCKED
             edges += 1
     stats[codes.STATS_DONE] = len(which)
-    keep(own_image)
-    keep(own_images)
+    keep_alive(own_image)
+    keep_alive(own_images)
     return edges
 
 
 @jit
 def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
     """Mark every state with a path to a marked state; `first` is an array of zeros, one longer than the states."""
-    sources, targets, marked = bare(sources), bare(targets), bare(marked)
-    first, before, waiting = bare(first), bare(before), bare(waiting)
+    sources, targets, marked = bare_array(sources), bare_array(targets), bare_array(marked)
+    first, before, waiting = bare_array(first), bare_array(before), bare_array(waiting)
     # Group the sources by target, by counting sort.
     for e in range(len(targets)):
         first[targets[e] + 1] += 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare, inlined, on_stack, prefetch
+from kraftcheck.explorer.native.compiling import bare_array, inlined, prefetch, stack_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     append_retried_state,
@@ -256,7 +256,7 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
 @jit
 def order_by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
     """Sort state indices into `order` by the high bits of the control rows' ids (counting sort); `firsts` is zeros."""
-    rows, firsts, order = bare(rows), bare(firsts), bare(order)
+    rows, firsts, order = bare_array(rows), bare_array(firsts), bare_array(order)
     for i in range(len(rows)):
         firsts[(rows[i, 0] >> shift) + 1] += 1
     for b in range(1, len(firsts)):
@@ -354,7 +354,7 @@ def bare_or_none(images: Any) -> Any:
     """Return an array without an owner, or None for None."""
     if images is None:
         return None
-    return bare(images)
+    return bare_array(images)
 
 
 @inlined
@@ -412,9 +412,9 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     Appends successors to `found`. Writes the number of states done to `stats[STATS_DONE]`. The number is less than all
     where an array is full; `stats[STATS_CODE]` names that array. For `images` see `find_images`.
     """
-    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
+    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare_array(which)
     # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
-    words, recent = on_stack(2, found.words.shape[2]), on_stack(RECENT_PLACES, found.words.shape[2])
+    words, recent = stack_array(2, found.words.shape[2]), stack_array(RECENT_PLACES, found.words.shape[2])
     forget_recent(recent)
     best = bare_or_none(images)
     room, fullest, hides = found.rows.shape[1], np.int64(0), hides_columns(t)
@@ -459,7 +459,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
 @jit
 def find_predecessor(t: Any, worker: Any, targets: Any) -> Any:
     """Return the index of the first of the worker's states with one of the targets as a successor, or -1."""
-    succ, stats, targets = worker.succ, worker.stats, bare(targets)
+    succ, stats, targets = worker.succ, worker.stats, bare_array(targets)
     for i in range(len(worker.states)):
         n = expand(t, worker, i)
         if n < 0:

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import (
-    bare,
-    bytes_from,
+    bare_array,
+    bytes_at_address,
     inlined,
     load64,
     move_bytes,
-    on_stack,
     prefetch,
+    stack_array,
     store64,
 )
 from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
@@ -278,8 +278,9 @@ def insert_rows(
     Returns the number of states done (fewer than `last` where the partition must grow first), the entries and the new
     states.
     """
-    rows, words, keys, places, new = bare(rows), bare(words), bare(keys), bare(places), bare(new)
-    mixed, shape = on_stack(1, PREFETCH_DISTANCE), shape_of(layout)
+    rows, words, new = bare_array(rows), bare_array(words), bare_array(new)
+    keys, places = bare_array(keys), bare_array(places)
+    mixed, shape = stack_array(1, PREFETCH_DISTANCE), shape_of(layout)
     limit = np.int64(shape[CAPACITY] * MAX_LOAD)
     for i in range(first, smaller(first + PREFETCH_DISTANCE, last)):
         mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i)
@@ -307,10 +308,10 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
     The function returns early once `enough` is set. The states of the current partition then stay in `found`; those
     inserted already are duplicates at the next call.
     """
-    tables, new, enough = bare(tables), bare(new), bare(enough)
+    tables, new, enough = bare_array(tables), bare_array(new), bare_array(enough)
     while p < end and not enough[0]:
-        keys = bytes_from(tables[p, KEYS], tables[p, KEYS_COUNT])
-        places = bytes_from(tables[p, PLACES], tables[p, PLACES_COUNT])
+        keys = bytes_at_address(tables[p, KEYS], tables[p, KEYS_COUNT])
+        places = bytes_at_address(tables[p, PLACES], tables[p, PLACES_COUNT])
         last, layout = smaller(found.counts[p], first + SUCCESSORS_IN_SLICE), tables[p]
         rows, words, columns, count = found.rows[p], found.words[p], new.shape[1], tables[p, ENTRIES]
         first, tables[p, ENTRIES], new_n = insert_rows(
@@ -327,9 +328,9 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
 @jit
 def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any) -> Any:
     """Copy every entry to a larger, empty table; return False where a displacement would be too large."""
-    keys, places, shape = bare(keys), bare(places), shape_of(layout)
-    new_keys, new_places, new = bare(new_keys), bare(new_places), shape_of(new_layout)
-    words, free = on_stack(1, columns), np.int64(0)
+    keys, places, shape = bare_array(keys), bare_array(places), shape_of(layout)
+    new_keys, new_places, new = bare_array(new_keys), bare_array(new_places), shape_of(new_layout)
+    words, free = stack_array(1, columns), np.int64(0)
     for at in range(len(places)):
         if places[at] == 0:
             continue
@@ -347,7 +348,7 @@ def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
 @jit
 def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
     """Write the packed words of every entry; return their number."""
-    keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
+    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), shape_of(layout)
     n = 0
     for at in range(len(places)):
         if places[at] == 0:
@@ -360,7 +361,8 @@ def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 @jit
 def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
     """Set `known` to 1 at the place of each entry that is among the packed `words`."""
-    keys, places, words, known, shape = bare(keys), bare(places), bare(words), bare(known), shape_of(layout)
+    keys, places, shape = bare_array(keys), bare_array(places), shape_of(layout)
+    words, known = bare_array(words), bare_array(known)
     for i in range(len(words)):
         at = find_place(keys, places, shape, words, i)
         if at >= 0:
@@ -370,8 +372,8 @@ def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> N
 @jit
 def look_up_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
     """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
-    keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
-    flags, found = bare(flags), bare(found)
+    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), shape_of(layout)
+    flags, found = bare_array(flags), bare_array(found)
     for i in range(len(words)):
         found[i] = flags[find_place(keys, places, shape, words, i)]
 
@@ -379,7 +381,7 @@ def look_up_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, f
 @jit
 def number_entries(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
     """Store numbers[i] in `noted` at the place of the entry words[i], for all `words`, which must be entries."""
-    keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
-    numbers, noted = bare(numbers), bare(noted)
+    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), shape_of(layout)
+    numbers, noted = bare_array(numbers), bare_array(noted)
     for i in range(len(words)):
         noted[find_place(keys, places, shape, words, i)] = numbers[i]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel.codes import (
     CONTENT_COUNT,
@@ -144,15 +144,15 @@ def copy_map(pairs: Any, larger: Any, near: Any) -> None:
             put_from_python(larger, pairs[i, 0], pairs[i, 1], near)
 
 
-class FingerprintArrays(Arrays):
+class FingerprintArrays(ArrayGroup):
     """The fingerprints of a state's parts, by their ids."""
 
-    rows = array(np.uint64)
-    contents = array(np.uint64)
-    locals = array(np.uint64)
-    messages = array(np.uint64)
-    slots = array(np.uint64)
-    shared = array(np.uint64, -1)  # column, value
+    rows = declare(np.uint64)
+    contents = declare(np.uint64)
+    locals = declare(np.uint64)
+    messages = declare(np.uint64)
+    slots = declare(np.uint64)
+    shared = declare(np.uint64, -1)  # column, value
 
 
 @jit

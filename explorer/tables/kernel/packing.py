@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.native.compiling import add_atomically, bare, inlined, replace_atomically
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.compiling import add_atomically, bare_array, inlined, replace_atomically
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, ROW_IDENTITY, first_inbox_column
 from kraftcheck.explorer.tables.kernel.maps import mix
@@ -33,18 +33,18 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15 & ((1 << MIXED_BITS) - 1))
 _INVERSE = np.uint64(pow(int(_FACTOR), -1, 1 << MIXED_BITS))
 
 
-class PackingArrays(Arrays):
+class PackingArrays(ArrayGroup):
     """The bit position and width of each field of a packed state."""
 
-    position = array(np.int32)  # first bit of each field
-    width = array(np.int32)  # bits of each field
+    position = declare(np.int32)  # first bit of each field
+    width = declare(np.int32)  # bits of each field
     # Only flat states use the other arrays: see below.
-    field_of = array(np.int32)  # column -> its field; -1 where a VIEW hides the column
-    firsts = array(np.int32)  # field -> its first place in `columns` and `factors`; the last entry is their length
-    columns = array(np.int32)
-    factors = array(np.uint64)  # factor of each place in the hash of a cluster's contents
-    clusters = array(np.int64)  # number of fields with several columns, which come first
-    items = array(np.int64)  # places in `cluster_items` that the clusters of one state take
+    field_of = declare(np.int32)  # column -> its field; -1 where a VIEW hides the column
+    firsts = declare(np.int32)  # field -> its first place in `columns` and `factors`; the last entry is their length
+    columns = declare(np.int32)
+    factors = declare(np.uint64)  # factor of each place in the hash of a cluster's contents
+    clusters = declare(np.int64)  # number of fields with several columns, which come first
+    items = declare(np.int64)  # places in `cluster_items` that the clusters of one state take
 
 
 @inlined
@@ -129,7 +129,7 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
 @jit
 def pack_all(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
     """Write the packed words and the owning partition of each state; the states are canonical."""
-    states, words, owner = bare(states), bare(words), bare(owner)
+    states, words, owner = bare_array(states), bare_array(words), bare_array(owner)
     for i in range(len(states)):
         pack(t, packing, states, i, 0, words, i)
         owner[i] = partition_of_words(words, i)
@@ -138,7 +138,7 @@ def pack_all(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
 @jit
 def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
     """Convert packed words from the fields of one packing to those of another; write the partition that owns each."""
-    words, again, owner = bare(words), bare(again), bare(owner)
+    words, again, owner = bare_array(words), bare_array(again), bare_array(owner)
     for i in range(len(words)):
         repack_one(words, i, old, again, i, new)
         owner[i] = partition_of_words(again, i)
@@ -157,7 +157,7 @@ def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) 
 @jit
 def pack_states(states: Any, packing: Any, words: Any) -> None:
     """Pack rows of numbers as they are, without table lookups; `words` must be zero."""
-    states, words = bare(states), bare(words)
+    states, words = bare_array(states), bare_array(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
             put_bits(words, i, packing.position[f], packing.width[f], np.uint64(states[i, f]))
@@ -166,7 +166,7 @@ def pack_states(states: Any, packing: Any, words: Any) -> None:
 @jit
 def unpack_states(words: Any, packing: Any, states: Any) -> None:
     """Unpack rows of plain numbers."""
-    states, words = bare(states), bare(words)
+    states, words = bare_array(states), bare_array(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
             states[i, f] = take_bits(words, i, packing.position[f], packing.width[f])
@@ -179,7 +179,7 @@ def write_partitions_of_ids(states: Any, parts: Any, owner: Any) -> None:
     It is a hash of the ids alone, independent of the packing. A replica that appears later leaves it unchanged: empty
     inboxes have the id 0 and do not count.
     """
-    states, owner = bare(states), bare(owner)
+    states, owner = bare_array(states), bare_array(owner)
     for i in range(len(states)):
         h = np.uint64(0)
         for f in range(states.shape[1]):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare, inlined, keep
+from kraftcheck.explorer.native.compiling import bare_array, inlined, keep_alive
 from kraftcheck.explorer.tables.kernel.arrays import record_miss
 from kraftcheck.explorer.tables.kernel.codes import (
     META_PERMUTATIONS,
@@ -62,15 +62,15 @@ def canonical(
 @jit
 def write_canonical(t: Any, worker: Any, states: Any, images: Any) -> Any:
     """Write the canonical image of each state; return the number of states with an image that is not cached."""
-    states, images = bare(states), bare(images)
+    states, images = bare_array(states), bare_array(images)
     columns = states.shape[1]
     own_image = np.zeros(columns, np.int32)
-    image = bare(own_image)
+    image = bare_array(own_image)
     unknown = 0
     for i in range(len(states)):
         if not canonical(t, worker, states, i, 0, columns, images, i, 0, image):
             unknown += 1
-    keep(own_image)
+    keep_alive(own_image)
     return unknown
 
 
@@ -84,8 +84,9 @@ def least_images(
     images must be cached. A part without a shared id is negative, and so compares least. Under a VIEW, `classes`
     numbers the visible part of a control row, which is compared first.
     """
-    rows, controls, contents, slots, least = bare(rows), bare(controls), bare(contents), bare(slots), bare(least)
-    classes, image = bare(classes), bare(image)
+    rows, controls, contents = bare_array(rows), bare_array(controls), bare_array(contents)
+    slots, least = bare_array(slots), bare_array(least)
+    classes, image = bare_array(classes), bare_array(image)
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
     for i in range(len(rows)):
         least_shown = np.int64(0)

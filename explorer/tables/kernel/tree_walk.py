@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare, inlined
+from kraftcheck.explorer.native.compiling import bare_array, inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair_key
 from kraftcheck.explorer.tables.kernel.maps import find_value, store_value
@@ -122,7 +122,7 @@ def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
 @jit
 def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
     """Return the index of the first request to Python without a result in its decision tree, or `last`."""
-    states = bare(states)
+    states = bare_array(states)
     for i in range(first, last):
         if t.asked[i, 0] != codes.ASK_PATH:
             return i

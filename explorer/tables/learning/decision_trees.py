@@ -50,14 +50,14 @@ from kraftcheck.explorer.tables.kernel.codes import (
 )
 from kraftcheck.explorer.tables.kernel.tree_walk import child_of, insert_path
 from kraftcheck.explorer.tables.learning.growing_tables import (
-    CLASS_QUERY,
-    ITSELF,
-    PRESENT_QUERY,
-    WHOLE_QUERY,
-    Key,
-    Query,
+    CLASS_QUERY_KEY,
+    PRESENT_QUERY_KEY,
+    WHOLE_LOCAL_QUERY,
+    WHOLE_REPLICA_ANSWER,
+    NodeQuery,
+    QueryKey,
     ValueQueries,
-    require_below,
+    require_id_below,
 )
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.shared_sets import ElementPasses, KnownElements, may_pass
@@ -76,9 +76,9 @@ class ReadSource(NamedTuple):
     place: int  # the id of the record
     kind: int  # of the queries' nodes
     at: int  # their second argument
-    whole: tuple[Query, int]
+    whole: tuple[NodeQuery, int]
 
-    def query(self, key: Key) -> Query:
+    def query(self, key: QueryKey) -> NodeQuery:
         """Return a query, which may never have been asked."""
         return self.kind, self.queries.known(key), self.at
 
@@ -99,12 +99,12 @@ class ReadLog:
         self._sets: dict[str, tuple[SetProxy, IsElement]] = {}
         self._replicas: dict[Value, Any] = {}  # each replica is one object, since a handler may compare it by `is`
         self.awaited: dict[tuple[int, Value], ElementPasses | None] = {}
-        self.path: dict[Query, int] = {}
+        self.path: dict[NodeQuery, int] = {}
         self._interner = interner
         self._control: list[int] = interner.tables.rows[row].tolist()
         self._inboxes = inboxes
 
-    def _note(self, query: Query, answer: int) -> None:
+    def _note(self, query: NodeQuery, answer: int) -> None:
         self.path.setdefault(query, answer)
 
     def arguments(self, owner: Action | Property) -> dict[str, Value]:
@@ -127,7 +127,7 @@ class ReadLog:
             for column in range(len(interner.bounds)):
                 self._note((SHARED, column, 0), self._control[column])
             return Map(zip(interner.bounds, self._control, strict=False))
-        query = interner.queries.number(("own", ""), lambda _: ITSELF)
+        query = interner.queries.number(("own", ""), lambda _: WHOLE_REPLICA_ANSWER)
         return ProjectionProxy(interner.slots, partial(self._read_part, query))
 
     def _read_shared(self, name: str) -> Value:
@@ -142,7 +142,7 @@ class ReadLog:
         value = interner.shared.values[index][self._control[column]]
         if self.by_field and index in interner.shared.records:
             source = self._shared_source(index, value)
-            self._ask(source, CLASS_QUERY, type)  # its answer also decides whether the value is a record
+            self._ask(source, CLASS_QUERY_KEY, type)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
                 return LocalProxy(value, partial(self._read_field, source, ()))
@@ -195,14 +195,14 @@ class ReadLog:
     def _read_part(self, query: int, key: Value) -> Any:
         """Return a projection of a replica; a whole replica becomes a proxy that records the fields read."""
         answer = self._read_replica(query, key)
-        if answer is not ITSELF:
+        if answer is not WHOLE_REPLICA_ANSWER:
             return answer
         if key in self._replicas:
             return self._replicas[key]
         slot = self._interner.slots[key]
         local = self._control[self._interner.base + slot]
         source, self.used_proxies = self._local_source(slot, local), True
-        self._ask(source, CLASS_QUERY, type)
+        self._ask(source, CLASS_QUERY_KEY, type)
         found = self._replicas[key] = PeerProxy(key, source.record, partial(self._read_field, source, ()))
         return found
 
@@ -218,7 +218,7 @@ class ReadLog:
     def _read_inbox(self, query: int, key: Value) -> Any:
         """Return a query's answer for a replica's inbox, or `ABSENT_REPLICA`."""
         queries, slot = self._interner.inboxes.queries, self._interner.slots[key]
-        if self._read_replica(self._interner.queries.number(PRESENT_QUERY, lambda _: True), key) is ABSENT_REPLICA:
+        if self._read_replica(self._interner.queries.number(PRESENT_QUERY_KEY, lambda _: True), key) is ABSENT_REPLICA:
             return ABSENT_REPLICA
         answer = queries.answer(query, self._inboxes[slot] if slot < len(self._inboxes) else 0)
         self._note((INBOX_QUERY, query, slot), answer)
@@ -262,10 +262,10 @@ class ReadLog:
         """Return the replica that a property takes, as a record or a proxy."""
         record = self._interner.locals[local]
         if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
-            self._note((LOCAL_QUERY, WHOLE_QUERY, role), self._interner.queries.answer(WHOLE_QUERY, local))
+            self._note((LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), self._interner.queries.answer(WHOLE_LOCAL_QUERY, local))
             return record
         source, self.used_proxies = self._local_source(role, local), True
-        self._ask(source, CLASS_QUERY, type)
+        self._ask(source, CLASS_QUERY_KEY, type)
         return LocalProxy(record, partial(self._read_field, source, ()))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
@@ -284,7 +284,7 @@ class ReadLog:
 
     def _local_source(self, role: int, local: int) -> ReadSource:
         queries = self._interner.queries
-        whole = (LOCAL_QUERY, WHOLE_QUERY, role), queries.answer(WHOLE_QUERY, local)
+        whole = (LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), queries.answer(WHOLE_LOCAL_QUERY, local)
         return ReadSource(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
 
     def _read_field(self, source: ReadSource, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
@@ -306,7 +306,7 @@ class ReadLog:
         self._ask(source, ("field", *path), partial(_value_at_path, path))
         return None
 
-    def _ask(self, source: ReadSource, key: Key, function: Callable[[Any], Value]) -> None:
+    def _ask(self, source: ReadSource, key: QueryKey, function: Callable[[Any], Value]) -> None:
         number = source.queries.number(key, function)
         self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 
@@ -331,9 +331,9 @@ def _class_at_path(path: FieldPath, record: Record) -> type:
 
 
 def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
-    """Return the projection of a record, or `ITSELF` if the projection is the record itself."""
+    """Return the projection of a record, or `WHOLE_REPLICA_ANSWER` if the projection is the record itself."""
     value = project(record)
-    return ITSELF if value is record else value
+    return WHOLE_REPLICA_ANSWER if value is record else value
 
 
 def _steps_as_deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
@@ -440,7 +440,7 @@ class DecisionTrees:
             node = child_of(self._tables, node, answer)
         return False
 
-    def insert(self, root: int, path: Mapping[Query, int]) -> int:
+    def insert(self, root: int, path: Mapping[NodeQuery, int]) -> int:
         """Insert a path of reads; return its last node."""
         tables, node = self._tables, root
         if path:
@@ -586,7 +586,7 @@ class EffectTable:
             self._deltas = {((), ()): 0}
         found = self._deltas.get((assigned, spending))
         if found is None:
-            found = self._deltas[assigned, spending] = require_below(self._count, KEY_LIMIT, "different changes")
+            found = self._deltas[assigned, spending] = require_id_below(self._count, KEY_LIMIT, "different changes")
             self._count += 1
             first = self._tables.extend("assignments", assigned)
             spent = self._tables.extend("spendings", spending)

@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.kernel.maps import (
     fingerprint_contents,
     fingerprint_rows,
 )
-from kraftcheck.explorer.tables.learning.growing_tables import widened
+from kraftcheck.explorer.tables.learning.growing_tables import with_more_columns
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.values import Value
@@ -47,7 +47,7 @@ class Fingerprints(FingerprintArrays):
                 getattr(self, name)[number] = fingerprint(value)
         for column, values in enumerate(interner.shared.values):
             if len(values) > self.shared.shape[1]:
-                self.shared = widened(self.shared, 2 * len(values))
+                self.shared = with_more_columns(self.shared, 2 * len(values))
             for number in range(self._shared[column], len(values)):
                 self.shared[column, number] = fingerprint((column, values[number]))
             self._shared[column] = len(values)

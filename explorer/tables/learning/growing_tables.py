@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.native.arrays import reserved
+from kraftcheck.explorer.native.arrays import reserve_zero_bytes
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import MemoTables, TableFull
 from kraftcheck.explorer.tables.kernel.interning import rehash_contents, rehash_rows
@@ -30,8 +30,8 @@ from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.state import Permutation
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, keyed
 
-REMEDY = "reduce the model, or use --engine reference"
-FIRST_ROOM_BITS = {
+LIMIT_ADVICE = "reduce the model, or use --engine reference"
+FIRST_ROWS_LOG2 = {
     "rows": 10,
     "row_info": 10,
     "row_items": 12,
@@ -40,12 +40,12 @@ FIRST_ROOM_BITS = {
     "content_items": 14,
     "bundle_items": 14,
 }
-MOST_ROWS = 1 << 31  # of a table: other tables hold its indices in 32 bits
-MOST_ROWS_OF = {"contents": codes.CODE_MASK + 1}  # of tables whose indices have fewer bits
-FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
-LARGE_TABLE = 1 << 22  # bytes of a table from which on it gets huge pages: its reads are random
-LARGE_MAP = 1 << 14  # places of a map from which on it is doubled, not quadrupled, to stay in the processor's caches
-MAPS = {
+MOST_TABLE_ROWS = 1 << 31  # of a table: other tables hold its indices in 32 bits
+MOST_ROWS_BY_TABLE = {"contents": codes.CODE_MASK + 1}  # of tables whose indices have fewer bits
+FIRST_ID_ROOM, FIRST_MAP_PLACES, FIRST_HASH_PLACES, MOST_PYTHON_REQUESTS = 1 << 6, 1 << 10, 1 << 12, 1 << 14
+HUGE_PAGES_FROM_BYTES = 1 << 22  # bytes of a table from which on it gets huge pages: its reads are random
+MAP_DOUBLES_FROM_PLACES = 1 << 14  # a larger map is doubled, not quadrupled, to stay in the processor's caches
+META_PLACE_BY_MAP = {
     "branches": codes.META_BRANCHES,
     "roots": codes.META_ROOTS,
     "operated": codes.META_OPERATIONS,
@@ -55,7 +55,7 @@ MAPS = {
 }
 GROUPED_MAPS = ("operated", "changed")
 IMAGE_TABLES = ("permuted_slots", "permuted_messages", "permuted_shared")
-ID_TABLES = ("local_answers", "shared_answers", "network_operations", *IMAGE_TABLES)
+TABLES_WITH_ID_COLUMNS = ("local_answers", "shared_answers", "network_operations", *IMAGE_TABLES)
 NOT_EVALUATED = -1  # an answer or an image that is not evaluated yet
 
 
@@ -68,23 +68,23 @@ class GrowingTables(MemoTables):
         self._reserved: dict[str, NDArray[Any]] = {}
         for name in self.declared:
             old = getattr(self, name)
-            setattr(self, name, np.zeros((1 << FIRST_ROOM_BITS.get(name, 6), *old.shape[1:]), old.dtype))
-        for name in MAPS:
-            setattr(self, name, np.full((FIRST_MAP, 2), -1, np.int64))
+            setattr(self, name, np.zeros((1 << FIRST_ROWS_LOG2.get(name, 6), *old.shape[1:]), old.dtype))
+        for name in META_PLACE_BY_MAP:
+            setattr(self, name, np.full((FIRST_MAP_PLACES, 2), -1, np.int64))
         self.meta = np.zeros(codes.META_SIZE, np.int64)
         self.meta[codes.META_CONTENTS] = 1  # content 0 is the empty inbox
         self.meta[codes.META_PERMUTATIONS] = permutations
-        self.content_table = np.full(FIRST_HASHES, -1, np.int32)
+        self.content_table = np.full(FIRST_HASH_PLACES, -1, np.int32)
         self.own_roots[0] = NOT_EVALUATED
-        self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
-        for name in ID_TABLES:
+        self.asked = np.zeros((MOST_PYTHON_REQUESTS, self.asked.shape[1]), np.int64)
+        for name in TABLES_WITH_ID_COLUMNS:
             rows = {"local_answers": 1, "shared_answers": 1, "network_operations": max(1, network_operations)}
-            setattr(self, name, np.zeros((rows.get(name, permutations), FIRST_ROOM), np.int32))
+            setattr(self, name, np.zeros((rows.get(name, permutations), FIRST_ID_ROOM), np.int32))
         self.inbox_answers = np.full((1, len(self.contents)), NOT_EVALUATED, np.int32)
         self.forget_control_rows()
         self.forget_clusters()
         self.permuted_contents = np.full((len(self.contents), permutations), NOT_EVALUATED, np.int32)
-        self.permuted_locals = np.zeros((FIRST_ROOM, permutations), np.int32)
+        self.permuted_locals = np.zeros((FIRST_ID_ROOM, permutations), np.int32)
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
         """Set a row of a table, which grows if needed."""
@@ -100,12 +100,12 @@ class GrowingTables(MemoTables):
             return array
         if rows > most:
             what = name.replace("_", " ")
-            raise ProtocolError(f"more than {most:,} {what}: the table engine has no more ids; {REMEDY}")
+            raise ProtocolError(f"more than {most:,} {what}: the table engine has no more ids; {LIMIT_ADVICE}")
         shape = min(max(rows, 2 * len(array)), most), *array.shape[1:]
         count, whole = prod(shape) * array.itemsize, self._reserved.get(name)
         is_there = whole is not None and array.base is whole and len(whole) >= count
         if whole is None or not is_there:
-            whole = self._reserved[name] = reserved(count, LARGE_TABLE)
+            whole = self._reserved[name] = reserve_zero_bytes(count, HUGE_PAGES_FROM_BYTES)
         longer = whole[:count].view(array.dtype).reshape(shape)
         if not is_there:
             longer[: len(array)] = array
@@ -147,20 +147,20 @@ class GrowingTables(MemoTables):
         """Return a table of at least `columns` columns; a table that grows gets twice `columns`."""
         array: NDArray[np.int32] = getattr(self, name)
         if columns > array.shape[1]:
-            setattr(self, name, widened(array, 2 * columns, fill))
+            setattr(self, name, with_more_columns(array, 2 * columns, fill))
         found: NDArray[np.int32] = getattr(self, name)
         return found
 
     def put(self, name: str, key: int, value: int) -> None:
         """Set the value of a key in a map, which grows if needed."""
-        count = MAPS[name]
+        count = META_PLACE_BY_MAP[name]
         if is_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
         self.meta[count] += put_from_python(getattr(self, name), key, value, name in GROUPED_MAPS)
 
     def _grow_map(self, name: str) -> None:
         array = getattr(self, name)
-        larger = np.full(((4 if len(array) < LARGE_MAP else 2) * len(array), 2), -1, np.int64)
+        larger = np.full(((4 if len(array) < MAP_DOUBLES_FROM_PLACES else 2) * len(array), 2), -1, np.int64)
         copy_map(array, larger, name in GROUPED_MAPS)
         setattr(self, name, larger)
 
@@ -194,7 +194,7 @@ class GrowingTables(MemoTables):
                 make_room()
 
     def _grow_maps(self) -> None:
-        for name, count in MAPS.items():
+        for name, count in META_PLACE_BY_MAP.items():
             if is_full.py_func(self.meta[count], getattr(self, name)):
                 self._grow_map(name)
 
@@ -203,7 +203,7 @@ class GrowingTables(MemoTables):
         is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
         if is_crowded:
             self._double("contents", "inbox_codes", "permuted_contents")
-            self.inbox_answers = widened(self.inbox_answers, len(self.contents), NOT_EVALUATED)
+            self.inbox_answers = with_more_columns(self.inbox_answers, len(self.contents), NOT_EVALUATED)
         if not is_crowded or len(self.content_items) < _most_rows("content_items"):
             self._double("content_items")
         if len(self.content_table) < 2 * len(self.contents):
@@ -211,7 +211,8 @@ class GrowingTables(MemoTables):
 
     def _grow_cluster_items(self) -> None:
         if 2 * len(self.cluster_items) > ITEM_MASK:
-            raise ProtocolError(f"more than {ITEM_MASK:,} entries of column groups: the table engine is full; {REMEDY}")
+            what = f"more than {ITEM_MASK:,} entries of column groups"
+            raise ProtocolError(f"{what}: the table engine is full; {LIMIT_ADVICE}")
         self._double("cluster_items")
 
     def _grow_clusters(self) -> None:
@@ -227,16 +228,16 @@ class GrowingTables(MemoTables):
         """Clear all control rows, with their steps and verdicts."""
         for name in ("rows", "row_info", "row_items"):
             old = getattr(self, name)
-            setattr(self, name, np.zeros((1 << FIRST_ROOM_BITS[name], *old.shape[1:]), old.dtype))
+            setattr(self, name, np.zeros((1 << FIRST_ROWS_LOG2[name], *old.shape[1:]), old.dtype))
         self.permuted_rows = np.full((len(self.rows), int(self.meta[codes.META_PERMUTATIONS])), NOT_EVALUATED, np.int32)
-        self.row_table = np.full(FIRST_HASHES, -1, np.int32)
-        self.changed = np.full((FIRST_MAP, 2), -1, np.int64)
+        self.row_table = np.full(FIRST_HASH_PLACES, -1, np.int32)
+        self.changed = np.full((FIRST_MAP_PLACES, 2), -1, np.int64)
         self.meta[[codes.META_ROWS, codes.META_ROW_ITEMS, codes.META_DELTAS]] = 0
 
     def forget_clusters(self, fields: int = 0) -> None:
         """Clear all interned cluster contents; `fields` is the new number of fields."""
-        self.cluster_table = np.zeros(FIRST_HASHES, np.int64)
-        self.cluster_items = np.zeros(FIRST_HASHES, np.int32)
+        self.cluster_table = np.zeros(FIRST_HASH_PLACES, np.int64)
+        self.cluster_items = np.zeros(FIRST_HASH_PLACES, np.int32)
         self.cluster_counts = np.zeros(max(1, fields), np.int64)
         self.meta[[codes.META_CLUSTERS, codes.META_CLUSTER_ROOM]] = 0
         self.meta[codes.META_CLUSTER_ITEMS] = 1  # an entry is never 0
@@ -260,29 +261,29 @@ class GrowingTables(MemoTables):
 
 def _most_rows(name: str) -> int:
     """Return the largest number of rows that a table may have."""
-    return MOST_ROWS_OF.get(name, MOST_ROWS)
+    return MOST_ROWS_BY_TABLE.get(name, MOST_TABLE_ROWS)
 
 
-def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
+def with_more_columns(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
     """Return a copy of an array with more columns."""
     wider = np.full((len(array), columns), fill, array.dtype)
     wider[:, : array.shape[1]] = array
     return wider
 
 
-def require_below(number: int, limit: int, what: str) -> int:
+def require_id_below(number: int, limit: int, what: str) -> int:
     """Return `number` if it is below `limit`, the number of ids that tables have for `what`; else raise an error."""
     if number >= limit:
-        raise ProtocolError(f"more than {limit:,} {what}: the table engine has no more ids; {REMEDY}")
+        raise ProtocolError(f"more than {limit:,} {what}: the table engine has no more ids; {LIMIT_ADVICE}")
     return number
 
 
-Key = tuple[str, ...]
-Query = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
-WHOLE_QUERY = 0  # id of the query that returns the local state itself
-CLASS_QUERY: Key = ("class", "")  # query for the value's class
-PRESENT_QUERY: Key = ("present", "")  # query whether the replica exists
-ITSELF: Any = object()
+QueryKey = tuple[str, ...]
+NodeQuery = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
+WHOLE_LOCAL_QUERY = 0  # id of the query that returns the local state itself
+CLASS_QUERY_KEY: QueryKey = ("class", "")  # query for the value's class
+PRESENT_QUERY_KEY: QueryKey = ("present", "")  # query whether the replica exists
+WHOLE_REPLICA_ANSWER: Any = object()
 """The answer of a projection that returns the whole replica."""
 
 
@@ -330,10 +331,10 @@ class ValueQueries:
         self._name = name
         self._values = values
         self._free = numbers
-        self._numbers: dict[Key, int] = {}
+        self._numbers: dict[QueryKey, int] = {}
         self._queries: dict[int, InternedFunction] = {}
 
-    def number(self, key: Key, function: Callable[[Any], Value]) -> int:
+    def number(self, key: QueryKey, function: Callable[[Any], Value]) -> int:
         """Return the id of a query; evaluate a new query for all known values."""
         found = self._numbers.get(key)
         if found is None:
@@ -345,7 +346,7 @@ class ValueQueries:
                 table[found, place] = 0 if value is None else query.number(value)
         return found
 
-    def known(self, key: Key) -> int:
+    def known(self, key: QueryKey) -> int:
         """Return the id of a query, or -1 if there is none yet."""
         return self._numbers.get(key, -1)
 
@@ -394,16 +395,16 @@ class InboxQueries:
         return self._queries[query].values[answer]
 
 
-Rebuild = Callable[[Value], Value]
+PermuteValue = Callable[[Value], Value]
 
 
-class Images:
+class PermutationGroup:
     """A permutation group, with functions that return the image of a value under each generator."""
 
     def __init__(self, group: list[Permutation]) -> None:
         self.order = len(group)
         self._group = group
-        self._numbers = {_key(permutation): number for number, permutation in enumerate(group)}
+        self._numbers = {frozenset(permutation.items()): number for number, permutation in enumerate(group)}
 
     @cached_property
     def products(self) -> list[tuple[int, int, int]]:
@@ -411,9 +412,9 @@ class Images:
         return self._generated[0]
 
     @cached_property
-    def generators(self) -> list[Rebuild]:
+    def generators(self) -> list[PermuteValue]:
         """A function for each generator that returns the image of a value."""
-        return [_remembering(self._group[number]) for number in self._generated[1]]
+        return [_memoized_image_function(self._group[number]) for number in self._generated[1]]
 
     @cached_property
     def _generated(self) -> tuple[list[tuple[int, int, int]], list[int]]:
@@ -438,14 +439,11 @@ class Images:
     def _after(self, g: int, h: int) -> int:
         """Return the number of the composition of two permutations: g after h."""
         outer = self._group[g]
-        return self._numbers[_key({value: outer.get(image, image) for value, image in self._group[h].items()})]
+        product = {value: outer.get(image, image) for value, image in self._group[h].items()}
+        return self._numbers[frozenset(product.items())]
 
 
-def _key(permutation: Permutation) -> frozenset[tuple[Value, Value]]:
-    return frozenset(permutation.items())
-
-
-def _remembering(permutation: Permutation) -> Rebuild:
+def _memoized_image_function(permutation: Permutation) -> PermuteValue:
     """Return a memoized function that permutes the model values in a value.
 
     For a permutation that is its own inverse, the image of an image is the original object. Dictionaries then find it
@@ -481,10 +479,10 @@ def _remembering(permutation: Permutation) -> Rebuild:
     return image
 
 
-class Orbits:
+class OrbitInterner:
     """Interns the images of values under the symmetry group, and stores the images' ids in tables."""
 
-    def __init__(self, images: Images, tables: GrowingTables) -> None:
+    def __init__(self, images: PermutationGroup, tables: GrowingTables) -> None:
         self._images = images
         self._tables = tables
         self._waiting: dict[tuple[str, int], list[tuple[int, Value]]] = {}
@@ -508,7 +506,7 @@ class Orbits:
         under = {number: [intern(image(member)) for image in self._images.generators] for number, member in orbit}
         del self._waiting[name, first]
         tables, count = self._tables, max(under) + 1
-        table = tables.fit_columns(name, count) if name in ID_TABLES else tables.lengthen(name, count).T
+        table = tables.fit_columns(name, count) if name in TABLES_WITH_ID_COLUMNS else tables.lengthen(name, count).T
         for number in under:
             numbers = [number] * order
             for g, generator, before in self._images.products:

@@ -28,13 +28,13 @@ from kraftcheck.explorer.tables.kernel.interning import (
 from kraftcheck.explorer.tables.learning.growing_tables import (
     NOT_EVALUATED,
     GrowingTables,
-    Images,
     InboxQueries,
     InternedList,
-    Orbits,
+    OrbitInterner,
+    PermutationGroup,
     ValueQueries,
-    require_below,
-    widened,
+    require_id_below,
+    with_more_columns,
 )
 from kraftcheck.explorer.tables.learning.shared_sets import SharedFields
 from kraftcheck.explorer.tables.rows import Rows
@@ -51,7 +51,7 @@ class InboxTable:
         self,
         network: Network,
         tables: GrowingTables,
-        orbits: Orbits,
+        orbits: OrbitInterner,
         group: list[Permutation],
         slot: Callable[[Value], int],
         judge: Callable[[Record], int],
@@ -86,7 +86,7 @@ class InboxTable:
         """Return the id of a network operation on a message."""
         found = self.operations.find((name, message))
         if found is None:
-            found = require_below(
+            found = require_id_below(
                 self.operations.add((name, message), (name, message)), KEY_LIMIT, "network operations"
             )
             record = self.messages[message]
@@ -191,7 +191,7 @@ class Interner:
         self._view_name = view
         self._locals_of: Counter[Value] = Counter()
         self._changes = InternedList()
-        self._orbits = Orbits(Images(self.group), self.tables)
+        self._orbits = OrbitInterner(PermutationGroup(self.group), self.tables)
         self.inboxes = InboxTable(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
         self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
         self.shared.sets.is_allowed = len(self.group) == 1 and view is None
@@ -234,7 +234,7 @@ class Interner:
     def _widen(self, columns: int) -> None:
         tables = self.tables
         if columns > tables.rows.shape[1]:
-            tables.rows = widened(tables.rows, columns)
+            tables.rows = with_more_columns(tables.rows, columns)
             tables.hidden = grow_array(tables.hidden, columns)
             tables.rehash_rows(len(tables.row_table))
 
@@ -242,7 +242,7 @@ class Interner:
         """Return the id of a local state."""
         found = self.locals.find(record)
         if found is None:
-            found = require_below(self.locals.add(record, record), KEY_LIMIT, "local states")
+            found = require_id_below(self.locals.add(record, record), KEY_LIMIT, "local states")
             self.queries.add(found, record)
             key: Value = record.id  # type: ignore[attr-defined]
             self._locals_of[key] += 1

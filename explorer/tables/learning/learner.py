@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.kernel.arrays import FillTables, TableFull, Work
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES
 from kraftcheck.explorer.tables.kernel.resolve import resolve
 from kraftcheck.explorer.tables.learning.answers import MissAnswers, TreeOwner
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_below
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_id_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.transition_system import MOST_LABELS, LabelTable
 from kraftcheck.spec.errors import ProtocolError
@@ -50,9 +50,9 @@ class Learner:
         of_pairs += action_constraints
         self.step_properties = (*of_pairs, *of_actor, *mapped)
         self.refinements = list(enumerate(mapped, start=len(of_pairs) + len(of_actor)))
-        require_below(len(self.state_properties), MOST_PROPERTIES, "properties of states")
-        require_below(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
-        require_below(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
+        require_id_below(len(self.state_properties), MOST_PROPERTIES, "properties of states")
+        require_id_below(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
+        require_id_below(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
         flagged = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
         self.calls = HandlerCalls(protocol, thorough=check_actions)
         self.interner = Interner(protocol, self._message_violations, view, symmetry)

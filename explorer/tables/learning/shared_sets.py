@@ -23,7 +23,7 @@ import numpy as np
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import SHARED
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, Orbits, ValueQueries
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, OrbitInterner, ValueQueries
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
@@ -258,7 +258,7 @@ def _fixed_key(value: Any) -> Any:
 class SharedFields:
     """The interned values of the shared record's fields; ids are per field."""
 
-    def __init__(self, tables: GrowingTables, orbits: Orbits, first: int) -> None:
+    def __init__(self, tables: GrowingTables, orbits: OrbitInterner, first: int) -> None:
         self.type: type[Record] | None = None
         self.names: tuple[str, ...] = ()
         self.records: set[int] = set()  # fields that may hold a record

@@ -30,20 +30,20 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     insert_starts,
 )
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.rows import Packing, Rows, Words
+from kraftcheck.explorer.tables.rows import BitPacking, Rows, Words
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
-ONE_THREAD = "uses one thread; --search bfs uses all workers"
-STATES_A_TURN = 50_000  # states expanded between two checks of the time limit
-FIRST_CAPACITY = 1 << 12
-TURNS_A_CHECK = 500  # turns between two checks of the time limit, if Python checks each state
+ONE_THREAD_NOTE = "uses one thread; --search bfs uses all workers"
+STATES_A_KERNEL_CALL = 50_000  # states expanded between two checks of the time limit
+FIRST_SET_PLACES = 1 << 12
+KERNEL_CALLS_A_TIME_CHECK = 500  # turns between two checks of the time limit, if Python checks each state
 
 
 class DepthSet(DepthSetArrays):
     """A hash set of the visited states, each with the least depth at which it was reached."""
 
-    def __init__(self, packing: Packing, capacity: int = FIRST_CAPACITY) -> None:
+    def __init__(self, packing: BitPacking, capacity: int = FIRST_SET_PLACES) -> None:
         super().__init__()
         self.packing = packing
         self.count = 0
@@ -63,12 +63,12 @@ class DepthSet(DepthSetArrays):
         """Grow the table to at least `least` places."""
         self._move(self.packing, max(2 * len(self.keys), least))
 
-    def fit(self, packing: Packing) -> None:
+    def fit(self, packing: BitPacking) -> None:
         """Repack all states for a new packing."""
         if packing is not self.packing:
             self._move(packing, len(self.keys))
 
-    def _move(self, new: Packing, capacity: int) -> None:
+    def _move(self, new: BitPacking, capacity: int) -> None:
         other = DepthSet(new, capacity)
         copy_set(self, self.packing, other, new)
         self.keys, self.packing = other.keys, new
@@ -83,7 +83,7 @@ class DepthFirst:
         self.visited = DepthSet(self.expander.packing)
         self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.visited.count)
         if (options.workers or 1) > 1:
-            note = f"--workers {options.workers}: --search {options.search} {ONE_THREAD}"
+            note = f"--workers {options.workers}: --search {options.search} {ONE_THREAD_NOTE}"
             self.checker.books.result.notes.append(note)
         self._worker = self.expander.pool[0]
         self._path: Rows = np.zeros((0, 0), np.int32)
@@ -119,7 +119,7 @@ class DepthFirst:
                 return limit > 0 and self.visited.has_at(limit)
             self._make_room(code, top)
             turns += 1
-            if python is None or turns % TURNS_A_CHECK == 0:
+            if python is None or turns % KERNEL_CALLS_A_TIME_CHECK == 0:
                 checker.books.check_time_limit(top)
 
     def _start(self, starts: Rows) -> int:
@@ -151,7 +151,7 @@ class DepthFirst:
         expander.fit_packing()
         visited.fit(expander.packing)
         self._before = self._path.copy() if expander.step_checks else self._path
-        turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_TURN)
+        turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_KERNEL_CALL)
         code, top, visited.count = descend(
             expander.learner.tables, worker, stack, visited, visited.packing, top, visited.count, limit,
             self.options.deadlock, turn,
@@ -170,9 +170,9 @@ class DepthFirst:
         elif code == BUFFER_FULL:
             worker.make_room()
         elif code == STACK_FULL:
-            stack.states, stack.depths = _doubled(stack.states), _doubled(stack.depths)
+            stack.states, stack.depths = _with_twice_the_rows(stack.states), _with_twice_the_rows(stack.depths)
             if stack.depths[:top].max() + 2 >= len(self._path):
-                self._path = _doubled(self._path)
+                self._path = _with_twice_the_rows(self._path)
         elif code == SET_FULL:
             self.visited.grow(4 * len(worker.succ))
 
@@ -216,7 +216,7 @@ class DepthFirst:
         return self.checker.behaviour(self._path[1 : depth + 1])
 
 
-def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+def _with_twice_the_rows(array: NDArray[Any]) -> NDArray[Any]:
     larger = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.native.compiling import bare, compiler, inlined
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.compiling import bare_array, compiler, inlined
 
 jit = compiler(Path(__file__).parent)
 
@@ -29,26 +29,26 @@ NO_NODE = np.int64(-1)
 """Replaces the number of a node."""
 
 
-class ProductArrays(Arrays):
+class ProductArrays(ArrayGroup):
     """A state graph with its atoms and fairness, an automaton, and the marks of the product's nodes."""
 
-    first = array(np.int64)  # by state: its first edge; one entry more than states
-    kind = array(np.int32)  # by state: its kind, which are its true atoms and enabled conditions
-    target = array(np.int32)  # by edge: its target, another state except for a round (`ROUND`)
-    label = array(np.uint16)  # by edge: its label
-    held = array(np.uint64)  # by kind: the true atoms
-    enabled = array(np.uint64)  # by kind: the fairness conditions with an enabled action
-    label_atoms = array(np.uint64)  # by label: the atoms that its steps make true
-    label_taken = array(np.uint64)  # by label: the fairness conditions whose action it is
-    move_first = array(np.int64)  # by state of the automaton: its first move
-    move_target = array(np.int64)
-    wanted = array(np.uint64)
-    unwanted = array(np.uint64)
-    accepts = array(np.uint64)
-    mark = array(np.int32)  # by node: a mark, or its component
-    parent = array(np.int32)  # by node: the node that it was reached from; itself if initial, -1 if not reached
-    order = array(np.int32)  # the reached nodes, in breadth-first order
-    rank = array(np.int32)  # by node: its rank in the search for components
+    first = declare(np.int64)  # by state: its first edge; one entry more than states
+    kind = declare(np.int32)  # by state: its kind, which are its true atoms and enabled conditions
+    target = declare(np.int32)  # by edge: its target, another state except for a round (`ROUND`)
+    label = declare(np.uint16)  # by edge: its label
+    held = declare(np.uint64)  # by kind: the true atoms
+    enabled = declare(np.uint64)  # by kind: the fairness conditions with an enabled action
+    label_atoms = declare(np.uint64)  # by label: the atoms that its steps make true
+    label_taken = declare(np.uint64)  # by label: the fairness conditions whose action it is
+    move_first = declare(np.int64)  # by state of the automaton: its first move
+    move_target = declare(np.int64)
+    wanted = declare(np.uint64)
+    unwanted = declare(np.uint64)
+    accepts = declare(np.uint64)
+    mark = declare(np.int32)  # by node: a mark, or its component
+    parent = declare(np.int32)  # by node: the node that it was reached from; itself if initial, -1 if not reached
+    order = declare(np.int32)  # the reached nodes, in breadth-first order
+    rank = declare(np.int32)  # by node: its rank in the search for components
 
 
 @inlined
@@ -81,7 +81,7 @@ def visit_reachable(p: Any, starts: Any) -> Any:
     """
     states = np.int64(len(p.move_first) - 1)
     order, parent, target, first = p.order, p.parent, p.target, p.first
-    starts = bare(starts)
+    starts = bare_array(starts)
     count = np.int64(0)
     for k in range(len(starts)):
         v = np.int64(starts[k])
@@ -111,7 +111,7 @@ def visit_reachable(p: Any, starts: Any) -> Any:
 @jit
 def mark_possibly_fair(p: Any, states_alive: Any) -> None:
     """Mark each reached node as alive if its automaton state may lie on an accepting cycle; mark others as dead."""
-    alive = bare(states_alive)
+    alive = bare_array(states_alive)
     states = np.int64(len(alive))
     for v in range(len(p.mark)):
         may = p.parent[v] >= 0 and alive[v % states]
@@ -360,7 +360,7 @@ def target_of(p: Any, v: Any, edge: Any, m: Any) -> Any:
 @jit
 def gather_label_bits(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
     """Add to `found[k]` the bits of the labels of all steps out of the state `begin + k`, by bitwise or."""
-    first, label, bits, found = bare(first), bare(label), bare(bits), bare(found)
+    first, label, bits, found = bare_array(first), bare_array(label), bare_array(bits), bare_array(found)
     for k in range(len(found)):
         for e in range(first[begin + k], first[begin + k + 1]):
             found[k] |= bits[label[e]]
@@ -369,7 +369,7 @@ def gather_label_bits(first: Any, label: Any, bits: Any, begin: Any, found: Any)
 @jit
 def gather_atom_changes(p: Any, value: Any, changed: Any) -> None:
     """Add to `changed`, for each label, the atoms that its steps change away from their value in `value`."""
-    changed = bare(changed)
+    changed = bare_array(changed)
     for s in range(len(p.kind)):
         before = p.held[p.kind[s]]
         for e in range(p.first[s], p.first[s + 1]):
@@ -382,7 +382,7 @@ def classify_states(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: 
 
     States of one kind have the same true atoms and enabled conditions.
     """
-    held, enabled, slots = bare(held), bare(enabled), bare(slots)
+    held, enabled, slots = bare_array(held), bare_array(enabled), bare_array(slots)
     mask = np.uint64(len(slots) - 1)
     for k in range(len(held)):
         mixed = (held[k] * np.uint64(0x9E3779B97F4A7C15)) ^ (enabled[k] + np.uint64(0x7F4A7C15))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer.request import without_symmetry
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
-from kraftcheck.explorer.tables.python_checks import split
+from kraftcheck.explorer.tables.python_checks import partition_properties
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.discovery import load
@@ -220,7 +220,7 @@ def test_an_invariant_of_whole_states(tmp_path: Path, asserted: str, held: str, 
     path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
     protocol = load(path, "PingPong")()
     options = SearchRequest(deadlock=False, properties=(protocol.properties["Whole"],), max_depth=depth)
-    assert split(options).non_local == options.properties
+    assert partition_properties(options).non_local == options.properties
     expected = BreadthFirst(protocol, options, 1).run()
     folder = tmp_path / "c"
     result, _ = search(protocol, replace(options, checkpoint=folder), folder, Random(1))
@@ -240,7 +240,7 @@ def test_a_constraint_of_whole_states(tmp_path: Path, *, asserted: bool) -> None
     path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
     protocol = load(path, "PingPong")()
     options = SearchRequest(deadlock=False, constraints=(protocol.properties["Whole"],))
-    assert split(options).non_local_constraints == options.constraints
+    assert partition_properties(options).non_local_constraints == options.constraints
     expected = BreadthFirst(protocol, options, 1).run()
     result, driver = search(protocol, replace(options, checkpoint=tmp_path / "a"), tmp_path / "a", Random(1))
     assert result.verdict is expected.verdict is (Verdict.ASSERTION if asserted else Verdict.OK)

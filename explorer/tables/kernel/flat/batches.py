@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare, inlined, on_stack, prefetch
+from kraftcheck.explorer.native.compiling import bare_array, inlined, prefetch, stack_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     abort_to_grow,
@@ -155,7 +155,7 @@ def find_canonical(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 @jit
 def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
     """Write packed flat states and their partitions, in one thread; repeat the call if cluster ids outgrow a field."""
-    states, words, owners = bare(states), bare(words), bare(owners)
+    states, words, owners = bare_array(states), bare_array(words), bare_array(owners)
     images, clusters = worker.waiting_images, packing.clusters[0]
     for i in range(len(states)):
         g = np.int64(0)
@@ -328,9 +328,9 @@ def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fulles
 @jit
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
     """Expand the worker's flat states with these indices; the counterpart of `expand_batch`."""
-    succ, stats, which = worker.succ, worker.stats, bare(which)
+    succ, stats, which = worker.succ, worker.stats, bare_array(which)
     symmetric, clusters = t.meta[codes.META_PERMUTATIONS] > 1, packing.clusters[0]
-    recent, fullest, waiting = on_stack(RECENT_PLACES, found.words.shape[2]), np.int64(0), np.int64(0)
+    recent, fullest, waiting = stack_array(RECENT_PLACES, found.words.shape[2]), np.int64(0), np.int64(0)
     forget_recent(recent)
     stats[codes.STATS_CODE] = codes.OK
     stats[codes.STATS_DONE] = len(which)

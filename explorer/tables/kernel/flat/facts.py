@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare, inlined
+from kraftcheck.explorer.native.compiling import bare_array, inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import (
     abort_to_grow,
@@ -45,7 +45,7 @@ def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
 @jit
 def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
     """Intern the control rows of flat states from number `first` on; return the number done when the table is full."""
-    flat, ids = bare(flat), bare(ids)
+    flat, ids = bare_array(flat), bare_array(ids)
     for i in range(first, len(flat)):
         if t.meta[codes.META_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.META_ROWS] + 4) * 2 > len(t.row_table):
             return i
@@ -390,7 +390,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
 @jit
 def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
     """Evaluate the invariants of the worker's states with these indices, and record violations."""
-    which = bare(which)
+    which = bare_array(which)
     for i in range(len(which)):
         if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
             clear_numbers(worker)
