@@ -34,15 +34,16 @@ cgutils: Any = llvm_utilities  # Numba's API has no annotations
 impl_ret_untracked: Any = imputils.impl_ret_untracked
 arrayobj: Any = numpy_arrays
 _numba: Any = numba
-_machinery: Any = compiler_machinery
+_intrinsic: Any = intrinsic
+_numba_passes: Any = compiler_machinery
 config = _numba.config
 
 NUMBA_SERIES = "0.68."
 """The series of Numba releases whose internals this module uses; a test fails with any other."""
 IS_DEBUG = os.environ.get("KRAFTCHECK_KERNEL") == "debug"
-_FOLDER = "kraftcheck"
+_CACHE_FOLDER_NAME = "kraftcheck"
 CHECKSUM_BYTES = 4
-NEEDLESS_PASSES = (
+OMITTED_NUMBA_PASSES = (
     "WithLifting",
     "InlineClosureLikes",
     "MakeFunctionToJitFunction",
@@ -60,10 +61,10 @@ _FunctionCache: Any = caching.FunctionCache
 _CacheFile: Any = caching.IndexDataCacheFile
 _CompileResultCache: Any = caching.CompileResultCacheImpl
 _CodeLibrary: Any = codegen.JITCodeLibrary
-_Compiler: Any = numba_compiler.Compiler
-_Lowering: Any = typed_passes.NativeLowering
+_NumbaCompiler: Any = numba_compiler.Compiler
+_NumbaLowering: Any = typed_passes.NativeLowering
 _make_function: Any = vars(cpu)["_dynfunc"].make_function
-_runtime: Any = vars(runtime)["rtsys"]
+_numba_runtime: Any = vars(runtime)["rtsys"]
 
 
 def cache_folder(*sources: Path) -> str:
@@ -78,14 +79,14 @@ def cache_folder(*sources: Path) -> str:
             digest.update(path.read_bytes())
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     with suppress(OSError, RuntimeError):
-        folder = Path(given or Path.home() / ".cache") / _FOLDER / digest.hexdigest()
+        folder = Path(given or Path.home() / ".cache") / _CACHE_FOLDER_NAME / digest.hexdigest()
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return str(folder)
     return str(config.CACHE_DIR)
 
 
-def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
+def kernel_compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a kernel function at its first call, and caches the code on disk."""
     folder = cache_folder(*sources)
     return lambda function: _compile_entry(function, folder)
@@ -143,8 +144,8 @@ class _CalleeLibrary(_CodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
-class _CalleeLowering(_Lowering):  # type: ignore[misc]
+@_numba_passes.register_pass(mutates_CFG=True, analysis_only=False)
+class _CalleeLowering(_NumbaLowering):  # type: ignore[misc]
     """The compiler pass that lowers a callee to intermediate code."""
 
     _name = "callee_lowering"
@@ -162,15 +163,15 @@ class _CalleeLowering(_Lowering):  # type: ignore[misc]
         return True
 
 
-class _EntryCompiler(_Compiler):  # type: ignore[misc]
+class _EntryCompiler(_NumbaCompiler):  # type: ignore[misc]
     """Numba's compiler without the passes for closures, comprehensions and array expressions, which kernels lack."""
 
-    lowering = _Lowering
+    lowering = _NumbaLowering
 
     def define_pipelines(self) -> list[Any]:
         (pipeline,) = super().define_pipelines()
-        passes = [one for one in pipeline.passes if one[0].__name__ not in NEEDLESS_PASSES]
-        pipeline.passes = [(self.lowering if one is _Lowering else one, text) for one, text in passes]
+        passes = [one for one in pipeline.passes if one[0].__name__ not in OMITTED_NUMBA_PASSES]
+        pipeline.passes = [(self.lowering if one is _NumbaLowering else one, text) for one, text in passes]
         pipeline.finalize()
         return [pipeline]
 
@@ -182,7 +183,7 @@ class _CalleeCompiler(_EntryCompiler):
 
 
 _thread_compiling = local()
-_fix_index: Any = arrayobj.fix_integer_index
+_numba_fix_index: Any = arrayobj.fix_integer_index
 
 
 def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
@@ -207,7 +208,7 @@ def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: An
     """Return an index without negative-index handling in kernel code, unless it is a constant."""
     if getattr(_thread_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
-    return _fix_index(context, builder, kind, index, size)
+    return _numba_fix_index(context, builder, kind, index, size)
 
 
 arrayobj.fix_integer_index = _unchecked_index
@@ -306,12 +307,13 @@ class _KernelCache(_FunctionCache):  # type: ignore[misc]
         self._cache_file.__class__ = _CheckedFiles
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        _runtime.initialize(target_context)
+        _numba_runtime.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 
 
-def _borrowed_array(context: Any, array: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def bare_array(context: Any, array: Any) -> Any:
     """Return an array without an owner: the same memory, which the caller must keep alive."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -324,18 +326,14 @@ def _borrowed_array(context: Any, array: Any) -> Any:
     return array(array), generate
 
 
-bare_array: Any = intrinsic(_borrowed_array)
-
-
-def _keep_alive(_context: Any, array: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def keep_alive(_context: Any, array: Any) -> Any:
     """Keep an array alive up to this call; a use of its `bare_array` view does not keep it alive."""
     return types.void(array), lambda context, *_: context.get_dummy_value()
 
 
-keep_alive: Any = intrinsic(_keep_alive)
-
-
-def _stack_array(context: Any, rows: Any, columns: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def stack_array(context: Any, rows: Any, columns: Any) -> Any:
     """Return an uninitialised array of words that lives until the function returns."""
     kind = types.Array(types.uint64, 2, "C")
 
@@ -351,10 +349,8 @@ def _stack_array(context: Any, rows: Any, columns: Any) -> Any:
     return kind(types.int64, types.int64), generate
 
 
-stack_array: Any = intrinsic(_stack_array)
-
-
-def _prefetch(_context: Any, array: Any, place: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def prefetch(_context: Any, array: Any, place: Any) -> Any:
     """Prefetch an array's element into the processor's cache."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -371,16 +367,14 @@ def _prefetch(_context: Any, array: Any, place: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-prefetch: Any = intrinsic(_prefetch)
-
-
 def _byte_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Return a pointer to the eight bytes of a byte array from an index on."""
     data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
     return builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
 
 
-def _load64(_context: Any, array: Any, place: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def load64(_context: Any, array: Any, place: Any) -> Any:
     """Return the eight bytes of a byte array from an index on, as a little-endian number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -389,7 +383,8 @@ def _load64(_context: Any, array: Any, place: Any) -> Any:
     return types.uint64(array, types.int64), generate
 
 
-def _store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
     """Write a little-endian number to the eight bytes of a byte array from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -399,7 +394,8 @@ def _store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
     return types.void(array, types.int64, types.uint64), generate
 
 
-def _move_bytes(_context: Any, array: Any, place: Any, to: Any, count: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def move_bytes(_context: Any, array: Any, place: Any, to: Any, count: Any) -> Any:
     """Copy bytes within a byte array; the ranges may overlap."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -411,18 +407,14 @@ def _move_bytes(_context: Any, array: Any, place: Any, to: Any, count: Any) -> A
     return types.void(array, types.int64, types.int64, types.int64), generate
 
 
-load64: Any = intrinsic(_load64)
-store64: Any = intrinsic(_store64)
-move_bytes: Any = intrinsic(_move_bytes)
-
-
 def _element_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Return a pointer to an element of a one-dimensional array."""
     data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
     return builder.gep(data, [arguments[1]])
 
 
-def _add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
     """Add to an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -433,7 +425,8 @@ def _add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
     return types.int64(array, types.int64, types.int64), generate
 
 
-def _replace_atomically(_context: Any, array: Any, place: Any, expected: Any, new: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def replace_atomically(_context: Any, array: Any, place: Any, expected: Any, new: Any) -> Any:
     """Compare and swap an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -444,11 +437,8 @@ def _replace_atomically(_context: Any, array: Any, place: Any, expected: Any, ne
     return types.int64(array, types.int64, types.int64, types.int64), generate
 
 
-add_atomically: Any = intrinsic(_add_atomically)
-replace_atomically: Any = intrinsic(_replace_atomically)
-
-
-def _bytes_at_address(_context: Any, address: Any, count: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def bytes_at_address(_context: Any, address: Any, count: Any) -> Any:
     """Return `count` bytes at an address, as an array without an owner."""
     kind = types.Array(types.uint8, 1, "C")
 
@@ -460,6 +450,3 @@ def _bytes_at_address(_context: Any, address: Any, count: Any) -> Any:
         return result._getvalue()
 
     return kind(types.int64, types.int64), generate
-
-
-bytes_at_address: Any = intrinsic(_bytes_at_address)

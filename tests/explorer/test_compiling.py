@@ -98,7 +98,7 @@ def test_only_our_own_indices_never_count_from_the_end(tmp_path: Path, monkeypat
         return given[5:][index], given[-1]
 
     assert numba.njit(second)(numbers, -1) == (9, 9)
-    assert compiling.compiler(tmp_path)(second)(numbers, -1) == (4, 9)
+    assert compiling.kernel_compiler(tmp_path)(second)(numbers, -1) == (4, 9)
     assert numba.njit(lambda given, index: given[index])(numbers, -2) == 8
 
 

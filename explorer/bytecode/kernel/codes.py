@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import compiler
+from kraftcheck.explorer.native.compiling import kernel_compiler
 
-jit = compiler(Path(__file__).parent)
+jit = kernel_compiler(Path(__file__).parent)
 
 (
     NONE_KIND,

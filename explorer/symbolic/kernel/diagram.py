@@ -20,11 +20,11 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import cgutils, compiler, inlined
+from kraftcheck.explorer.native.compiling import cgutils, inlined, kernel_compiler
 from kraftcheck.explorer.tables.kernel import native
 from kraftcheck.explorer.tables.kernel.maps import mix
 
-jit = compiler(Path(__file__).parent, Path(native.__file__).parent)
+jit = kernel_compiler(Path(__file__).parent, Path(native.__file__).parent)
 _ir: Any = vars(cgutils)["ir"]
 _INT64: Any = types.int64
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kraftcheck.explorer.native.compiling import cache_folder, compiler
+from kraftcheck.explorer.native.compiling import cache_folder, kernel_compiler
 
 _HERE = Path(__file__).parent
 CACHE = cache_folder(_HERE)
-jit = compiler(_HERE)
+jit = kernel_compiler(_HERE)

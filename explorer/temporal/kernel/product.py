@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import bare_array, compiler, inlined
+from kraftcheck.explorer.native.compiling import bare_array, inlined, kernel_compiler
 
-jit = compiler(Path(__file__).parent)
+jit = kernel_compiler(Path(__file__).parent)
 
 DEAD_MARK, ALIVE_MARK, RETRY_MARK = 0, -1, -2
 """Marks of a node: on no fair cycle; possibly on one; possibly on one, once other nodes are removed.
