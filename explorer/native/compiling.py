@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
-from threading import local
+from threading import Lock, local
 from typing import Any
 from zlib import crc32
 
@@ -89,7 +89,29 @@ def cache_folder(*sources: Path) -> str:
 def kernel_compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a kernel function at its first call, and caches the code on disk."""
     folder = cache_folder(*sources)
-    return lambda function: _compile_entry(function, folder)
+    return lambda function: KernelFunction(lambda: _compile_entry(function, folder))
+
+
+class KernelFunction:
+    """A function to compile. Its Numba dispatcher is made at its first use: a search uses few of some 400 functions."""
+
+    _lock = Lock()
+
+    def __init__(self, make_dispatcher: Callable[[], Any]) -> None:
+        self._make_dispatcher = make_dispatcher
+        self._dispatcher: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._dispatcher or self._made())(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dispatcher or self._made(), name)  # Numba finds its type here
+
+    def _made(self) -> Any:
+        with self._lock:
+            if self._dispatcher is None:
+                self._dispatcher = self._make_dispatcher()
+        return self._dispatcher
 
 
 def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
@@ -111,7 +133,7 @@ def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function that only compiled code calls, inlined at each call."""
-    return _compile_callee(function, forceinline=True)
+    return KernelFunction(lambda: _compile_callee(function, forceinline=True))
 
 
 def _compile_callee(function: Callable[..., Any], **options: Any) -> Any:
