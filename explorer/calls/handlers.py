@@ -471,6 +471,8 @@ class _SetMaking(ast.NodeTransformer):
 CallArguments = Mapping[str, Value]
 """Arguments of an action or a property, by name."""
 CallOutcome = frozenset[tuple[Any, ...]]
+SettleSteps = Callable[[Iterable[Any]], Iterable[Any]]
+"""Function that returns the steps of a handler without proxies."""
 # Calls, and tests of their purity
 
 
@@ -610,6 +612,8 @@ class HandlerCalls:
         self.most_spent: dict[str, int] = {}
         self.purity = PurityTest(protocol, thorough=thorough)
         self._actions: dict[type, list[Action]] = {}
+        self._settling: dict[tuple[str, bool], Action] = {}
+        self._settle: Any = None
 
     @cached_property
     def _filtering(self) -> Protocol:
@@ -651,7 +655,7 @@ class HandlerCalls:
         message: Any,
         given: CallArguments,
         whole: Callable[[], CallArguments] | None = None,
-        settle: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
+        settle: SettleSteps | None = None,
         *,
         filters: bool = False,
     ) -> list[Step]:
@@ -666,14 +670,23 @@ class HandlerCalls:
             if is_tested:
                 steps = self.purity.call(action, me, message, given if whole is None else whole())
             if not is_tested or whole is not None:
-                called = (
-                    action
-                    if settle is None
-                    else _with_settled_steps(action, settle, self._filtering if filters else None)
-                )
+                called = action if settle is None else self._settling_action(action, settle, filters)
                 steps = call_action(self.protocol, called, me, message, given)
         note_spent(steps, self.most_spent)
         return [step for step in steps if is_within(step, self.protocol.bounds)]
+
+    def _settling_action(self, action: Action, settle: SettleSteps, filters: bool) -> Action:
+        """Return a copy of an action whose function applies `settle` to its steps."""
+        self._settle = settle
+        if (action.name, filters) not in self._settling:
+            function = filtered_function(action.function) if filters else action.function
+
+            def call(protocol: Protocol, *arguments: Any) -> Any:
+                made = function(self._filtering if filters else protocol, *arguments)
+                return self._settle(made) if isinstance(made, Iterable) else made
+
+            self._settling[action.name, filters] = with_function(action, call)
+        return self._settling[action.name, filters]
 
     def holds(self, prop: Property, given: CallArguments, whole: Callable[[], CallArguments] | None = None) -> bool:
         """Return whether a property holds for the arguments `given`.
@@ -687,18 +700,6 @@ class HandlerCalls:
         if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:
             probe.observe(lambda: evaluate_property(self.protocol, prop, whole()))
         return found
-
-
-def _with_settled_steps(
-    action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], filtering: Protocol | None
-) -> Action:
-    function = action.function if filtering is None else filtered_function(action.function)
-
-    def call(protocol: Protocol, *arguments: Any) -> Any:
-        made = function(filtering or protocol, *arguments)
-        return settle(made) if isinstance(made, Iterable) else made
-
-    return with_function(action, call)
 
 
 def with_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:

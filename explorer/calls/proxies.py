@@ -442,8 +442,10 @@ class SetProxy:
         if passing is None:
             yield from self
             return
-        yield from passing(passes, self.__contains__ if self._added or self._removed else self._has)
-        yield from self._added.difference(self._elements.known)  # type: ignore[attr-defined]
+        known: Any = self._elements
+        is_changed = self._added or self._removed
+        yield from passing(passes, (lambda element, _: element in self) if is_changed else known.has_at)
+        yield from self._added.difference(known.known)
 
     def changes(self, has: IsElement) -> SetChange | None:
         """Return the set's additions and removals if `has` is its membership function, else None."""

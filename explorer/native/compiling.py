@@ -102,6 +102,7 @@ class KernelFunction:
         self._dispatcher: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the compiled function."""
         return (self._dispatcher or self._made())(*arguments)
 
     def __getattr__(self, name: str) -> Any:

@@ -204,8 +204,9 @@ def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:
 
 def test_a_loop_may_change_what_its_test_looks_at() -> None:
     found, limit, asked = [], 1, []
-    candidates = KnownElements({number: number for number in range(6)}, {}, lambda *test: asked.append(test))
-    for number in candidates.passing(lambda one: one <= limit, lambda _: True):  # noqa: B023
+    known = {number: number for number in range(6)}
+    candidates = KnownElements(known, {}, lambda *_: True, lambda *test: asked.append(test))
+    for number in candidates.passing(lambda one: one <= limit, candidates.has_at):  # noqa: B023
         found.append(number)
         limit = number + 2 if number < 3 else limit
     assert found == [0, 1, 2, 3, 4]
@@ -215,7 +216,8 @@ def test_a_loop_may_change_what_its_test_looks_at() -> None:
 def test_a_loop_may_change_its_test_at_the_last_known_element() -> None:
     """A new element meets the test that the loop left."""
     limit, asked = 3, []
-    candidates = KnownElements({number: number for number in range(4)}, {}, lambda *test: asked.append(test))
-    for number in candidates.passing(lambda one: one <= limit, lambda _: True):  # noqa: B023
+    known = {number: number for number in range(4)}
+    candidates = KnownElements(known, {}, lambda *_: True, lambda *test: asked.append(test))
+    for number in candidates.passing(lambda one: one <= limit, candidates.has_at):  # noqa: B023
         limit = 5 if number == 3 else limit
     assert [key[2:] for key, _ in asked] == [((int, 5),)]

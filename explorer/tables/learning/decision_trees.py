@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,15 +157,18 @@ class ReadLog:
             sets, self.used_proxies = self._interner.shared.sets, True
             places, control, note_once = sets.elements[index], self._control, self.path.setdefault
 
-            def has(element: Value) -> bool:  # of each element of each test, so without further calls
-                column = sets.first[index] + places[element]
+            def has_at(_: Value, place: int) -> bool:  # of each element of each test, so without further calls
+                column = sets.first[index] + place
                 note_once((SHARED, column, 0), control[column])
                 return control[column] == 1
+
+            def has(element: Value) -> bool:
+                return has_at(element, places[element])
 
             def note(key: Value, passes: ElementPasses | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
-            self._sets[name] = SetProxy(KnownElements(sets.elements[index], sets.tests[index], note), has), has
+            self._sets[name] = SetProxy(KnownElements(places, sets.tests[index], has_at, note), has), has
         return self._sets[name][0]
 
     def change_of(self, name: str, value: Any, *, is_minimal: bool = False) -> SetChange | None:
@@ -444,7 +448,8 @@ class DecisionTrees:
         """Insert a path of reads; return its last node."""
         tables, node = self._tables, root
         if path:
-            laid = np.array([(*query, answer) for query, answer in path.items()], np.int64)
+            reads = chain.from_iterable([(*query, answer) for query, answer in path.items()])
+            laid = np.fromiter(reads, np.int64, 4 * len(path)).reshape(-1, 4)
             self._first.setdefault(root, set()).add(int(laid[0, 3]))
             nodes, jumps = tables.room_for_path(len(laid))
             node, nodes, jumps = insert_path(tables, root, laid, nodes, jumps)

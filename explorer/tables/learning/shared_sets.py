@@ -142,6 +142,10 @@ class ExplodedSets:
         return frozenset(element for element, place in self.elements[field].items() if control[first + place])
 
 
+HasAt = Callable[[Value, int], bool]
+"""Membership function of an exploded set, by an element and its place among the known ones."""
+
+
 class KnownElements:
     """The known elements of an exploded set, with a record of each test that a new element could pass."""
 
@@ -149,10 +153,11 @@ class KnownElements:
         self,
         known: dict[Value, int],
         tests: dict[Value, ElementTest],
+        has_at: HasAt,
         note: Callable[[Value, ElementPasses | None], None],
     ) -> None:
         self.known, self._tests = known, tests
-        self._note = note
+        self.has_at, self._note = has_at, note
 
     def __iter__(self) -> Iterator[Value]:
         yield from list(self.known)
@@ -164,7 +169,7 @@ class KnownElements:
         self._note(("is", element), partial(eq, element))
         return False
 
-    def passing(self, passes: Any, has: Callable[[Value], bool]) -> Iterator[Value]:
+    def passing(self, passes: Any, has: HasAt) -> Iterator[Value]:
         """Yield the elements that pass a test, or for which the test raises an error, and that the set has.
 
         The test is recorded at the end, with the variables that it would see for a new, last element.
@@ -173,15 +178,15 @@ class KnownElements:
         contents = _closure_values(passes)
         key, test = self._test(passes, contents)
         if test is not None:
-            for element in list(test.passing()):
-                if has(element):
+            for element, place in list(test.passing().items()):
+                if has(element, place):
                     yield element
                     if contents and not all(map(is_, _closure_values(passes), contents)):  # the loop changed its test
-                        first, test = known[element] + 1, None
+                        first, test = place + 1, None
                         break
         if test is None:
-            for element in list(islice(known, first, None)):
-                if may_pass(passes, element) and has(element):
+            for element, place in list(islice(known.items(), first, None)):
+                if may_pass(passes, element) and has(element, place):
                     yield element
             key, test = self._test(passes, _closure_values(passes))
         self._note(key, test)  # at the end, since a new element would come last
