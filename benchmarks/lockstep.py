@@ -18,8 +18,8 @@ from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.jars import classpath
-from kraftcheck.lockstep.process import Answer, Driver
-from kraftcheck.lockstep.survey import Survey, rare_collections
+from kraftcheck.lockstep.process import Driver, DriverAnswer
+from kraftcheck.lockstep.survey import Survey, rare_garbage_collection
 from kraftcheck.lockstep.walks import WalkFile
 from kraftcheck.spec.cfg.binding import bind
 
@@ -29,7 +29,7 @@ class Timed(Driver):
 
     waited = 0.0
 
-    def ask(self, command: str, **arguments: Any) -> Answer:
+    def ask(self, command: str, **arguments: Any) -> DriverAnswer:
         """Do a command."""
         began = time.perf_counter()
         try:
@@ -52,7 +52,7 @@ def main() -> None:
     assert isinstance(protocol, Quorum)
     began = time.perf_counter()
     path = classpath(options.kafka)
-    with Timed(path.java, path.text, path.options) as driver, rare_collections():
+    with Timed(path.java, path.text, path.options) as driver, rare_garbage_collection():
         driver.ask("nothing")
         print(f"start-up {time.perf_counter() - began:.2f} s")
         survey = Survey(driver, protocol, WalkFile("quorum", "", (), False, ()))

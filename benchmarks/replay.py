@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.reporting.as_json import peak_memory
+from kraftcheck.reporting.as_json import peak_memory_bytes
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.traces import Trace, as_text, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
@@ -39,7 +39,7 @@ def report(options: argparse.Namespace, files: list[Path]) -> None:
     conforming = sum(replay.verdict is ReplayVerdict.CONFORMS for replay in replays)
     print(
         f"{len(replays):,} traces, {conforming:,} conform, {states:,} states: {seconds:.2f} s, "
-        f"{states / seconds:,.0f} states/s, {peak_memory() / 2**20:,.0f} MiB"
+        f"{states / seconds:,.0f} states/s, {peak_memory_bytes() / 2**20:,.0f} MiB"
     )
 
 

@@ -21,8 +21,16 @@ from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.survey import summary
-from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, Candidates, CandidateSort, Chosen, GivenWalk, RandomWalk, Step
+from kraftcheck.lockstep.survey import finding_summary
+from kraftcheck.lockstep.walks import (
+    COVER_FETCH_LIMIT,
+    Candidates,
+    CandidateSort,
+    ChosenOutcome,
+    GivenWalk,
+    RandomWalk,
+    WalkStep,
+)
 from kraftcheck.spec.cfg.binding import bind, override
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
 from kraftcheck.spec.language.semantics import choose_transition, path_to
@@ -58,7 +66,7 @@ class Told(NamedTuple):
     """
 
     walk: int
-    steps: list[Step]
+    steps: list[WalkStep]
     finding: Finding
 
 
@@ -70,7 +78,7 @@ class FromStart:
         self._way = path_to(lockstep.protocol, init)
         self._then = then
 
-    def __call__(self, offers: Candidates) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
@@ -106,10 +114,10 @@ def driven(driver: Driver, protocol: type[Quorum], config: ModelConfig) -> Locks
     return Lockstep(driver, bound)
 
 
-def agrees(model: Lockstep, steps: list[Step]) -> bool:
+def agrees(model: Lockstep, steps: list[WalkStep]) -> bool:
     """Return whether the model without a fault agrees with Kafka on steps, but for a last one that it does not have."""
     walked, findings = model.walk(GivenWalk(steps, skips=True), len(steps))
-    taken = [Step.of(step) for step in walked]
+    taken = [WalkStep.of(step) for step in walked]
     return not any(found.differences or found.problem for found in findings) and taken in (steps, steps[:-1])
 
 
@@ -128,7 +136,7 @@ def tellings(driver: Driver, fault: Model, options: argparse.Namespace) -> Itera
         walked, findings = both.walk(choose, options.depth)
         found = next((finding for finding in findings if finding.differences or finding.problem), None)
         if found is not None:
-            steps = [Step.of(step) for step in walked[: found.step]]
+            steps = [WalkStep.of(step) for step in walked[: found.step]]
             yield Told(number, steps, found) if agrees(model, steps) else number
 
 
@@ -152,7 +160,7 @@ def main() -> None:
             for found in tellings(driver, fault, options):
                 if isinstance(found, Told):
                     what = found.finding._replace(violated=()) if found.finding.differences else found.finding
-                    row = found.walk, len(found.steps), cut(summary(what)[0], 100), both_differ
+                    row = found.walk, len(found.steps), cut(finding_summary(what)[0], 100), both_differ
                     print(f"| `{fault.protocol.variant}` |", *(f"{cell} |" for cell in row), flush=True)
                     told += 1
                     break

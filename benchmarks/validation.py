@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from kraftcheck.reporting.as_json import peak_memory
+from kraftcheck.reporting.as_json import peak_memory_bytes
 from kraftcheck.validation.cluster import replay_of_logs
 from kraftcheck.validation.events import Event
 from kraftcheck.validation.log4j import read_lines
@@ -162,7 +162,7 @@ def main() -> None:
         f"parsing {parsing / seconds:.0%}, pairing {pairing / seconds:.0%}, replay {replaying / seconds:.0%}"
     )
     outcome = "conforms" if replay.divergence is None else f"diverges at {replay.divergence.event.place}"
-    print(f"{outcome}; peak memory {peak_memory() / 2**20:,.0f} MiB, with the text of the logs")
+    print(f"{outcome}; peak memory {peak_memory_bytes() / 2**20:,.0f} MiB, with the text of the logs")
     early, late = rate(marks, 0, total / 10), rate(marks, total * 9 / 10, total)
     print(f"replay: {early:,.0f} events/s in the first tenth, {late:,.0f} in the last: {late / early:.2f}")
 

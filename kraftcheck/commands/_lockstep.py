@@ -12,8 +12,8 @@ from kraftcheck.catalogue import Model, all_properties_config, blaming_protocol,
 from kraftcheck.jobs import configuration_with_settings, lenient_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
-from kraftcheck.lockstep.survey import Task, naming_file
-from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, WalkFile, read_walk, settings_of
+from kraftcheck.lockstep.survey import SurveyTask, errors_with_file
+from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, WalkFile, non_default_settings, read_walk
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
@@ -27,7 +27,7 @@ EXTRA_STEPS_OF_BOUNDS = 1000
 """The difference between the bounds of the driven model and those of the covered state graph."""
 
 
-def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[Task]:
+def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the tasks of a command line."""
     from kraftcheck.lockstep.scripts import file_kind
 
@@ -41,7 +41,7 @@ def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[Task]:
         yield _random_walks_task(arguments)
 
 
-def _random_walks_task(arguments: argparse.Namespace) -> Task:
+def _random_walks_task(arguments: argparse.Namespace) -> SurveyTask:
     model = find_quorum_model(arguments.model, arguments.variant)
     settings = [*([f"FetchLimit={COVER_FETCH_LIMIT}"] if arguments.cover else []), *arguments.set]
     _, config = configuration_with_settings(
@@ -75,7 +75,7 @@ def _widen_bounds(model: Model, config: ModelConfig) -> ModelConfig:
 
 
 def _walk_settings(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
-    return WalkFile(model, variant or "", settings_of(protocol), arguments.go_on, (), tuple(arguments.without))
+    return WalkFile(model, variant or "", non_default_settings(protocol), arguments.go_on, (), tuple(arguments.without))
 
 
 def _make_task(
@@ -86,10 +86,10 @@ def _make_task(
     model: Model,
     *choose: Any,
     **more: Any,
-) -> Task:
+) -> SurveyTask:
     assert issubclass(model.protocol, Quorum)
     kind = partial(_model_class, model.protocol, arguments, file.without)
-    return Task(name, file, config, kind, partial(blaming_protocol, model), *choose, **more)
+    return SurveyTask(name, file, config, kind, partial(blaming_protocol, model), *choose, **more)
 
 
 def _model_class(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
@@ -106,7 +106,7 @@ def find_quorum_model(name: str, variant: str | None) -> Model:
     return model
 
 
-def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     file = read_walk(path)
     if not file.steps:
         raise InputError(f"{path}: expected steps, found none")
@@ -114,22 +114,22 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Task]
     file = file._replace(
         without=tuple(dict.fromkeys((*file.without, *arguments.without))), go_on=file.go_on or arguments.go_on
     )
-    with naming_file(path):
+    with errors_with_file(path):
         model = find_quorum_model(file.model, file.variant or None)
         config = with_settings(all_properties_config(model.protocol), file.settings)
         bind(model.protocol, config)  # reports mistakes before Java starts
     yield _make_task(arguments, str(path), file, config, model, path=path)
 
 
-def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the stories of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
-    from kraftcheck.lockstep.scripts import check_story, scripted, story_script
+    from kraftcheck.lockstep.scripts import check_scenario_part, chooser_of_script, scenario_script
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.scenarios import read_scenario_parts
 
     for story in read_scenario_parts(path):
         name = f"{path}:{story.start.line}:1"
-        with naming_file(name):
+        with errors_with_file(name):
             _, config = scenario_job(story.words)
             model = find_quorum_model(story.words.model, story.words.variant or None)
             bound = bind(model.protocol, config)
@@ -137,13 +137,15 @@ def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
         init = story.words.at or bound.init
         assert issubclass(model.protocol, Quorum)
         kafka = bind(_model_class(model.protocol, arguments, about.without), config).protocol
-        check_story(story, init, Semantics(bound.protocol), Semantics(kafka))
-        yield _make_task(arguments, name, about, config, model, scripted(partial(story_script, story, init=init)))
+        check_scenario_part(story, init, Semantics(bound.protocol), Semantics(kafka))
+        yield _make_task(
+            arguments, name, about, config, model, chooser_of_script(partial(scenario_script, story, init=init))
+        )
 
 
-def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the traces of a file as tasks; check first that the model can take their steps."""
-    from kraftcheck.lockstep.scripts import read_traces_as_steps, scripted, trace_script
+    from kraftcheck.lockstep.scripts import chooser_of_script, read_traces_as_steps, trace_script
 
     model = find_quorum_model(arguments.model, arguments.variant)
     job, warnings = lenient_job(model, arguments)
@@ -152,5 +154,5 @@ def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     for number, trace in enumerate(read_traces_as_steps(path, job.replayer(), job.options.init), start=1):
         about = _walk_settings(arguments.model, arguments.variant, job.protocol, arguments)
         yield _make_task(
-            arguments, f"{path}, trace {number}", about, config, model, scripted(partial(trace_script, trace))
+            arguments, f"{path}, trace {number}", about, config, model, chooser_of_script(partial(trace_script, trace))
         )

@@ -29,10 +29,10 @@ from kraftcheck.reporting.lockstep import (
     count_walks_by_finding,
     cover_as_json,
     cover_lines,
-    exit_code,
-    reach_table,
+    coverage_table,
+    lockstep_exit_code,
     survey_as_json,
-    survey_as_run,
+    survey_as_report_data,
     survey_lines,
     verdict_cell,
     versions_table,
@@ -43,7 +43,7 @@ from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.lockstep.changes import VersionChanges
-    from kraftcheck.lockstep.survey import Task, TaskResult
+    from kraftcheck.lockstep.survey import SurveyTask, TaskResult
 
 EXIT_VIOLATED, EXIT_INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user interrupted the command."""
@@ -127,12 +127,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _kafka_versions(arguments: argparse.Namespace) -> list[str]:
     """Return the versions of Kafka; those of one mixed cluster as one text."""
-    from kraftcheck.lockstep.process import is_mixed
+    from kraftcheck.lockstep.process import is_mixed_version_text
 
     given = list(dict.fromkeys(arguments.kafka or [NEWEST_KAFKA]))
-    if arguments.changes and (len(given) < 2 or any(map(is_mixed, given))):
+    if arguments.changes and (len(given) < 2 or any(map(is_mixed_version_text, given))):
         raise InputError("--changes: expected at least two versions of Kafka, the oldest first; give --kafka twice")
-    if not any(map(is_mixed, given)):
+    if not any(map(is_mixed_version_text, given)):
         _require_one_version(arguments, given)
         return given
     for option in ("disk", "reach", "logs", "junit_test"):
@@ -148,7 +148,7 @@ def _require_one_version(arguments: argparse.Namespace, given: Sequence[str]) ->
             raise InputError(f"--{option}: several versions of Kafka are given; give one")
 
 
-def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[Task]) -> None:
+def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[SurveyTask]) -> None:
     """Refuse `--junit-test` for more than one walk or version, or with Kafka's log on disk."""
     from kraftcheck.lockstep.junit import require_project_folder
 
@@ -171,15 +171,15 @@ def _run_versions(versions: Sequence[str], drive: Callable[[str], VersionRun]) -
 
 
 def _walk_on_version(
-    kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+    kafka: str, tasks: Sequence[SurveyTask], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
-    from kraftcheck.lockstep.process import is_mixed
+    from kraftcheck.lockstep.process import is_mixed_version_text
     from kraftcheck.lockstep.reach import CoverageRecorder
-    from kraftcheck.lockstep.survey import TaskResult, rare_collections
+    from kraftcheck.lockstep.survey import TaskResult, rare_garbage_collection
 
-    if is_mixed(kafka):
+    if is_mixed_version_text(kafka):
         return _walk_on_mixed_cluster(kafka, tasks, arguments, meter, files)
     try:
         path = classpath(kafka, disk=arguments.disk)
@@ -190,26 +190,26 @@ def _walk_on_version(
         return VersionRun(kafka, [TaskResult(problem=problem)] * len(tasks))
     driven = VersionRun(path.version, [])
     with reach or nullcontext():
-        with driving as driver, rare_collections():
+        with driving as driver, rare_garbage_collection():
             driver.logs = None if arguments.logs is None else str(_make_log_folder(arguments.logs))
             driven.made.extend(_run_tasks(driver, path.version, tasks, arguments, meter, files))
         if reach is not None and not driver.died:
-            files.lines("reach", lambda: reach_table(reach.classes()))
+            files.lines("reach", lambda: coverage_table(reach.classes()))
     return driven
 
 
 def _walk_on_mixed_cluster(
-    kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+    kafka: str, tasks: Sequence[SurveyTask], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one cluster of several versions of Kafka."""
-    from kraftcheck.lockstep.process import start_mixed
-    from kraftcheck.lockstep.survey import TaskResult, rare_collections
+    from kraftcheck.lockstep.process import start_mixed_driver
+    from kraftcheck.lockstep.survey import TaskResult, rare_garbage_collection
 
     try:
-        driving = start_mixed(kafka, NEWEST_KAFKA)
+        driving = start_mixed_driver(kafka, NEWEST_KAFKA)
     except InputError as problem:
         return VersionRun(kafka, [TaskResult(problem=problem)] * len(tasks))
-    with driving as driver, rare_collections():
+    with driving as driver, rare_garbage_collection():
         return VersionRun(kafka, list(_run_tasks(driver, kafka, tasks, arguments, meter, files)))
 
 
@@ -223,7 +223,12 @@ def _make_log_folder(folder: Path) -> Path:
 
 
 def _run_tasks(
-    driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+    driver: Driver,
+    version: str,
+    tasks: Sequence[SurveyTask],
+    arguments: argparse.Namespace,
+    meter: Meter,
+    files: OutputFiles,
 ) -> Iterator[TaskResult]:
     """Yield the outcome of each task; stop at an interruption or at the end of the Java process."""
     from kraftcheck.lockstep.survey import run_task
@@ -267,7 +272,7 @@ def _exit_code(made: Sequence[TaskResult]) -> int:
     if any(one.interrupted for one in made):
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    return exit_code(made)
+    return lockstep_exit_code(made)
 
 
 def _raise_driver_problem(made: Sequence[TaskResult]) -> None:
@@ -279,7 +284,7 @@ def _raise_driver_problem(made: Sequence[TaskResult]) -> None:
         raise problems[0]
 
 
-def _print_versions_table(driven: Sequence[VersionRun], asked: Sequence[Task], versions: Sequence[str]) -> None:
+def _print_versions_table(driven: Sequence[VersionRun], asked: Sequence[SurveyTask], versions: Sequence[str]) -> None:
     """Print a table of the walks by version."""
     columns = dict(zip(_version_names(driven, versions), (_version_column(one, asked) for one in driven), strict=True))
     print("\n".join(versions_table([_row_name(task) for task in asked], columns)))
@@ -292,10 +297,10 @@ def _version_names(driven: Sequence[VersionRun], versions: Sequence[str]) -> lis
 
 
 def _version_changes(
-    driven: Sequence[VersionRun], asked: Sequence[Task], versions: Sequence[str], arguments: argparse.Namespace
+    driven: Sequence[VersionRun], asked: Sequence[SurveyTask], versions: Sequence[str], arguments: argparse.Namespace
 ) -> VersionChanges | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""
-    from kraftcheck.lockstep.changes import VersionWalks, compare_versions
+    from kraftcheck.lockstep.changes import VersionResults, compare_versions
     from kraftcheck.lockstep.jars import classpath
 
     newest = driven[-1].made
@@ -303,14 +308,14 @@ def _version_changes(
     if not arguments.changes or not is_whole:
         return None
     compared = [
-        VersionWalks(kafka, name, agrees_with_model(one.made), [*map(count_walks_by_finding, one.made)])
+        VersionResults(kafka, name, agrees_with_model(one.made), [*map(count_walks_by_finding, one.made)])
         for kafka, name, one in zip(versions, _version_names(driven, versions), driven, strict=True)
     ]
     jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
     return compare_versions(compared, [_row_name(task) for task in asked], jars)
 
 
-def _print_findings(driven: VersionRun, asked: Sequence[Task], *, quiet: bool) -> None:
+def _print_findings(driven: VersionRun, asked: Sequence[SurveyTask], *, quiet: bool) -> None:
     """Print the findings of the walks on one version."""
     several = len(asked) > 1
     for task, one in zip(asked, driven.made, strict=False):
@@ -323,7 +328,7 @@ def _print_findings(driven: VersionRun, asked: Sequence[Task], *, quiet: bool) -
 
 
 def _write_output_files(
-    driven: Sequence[VersionRun], asked: Sequence[Task], files: OutputFiles, changed: VersionChanges | None
+    driven: Sequence[VersionRun], asked: Sequence[SurveyTask], files: OutputFiles, changed: VersionChanges | None
 ) -> None:
     """Write the files of `--json` and `--report`, unless no task was started."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
@@ -332,7 +337,7 @@ def _write_output_files(
     more = [] if changed is None else [{"changes": changed.as_json()}]
     files.json(lambda: [*(_task_as_json(one, version) for version, _, one in found), *more])
     runs = (
-        survey_as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2])
+        survey_as_report_data(one.survey, one.verdict, version, task.name.rpartition("/")[2])
         for version, task, one in found
         if one.survey is not None
     )
@@ -346,12 +351,12 @@ def _task_as_json(made: TaskResult, version: str) -> dict[str, Any]:
     return document if made.problem is None else document | {"kafka": version, "error": str(made.problem)}
 
 
-def _row_name(task: Task) -> str:
+def _row_name(task: SurveyTask) -> str:
     """Return the name of a task's row in the table of versions."""
     return task.name if task.path is None else task.path.stem
 
 
-def _version_column(driven: VersionRun, asked: Sequence[Task]) -> list[VersionCell]:
+def _version_column(driven: VersionRun, asked: Sequence[SurveyTask]) -> list[VersionCell]:
     """Return a version's column of the table: for each task the findings, or the reason for an early end."""
     cells = []
     for one in driven.made:

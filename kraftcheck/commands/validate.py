@@ -152,6 +152,6 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterLife | None) -> 
 
 
 def _write_table(found: Validation, path: Path) -> None:
-    from kraftcheck.reporting.events_table import write_events
+    from kraftcheck.reporting.events_table import write_events_table
 
-    write_events(found.sources, path)
+    write_events_table(found.sources, path)

@@ -34,7 +34,7 @@ class ChangedClasses(NamedTuple):
     unchanged: int  # number of the others
 
 
-class VersionWalks(NamedTuple):
+class VersionResults(NamedTuple):
     """The results of walks on one version of Kafka."""
 
     kafka: str  # as on the command line
@@ -58,12 +58,12 @@ class VersionChanges(NamedTuple):
         return {**self._asdict(), "findings": [one._asdict() for one in self.findings], "classes": classes}
 
 
-def last_agreeing_version(versions: Sequence[VersionWalks]) -> VersionWalks:
+def last_agreeing_version(versions: Sequence[VersionResults]) -> VersionResults:
     """Return the last version before the newest that agrees; else the one before the newest."""
     return next((one for one in reversed(versions[:-1]) if one.agrees), versions[-2])
 
 
-def changed_findings(walks: Sequence[str], since: VersionWalks, now: VersionWalks) -> tuple[ChangedFinding, ...]:
+def changed_findings(walks: Sequence[str], since: VersionResults, now: VersionResults) -> tuple[ChangedFinding, ...]:
     """Return the findings of each task that not as many walks have on both versions."""
     found = list[ChangedFinding]()
     for walk, before, after in zip(walks, since.findings, now.findings, strict=False):
@@ -97,7 +97,7 @@ def changed_classes(since: Mapping[str, str], now: Mapping[str, str]) -> Changed
 
 
 def compare_versions(
-    versions: Sequence[VersionWalks], walks: Sequence[str], jars: Callable[[str], Iterable[Path]]
+    versions: Sequence[VersionResults], walks: Sequence[str], jars: Callable[[str], Iterable[Path]]
 ) -> VersionChanges:
     """Return what changed in the last version since the last one before it that agrees with the model.
 

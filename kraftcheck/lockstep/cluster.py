@@ -34,14 +34,14 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
 from kraftcheck.lockstep.messages import (
     Json,
-    LogIndex,
     MessageReader,
     ReplicaLog,
+    ReplicaLogs,
     SnapshotPieceReader,
-    canonical,
-    is_silent,
+    canonical_message,
+    is_absent_in_model,
 )
-from kraftcheck.lockstep.process import Answer, Driver
+from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import field_names
@@ -59,7 +59,7 @@ class ServerParts(NamedTuple):
     delayed: tuple[int, ...]  # the driver's numbers of the fetches whose responses it delays
 
 
-def compared_parts(
+def compared_server_parts(
     model: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest], protocol: QuorumBase
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared parts of a server that the model has: name, the model's value, Kafka's value.
@@ -81,41 +81,43 @@ def compared_parts(
         yield "snapshots", model.snapshots, kafka.snapshots
 
 
-Reported = frozenset[tuple[int, int]]
+ReportedVersions = frozenset[tuple[int, int]]
 """The versions that replicas reported as finalized, each with the replica's high watermark."""
 
 
-def adopted_reports(protocol: QuorumBase, reported: Reported) -> dict[str, Any]:
+def reports_as_shared_field(protocol: QuorumBase, reported: ReportedVersions) -> dict[str, Any]:
     """Return what Kafka's replicas reported as a field of the model's shared state, if the model has it."""
     report = getattr(protocol, "report_type", None)
     return {} if report is None else {"reports": frozenset(report(*one) for one in reported)}
 
 
-def compared_reports(shared: Shared, reported: Reported) -> Iterator[tuple[str, Any, Any]]:
+def compared_reported_versions(shared: Shared, reported: ReportedVersions) -> Iterator[tuple[str, Any, Any]]:
     """Yield what replicas reported in the model, if it has that, and in Kafka."""
     told = getattr(shared, "reports", None)
     if told is not None:
         yield "reports", frozenset((one.version, one.high_watermark) for one in told), reported
 
 
-def known_to(fetch: FetchRequest) -> int:
+def high_watermark_of_fetch(fetch: FetchRequest) -> int:
     """Return the high watermark that a fetch carries."""
     high: int = getattr(fetch, "high_watermark", 0)
     return high
 
 
-def server_fields(was: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest]) -> dict[str, Any]:
+def model_fields_of_server(was: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest]) -> dict[str, Any]:
     """Return the parts of a Kafka server as fields of the model's replica."""
     known = field_names(type(was))
     parts = (), Nil.NIL, Nil.NIL  # records, a place to truncate to, a snapshot
     answers = frozenset(
-        FetchResponse(r.epoch, was.id, Error.NONE, known_to(r), *parts, r, was.id, r.source, was.endpoint)
+        FetchResponse(
+            r.epoch, was.id, Error.NONE, high_watermark_of_fetch(r), *parts, r, was.id, r.source, was.endpoint
+        )
         for r in delayed
     )
     return {name: value for name, value in (kafka._asdict() | {"delayed": answers}).items() if name in known}
 
 
-class PendingChange(NamedTuple):
+class PendingVoterChange(NamedTuple):
     """A leader's unfinished voter change: operation, voter to add, end offset of its record (0 before the append)."""
 
     operation: Operation
@@ -146,7 +148,7 @@ class KafkaReplicaState(NamedTuple):
     due: bool  # whether a follower wants to send UpdateVoter, or its own AddVoter or RemoveVoter, as soon as it can
     updated: bool
     # of a leader: the unfinished voter change; at kraft.version 0, the voters that support the next version
-    change: PendingChange | Nil
+    change: PendingVoterChange | Nil
     heard: frozenset[Voter]
     server: ServerParts
 
@@ -170,12 +172,12 @@ class KafkaCluster:
         self._driver = driver
         self.protocol = protocol
         self._hosts = {kafka_id(host): host for host in protocol.hosts} | {0: ADMIN}
-        self._book = LogIndex(self._hosts)
+        self._book = ReplicaLogs(self._hosts)
         self._pieces = SnapshotPieceReader(protocol)
         epochs = lambda node: self.replicas[self._hosts[node]].epoch  # noqa: E731
         fetch_type = getattr(protocol, "fetch_type", FetchRequest)
         self._reader = MessageReader(self._hosts, self._book, epochs, self._pieces, fetch_type)
-        self.reported: Reported = frozenset()
+        self.reported: ReportedVersions = frozenset()
         self.replicas: dict[ModelValue, KafkaReplicaState] = {}
         self.in_flight: dict[int, Record] = {}
         self._answers: set[int] = set()  # the answers among them
@@ -266,13 +268,13 @@ class KafkaCluster:
 
     # Answers of the driver
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: DriverAnswer) -> None:
         """Record the result of a driver command; deliver or drop the messages that the model leaves out."""
         threw = [found for found in self._settled(answer) if found is not None]
         if threw:
             raise threw[0]
 
-    def _settled(self, answer: Answer) -> Iterator[KafkaThrew | None]:
+    def _settled(self, answer: DriverAnswer) -> Iterator[KafkaThrew | None]:
         """Yield the exception of a command, and those of the commands that deliver or drop left-out messages."""
         for node, state in answer.get("states", {}).items():
             self._note(int(node), state)
@@ -282,7 +284,7 @@ class KafkaCluster:
             waits = tuple(self._requests[number] for number in state["waits"] if number in self._requests)
             host = self._hosts[int(node)]
             self.replicas[host] = self.replicas[host]._replace(pending=waits)
-        yield exception_of(answer)
+        yield exception_in_answer(answer)
         for number in silent:
             is_answer = number in self._answers
             self._answers.discard(number)
@@ -294,14 +296,14 @@ class KafkaCluster:
         p = self.protocol
         if found["answer"]:
             self._answers.add(number)
-        if is_silent(found, plain_answers=p.plain_answers):
+        if is_absent_in_model(found, plain_answers=p.plain_answers):
             if not found["answer"]:
                 self._requests[number] = self._reader.read(found, None)
             return number
         message = self._reader.read(found, self._requests.get(found.get("request", 0)))
         if isinstance(message, EndQuorumEpochRequest):
             self._preferred[number] = message.preferred
-        message = canonical(message)
+        message = canonical_message(message)
         if not found["answer"]:
             self._requests[number] = message
         older = self.find(message)
@@ -317,7 +319,7 @@ class KafkaCluster:
             mode=Mode(state["mode"]),
             epoch=state["epoch"],
             leader=hosts[state["leader"]] if state["leader"] >= 0 else Nil.NIL,
-            leader_endpoint=state["leaderEndpoint"] if leads_elsewhere(state, node) else 1,
+            leader_endpoint=state["leaderEndpoint"] if knows_other_leader(state, node) else 1,
             voted=self._book.key(state["voted"]) if "voted" in state else Nil.NIL,
             log=held.batches,
             start=held.count(state["start"]),
@@ -351,22 +353,22 @@ class KafkaCluster:
         claims = state.get("claims", False)
         return ServerParts("heardOf" in state, heard, claims, snapshots, told, state.get("read"), delayed)
 
-    def _change(self, held: ReplicaLog, state: Json) -> PendingChange | Nil:
+    def _change(self, held: ReplicaLog, state: Json) -> PendingVoterChange | Nil:
         if "adding" in state:
             found = state["adding"]
             voter = Voter(self._book.key(found["key"]), found["endpoint"])
-            return PendingChange(Operation.ADD_VOTER, voter, held.count(found["last"] + 1))
+            return PendingVoterChange(Operation.ADD_VOTER, voter, held.count(found["last"] + 1))
         if "removing" in state:
-            return PendingChange(Operation.REMOVE_VOTER, Nil.NIL, held.count(state["removing"]["last"] + 1))
+            return PendingVoterChange(Operation.REMOVE_VOTER, Nil.NIL, held.count(state["removing"]["last"] + 1))
         return Nil.NIL
 
 
-def leads_elsewhere(state: Json, node: int) -> bool:
+def knows_other_leader(state: Json, node: int) -> bool:
     """Whether a replica knows another replica as the leader."""
     return state["leader"] not in (-1, node)
 
 
-def exception_of(answer: Answer) -> KafkaThrew | None:
+def exception_in_answer(answer: DriverAnswer) -> KafkaThrew | None:
     """Return the exception that Kafka threw, or None; its place is the innermost of Kafka's own methods."""
     if "error" not in answer:
         return None
@@ -385,10 +387,10 @@ def kafka_ids(hosts: frozenset[ModelValue]) -> list[int]:
     return [kafka_id(host) for host in ordered(hosts)]
 
 
-ID = attrgetter("id")
+GET_ID = attrgetter("id")
 STANDING_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 WAITING_MODES = (Mode.FOLLOWER, Mode.UNATTACHED)
-VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show its vote, which matters no more
+MODES_THAT_HIDE_VOTE = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show its vote, which matters no more
 
 
 class FieldDifference(NamedTuple):
@@ -402,12 +404,12 @@ class FieldDifference(NamedTuple):
 
 def messages_of(state: State) -> set[Record]:
     """Return the messages in flight in a state of the model."""
-    return {shown for shown, _ in known_messages(state)}
+    return {shown for shown, _ in messages_with_canonical(state)}
 
 
-def known_messages(state: State) -> Iterator[tuple[Record, Record]]:
+def messages_with_canonical(state: State) -> Iterator[tuple[Record, Record]]:
     """Yield each message in flight in a state of the model, in canonical form and as the model has it."""
-    return ((canonical(message), message) for inbox in state.inboxes.values() for message in inbox)
+    return ((canonical_message(message), message) for inbox in state.inboxes.values() for message in inbox)
 
 
 def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference]:
@@ -417,9 +419,9 @@ def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDiff
             yield from replica_differences(replica, cluster.replicas[host])
             if replica.mode not in ENDED:
                 delayed = frozenset(cluster.delayed(host).values())
-                parts = compared_parts(replica, cluster.replicas[host].server, delayed, cluster.protocol)
+                parts = compared_server_parts(replica, cluster.replicas[host].server, delayed, cluster.protocol)
                 yield from _differing_fields(host, parts)
-    yield from _differing_fields(None, compared_reports(state.shared, cluster.reported))
+    yield from _differing_fields(None, compared_reported_versions(state.shared, cluster.reported))
     ours, theirs = messages_of(state), set(cluster.in_flight.values())
     if ours != theirs:
         for message in ours - theirs:
@@ -435,26 +437,26 @@ def replica_differences(model: Replica, kafka: KafkaReplicaState) -> Iterator[Fi
         if not all(has_ended):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
-    yield from _differing_fields(model.id, _compared(model, kafka))
+    yield from _differing_fields(model.id, _compared_fields(model, kafka))
 
 
 def _differing_fields(where: ModelValue | None, parts: Iterable[tuple[str, Any, Any]]) -> Iterator[FieldDifference]:
     return (FieldDifference(where, field, ours, theirs) for field, ours, theirs in parts if ours != theirs)
 
 
-def _compared(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
+def _compared_fields(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared fields of a replica in its mode: name, the model's value, Kafka's value."""
     for field in ("mode", "epoch", "leader", "leader_endpoint", "log", "start", "voters", "version"):
         yield field, getattr(model, field), getattr(kafka, field)
-    if model.mode not in VOTE_IS_HIDDEN:
+    if model.mode not in MODES_THAT_HIDE_VOTE:
         yield "voted", model.voted, kafka.voted
     if model.mode in STANDING_MODES:
-        yield "granted", frozenset(map(ID, model.granted)), kafka.granted
-        yield "rejected", frozenset(map(ID, model.rejected)), kafka.rejected
+        yield "granted", frozenset(map(GET_ID, model.granted)), kafka.granted
+        yield "rejected", frozenset(map(GET_ID, model.rejected)), kafka.rejected
     if model.mode in WAITING_MODES:
         yield "pending", () if model.pending is Nil.NIL else (model.pending,), kafka.pending
     if model.mode is Mode.LEADER:
-        yield from _compared_of_leader(model, kafka)
+        yield from _compared_leader_fields(model, kafka)
     else:
         yield "high_watermark", model.high_watermark, kafka.high_watermark
     if model.mode is Mode.FOLLOWER:
@@ -463,25 +465,25 @@ def _compared(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, A
         yield "updated", model.updated, kafka.updated if model.version == 0 else model.updated
 
 
-def _compared_of_leader(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
+def _compared_leader_fields(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields that are compared for leaders only."""
     is_known = model.high_watermark > epoch_start(model.log, model.epoch)
     yield "high_watermark", model.high_watermark if is_known else 0, kafka.high_watermark
     yield "offsets", model.offsets, Map({key: end for key, end in kafka.offsets.items() if not matches(key, model.key)})
-    yield "change", exposed_change(model.change), kafka.change
+    yield "change", exposed_voter_change(model.change), kafka.change
     if model.version == 0:
         yield "heard", model.heard, frozenset(voter for voter in kafka.heard if voter.key.id != model.id)
 
 
-def exposed_change(change: Change | Nil) -> PendingChange | Nil:
+def exposed_voter_change(change: Change | Nil) -> PendingVoterChange | Nil:
     """Return the part of a model's voter change that Kafka exposes."""
-    return Nil.NIL if isinstance(change, Nil) else PendingChange(change.operation, change.voter, change.offset)
+    return Nil.NIL if isinstance(change, Nil) else PendingVoterChange(change.operation, change.voter, change.offset)
 
 
 def _model_voter_change(was: Replica, kafka: KafkaReplicaState) -> Change | Nil:
     """Convert Kafka's voter change to the model's; its client comes from the model, since Kafka does not expose it."""
     found = kafka.change
-    if isinstance(found, Nil) or found == exposed_change(was.change):
+    if isinstance(found, Nil) or found == exposed_voter_change(was.change):
         return Nil.NIL if isinstance(found, Nil) else was.change
     client, asked = (ADMIN, Nil.NIL) if isinstance(was.change, Nil) else (was.change.client, was.change.asked)
     if isinstance(was.change, Nil):  # the model has refused the change
@@ -493,7 +495,7 @@ def _model_voter_change(was: Replica, kafka: KafkaReplicaState) -> Change | Nil:
 def without_message(state: State, message: Record) -> State:
     """Return a state without a message in flight."""
     inbox = state.inboxes.get(message.dest, Map())  # type: ignore[attr-defined]
-    kept = Map((found, copies) for found, copies in inbox.items() if canonical(found) != message)
+    kept = Map((found, copies) for found, copies in inbox.items() if canonical_message(found) != message)
     dest = message.dest  # type: ignore[attr-defined]
     return state.but(inboxes=state.inboxes.put(dest, kept) if kept else state.inboxes.without(dest))
 
@@ -513,14 +515,14 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
             if kafka.high_watermark > len(committed):
                 committed = kafka.log[: kafka.high_watermark]
     inboxes: dict[ModelValue, dict[Record, int]] = {}
-    known_of = dict(known_messages(guess))
+    known_of = dict(messages_with_canonical(guess))
     for message in cluster.in_flight.values():
         inboxes.setdefault(message.dest, {})[known_of.get(message, message)] = 1  # type: ignore[attr-defined]
     return guess.but(
         replicas=Map(replicas),
         inboxes=Map({dest: Map(inbox) for dest, inbox in inboxes.items()}),
         shared=guess.shared.but(
-            committed=committed, elected=elected, **adopted_reports(cluster.protocol, cluster.reported)
+            committed=committed, elected=elected, **reports_as_shared_field(cluster.protocol, cluster.reported)
         ),
     )
 
@@ -532,7 +534,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset
     return was.but(
         **{field: getattr(kafka, field) for field in same},
         **_adopted_votes(was, kafka),
-        **server_fields(was, kafka.server, delayed),
+        **model_fields_of_server(was, kafka.server, delayed),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
         offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),
@@ -548,7 +550,7 @@ def _adopted_votes(was: Replica, kafka: KafkaReplicaState) -> dict[str, Any]:
     keys = {voter.key.id: voter.key for voter in kafka.voters}
     granted, rejected = (frozenset(keys[v] for v in votes if v in keys) for votes in (kafka.granted, kafka.rejected))
     is_same_epoch = was.epoch == kafka.epoch
-    voted = was.voted if kafka.mode in VOTE_IS_HIDDEN and is_same_epoch else kafka.voted
+    voted = was.voted if kafka.mode in MODES_THAT_HIDE_VOTE and is_same_epoch else kafka.voted
     ballot: frozenset[Key] = was.ballot if is_same_epoch else frozenset()
     if isinstance(voted, Key) and voted.directory > 0:
         ballot |= {voted}

@@ -19,12 +19,12 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, kafka_id, kafka_ids, messages_of
-from kraftcheck.lockstep.messages import NO_OP, canonical
+from kraftcheck.lockstep.messages import NO_OP_VALUE, canonical_message
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
 
-Command = Callable[[KafkaCluster, State, Transition], None]
+DriverCommand = Callable[[KafkaCluster, State, Transition], None]
 
 TIMER_ACTIONS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
 """Steps in which the timer of a replica's mode expires."""
@@ -34,7 +34,7 @@ START_ACTIONS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint"
 ELECTING_ACTIONS = ("FetchTimeout", "ElectionTimeout", "HandleVoteResponse")
 """Steps in which a replica may take office, and its process end at once."""
 
-URGENT_STEPS = {
+URGENT_TIMEOUTS = {
     "HandleEndQuorumEpochRequest": ("FetchTimeout",),
     "PreVoteTimeout": ("ElectionTimeout", "FetchTimeout"),
     "ResignedTimeout": ("ElectionTimeout",),
@@ -73,7 +73,7 @@ def _activate(cluster: KafkaCluster, _: State, step: Transition) -> None:
     if not cluster.replicas[step.actor].server.claims:
         raise MessageNotInFlight(f"the controller of {step.actor} has not learned that it leads")
     if step.target.replicas[step.actor].mode is Mode.LEADER:
-        cluster.do("append", node=kafka_id(step.actor), value=NO_OP)
+        cluster.do("append", node=kafka_id(step.actor), value=NO_OP_VALUE)
     else:
         cluster.do("resign", node=kafka_id(step.actor))
 
@@ -101,7 +101,7 @@ def _describe_features(cluster: KafkaCluster, _: State, step: Transition) -> Non
 def _message_number(cluster: KafkaCluster, step: Transition) -> int:
     """Return the driver's number of a step's message; raise MessageNotInFlight without one."""
     assert step.message is not None
-    number = cluster.find(canonical(step.message))
+    number = cluster.find(canonical_message(step.message))
     if number is None:
         raise MessageNotInFlight(str(step.message))
     return number
@@ -115,7 +115,7 @@ def _deliver(cluster: KafkaCluster, before: State, step: Transition) -> None:
     cluster.deliver(_message_number(cluster, step), fails=fails_in_office(before, step))
 
 
-def _simple_command(command: str, **arguments: int) -> Command:
+def _simple_command(command: str, **arguments: int) -> DriverCommand:
     def do(cluster: KafkaCluster, _: State, step: Transition) -> None:
         cluster.do(command, node=kafka_id(step.actor), **arguments)
 
@@ -220,7 +220,7 @@ def _refused_replica(cluster: KafkaCluster, before: State, step: Transition, ope
     return fitting[0]
 
 
-COMMANDS: dict[str, Command] = {
+COMMANDS: dict[str, DriverCommand] = {
     **dict.fromkeys(TIMER_ACTIONS, _expire),
     "ClientAppend": _append,
     "Resign": _simple_command("resign"),
@@ -260,7 +260,7 @@ NOT_DRIVEN = {
 """Actions that Kafka cannot be made to take, with the reason."""
 
 
-def shows_request(step: Transition) -> bool:
+def effect_shows_request(step: Transition) -> bool:
     """Whether a step's effect identifies the request to send; the effect of a rejected AddVoter may not."""
     return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
 
@@ -270,6 +270,6 @@ def is_driven(action: str, has_message: bool) -> bool:
     return action in COMMANDS or (has_message and action not in NOT_DRIVEN)
 
 
-def command_of(step: Transition) -> Command:
+def command_of(step: Transition) -> DriverCommand:
     """Return the command that makes Kafka take a step."""
     return COMMANDS.get(step.action, _deliver)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
 from kraftcheck.lockstep.commands import is_driven
-from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.walks import Candidates, Chosen, TakenChoice, labelled
+from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
+from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, TakenChoice, labelled_transitions
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, path_to
@@ -58,7 +58,7 @@ class StateGraph:
         return sum(map(len, self.edges))
 
 
-def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> StateGraph:
+def build_state_graph(semantics: Semantics, init: str, depth: int | None = None) -> StateGraph:
     """Return the state graph of a model."""
     (start,) = initial_states(semantics, init)[:1]
     late = bool(getattr(semantics.protocol, "late_pre_votes", True))
@@ -72,7 +72,7 @@ def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> St
         last = len(graph.states)
         for state in graph.states[first:last]:
             edges: list[Edge] = []
-            for label, transition in labelled(semantics.transitions(state)):
+            for label, transition in labelled_transitions(semantics.transitions(state)):
                 target = graph.numbers.setdefault(transition.target, len(graph.states))
                 if target == len(graph.states):
                     graph.states.append(transition.target)
@@ -159,7 +159,7 @@ class EdgeCover:
         self._distances = [0] * len(self.graph.states)
         return self._settle(0)
 
-    def walk(self, lockstep: Lockstep) -> Choose:
+    def walk(self, lockstep: Lockstep) -> StepChooser:
         """Return the chooser of steps for the next walk."""
         self.walks += 1
         self._walk = CoverWalk(self, lockstep)
@@ -371,7 +371,7 @@ class CoverWalk:
         self._nodes: list[int] | None = None
         self._idle = self._learnt = 0
 
-    def __call__(self, offers: Candidates) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
         """Return the next step; None if no new step can be reached, or the walk has left the graph."""
         offered = {offer[:3]: offer for offer in offers.all}
         for take in self._way:

@@ -16,10 +16,10 @@ from kraftcheck.files import atomic_replacement, distrust_reason
 from kraftcheck.processes import LEAST_JAVA, java_program, java_version, run_program
 from kraftcheck.spec.errors import InputError
 
-NO_JDK = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"
-KAFKA_RANGE = "4.1 to 4.4"
+NO_JDK_MESSAGE = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"
+SUPPORTED_KAFKA = "4.1 to 4.4"
 DRIVER_SOURCES = Path(__file__).with_name("driver")
-MAIN_CLASS = "org.apache.kafka.raft.LockstepDriver"
+DRIVER_MAIN_CLASS = "org.apache.kafka.raft.LockstepDriver"
 CLIENT_CLASS = "org/apache/kafka/raft/KafkaRaftClient.class"
 TEST_KIT_CLASS = "org/apache/kafka/raft/MockLog.class"
 DRIVER_SOURCES_BY_CLASS = {
@@ -28,7 +28,7 @@ DRIVER_SOURCES_BY_CLASS = {
 }
 """By a class that Kafka has from a version on: the source folder since that version, and the one until then."""
 
-QUIET_OPTIONS = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+QUIET_JAVA_OPTIONS = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 """Options of Java: an unsuitable class archive is ignored, without a message on standard output."""
 
 MAVEN_TIMEOUT_SECONDS = 600.0  # seconds for Maven or the compiler
@@ -69,15 +69,17 @@ def jdk_program(name: str) -> Path:
     """Return the path of a JDK program."""
     found, where = java_program(name)
     if found is None:
-        raise InputError(f"{NO_JDK}: there is no {name} on {where}")
+        raise InputError(f"{NO_JDK_MESSAGE}: there is no {name} on {where}")
     return found
 
 
-def require_new_enough(program: Path) -> None:
+def require_new_java(program: Path) -> None:
     """Require a JDK program of a version that can run Kafka."""
     version = java_version(program)
     if version is None or version < LEAST_JAVA:
-        raise InputError(f"{NO_JDK}; {program} is {'of unknown version' if version is None else f'version {version}'}")
+        raise InputError(
+            f"{NO_JDK_MESSAGE}; {program} is {'of unknown version' if version is None else f'version {version}'}"
+        )
 
 
 def _file_identity(file: Path) -> str:
@@ -94,9 +96,9 @@ def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
         digest.update(_file_identity(jar).encode())
     target = cache_folder() / "driver" / digest.hexdigest()
     if not target.is_dir():
-        require_new_enough(java)
+        require_new_java(java)
         compiler = jdk_program("javac")
-        require_new_enough(compiler)
+        require_new_java(compiler)
         _require_kafka(jars, kafka)
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f"{target.name}.{os.getpid()}.new")
@@ -139,7 +141,9 @@ def _compile_driver(compiler: Path, jars: Sequence[Path], kafka: str, new: Path)
     if done.returncode != 0:
         first = next((line for line in done.stderr.splitlines() if "error:" in line), "javac says nothing")
         problem = first.rpartition("/")[2]
-        raise InputError(f"--kafka {kafka}: the driver, for Kafka {KAFKA_RANGE}, does not fit this version: {problem}")
+        raise InputError(
+            f"--kafka {kafka}: the driver, for Kafka {SUPPORTED_KAFKA}, does not fit this version: {problem}"
+        )
     with ZipFile(new / "driver.jar", "w") as jar:
         for path in sorted(classes.rglob("*.class")):
             jar.write(path, str(path.relative_to(classes)))
@@ -150,9 +154,9 @@ def _make_class_archive(java: Path, jars: Sequence[Path], target: Path) -> None:
     """Make an archive of the classes that walks need; without one, the driver only starts more slowly."""
     entries = os.pathsep.join(map(str, (target / "driver.jar", *jars)))
     with atomic_replacement(target / "classes.jsa") as new:
-        options = (*QUIET_OPTIONS, f"-XX:ArchiveClassesAtExit={new}")
+        options = (*QUIET_JAVA_OPTIONS, f"-XX:ArchiveClassesAtExit={new}")
         commands = "".join(f"{json.dumps(command)}\n" for command in REHEARSAL_COMMANDS)
-        run_program([str(java), *options, "-cp", entries, MAIN_CLASS], MAVEN_TIMEOUT_SECONDS, commands)
+        run_program([str(java), *options, "-cp", entries, DRIVER_MAIN_CLASS], MAVEN_TIMEOUT_SECONDS, commands)
         new.touch()  # an empty archive is not used
 
 
@@ -169,11 +173,11 @@ def _last_use(path: Path) -> float:
         return 0.0
 
 
-LOG_CLASS = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
-VERSION = re.compile(r"\d+\.\d+\.\d+(-\w+)?")
-RAFT_JAR = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
-MISSING_ARTIFACT = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
-CLASSIFIERS = ("test", "test-fixtures")  # of the jar with Kafka's MockLog; renamed in 4.4
+RAFT_LOG_CLASS = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
+VERSION_PATTERN = re.compile(r"\d+\.\d+\.\d+(-\w+)?")
+RAFT_JAR_NAME = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
+MISSING_ARTIFACT_ERROR = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
+TEST_JAR_CLASSIFIERS = ("test", "test-fixtures")  # of the jar with Kafka's MockLog; renamed in 4.4
 
 POM_XML = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -219,10 +223,12 @@ def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     java = jdk_program("java")
     jars = _classpath_from_folder(Path(kafka)) if Path(kafka).is_dir() else _classpath_by_maven(kafka)
     driver = build_driver(java, jars, kafka) / "driver.jar"
-    if disk and not any(jar_contains(jar, LOG_CLASS) for jar in jars):
+    if disk and not any(jar_contains(jar, RAFT_LOG_CLASS) for jar in jars):
         raise InputError(f"--disk: Kafka's log on disk is in kafka-raft from 4.3 on; in {kafka} there is none")
-    named = (RAFT_JAR.fullmatch(jar.name) for jar in jars)
-    version = next((match[1] for match in named if match and not match[1].endswith(CLASSIFIERS)), f"in {kafka}")
+    named = (RAFT_JAR_NAME.fullmatch(jar.name) for jar in jars)
+    version = next(
+        (match[1] for match in named if match and not match[1].endswith(TEST_JAR_CLASSIFIERS)), f"in {kafka}"
+    )
     return Classpath(java, (driver, *jars), version)
 
 
@@ -233,10 +239,10 @@ def _classpath_from_folder(folder: Path) -> list[Path]:
 
 def _classpath_by_maven(version: str) -> list[Path]:
     """Return the jars of a version, with its test kit."""
-    if not VERSION.fullmatch(version):
+    if not VERSION_PATTERN.fullmatch(version):
         raise InputError(f"--kafka {version}: expected a version such as 4.3.0, or a folder with jars")
     problem = ""
-    for classifier in CLASSIFIERS:
+    for classifier in TEST_JAR_CLASSIFIERS:
         wanted = (
             Artifact("org.apache.kafka", "kafka-raft", version),
             Artifact("org.apache.kafka", "kafka-raft", version, classifier),
@@ -286,7 +292,7 @@ def _dependency_xml(one: Artifact) -> str:
 
 
 def _raise_maven_error(name: str, said: str, code: int) -> NoReturn:
-    missing = MISSING_ARTIFACT.search(said)
+    missing = MISSING_ARTIFACT_ERROR.search(said)
     if missing is not None:
         raise NotInMavenError(f"there is no {missing[1] or missing[2]}")
     problem = next((line.partition("ERROR]")[2].strip() for line in said.splitlines() if "ERROR]" in line), "")
@@ -294,7 +300,7 @@ def _raise_maven_error(name: str, said: str, code: int) -> NoReturn:
 
 
 BYTE_BUDDY = Artifact("net.bytebuddy", "byte-buddy", "1.18.14")
-AGENT_ENTRIES = ("net/bytebuddy/", "META-INF/LICENSE", "META-INF/NOTICE")
+AGENT_JAR_ENTRIES = ("net/bytebuddy/", "META-INF/LICENSE", "META-INF/NOTICE")
 """The entries of Byte Buddy's jar that an agent needs; others are for newer versions of Java."""
 
 
@@ -314,7 +320,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
         target.parent.mkdir(exist_ok=True)
         classes = target.with_name(f"{target.name}.{os.getpid()}.classes")
         compiler = jdk_program("javac")
-        require_new_enough(compiler)
+        require_new_java(compiler)
         command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
         try:
             done = run_program([*command, *map(str, sources)], MAVEN_TIMEOUT_SECONDS)
@@ -323,7 +329,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
                 raise InputError(f"{sources[0].name}: cannot be compiled: {first.rpartition('/')[2]}")
             with atomic_replacement(target) as new, ZipFile(new, "w") as jar:
                 if manifest:
-                    _pack_jar(jar, manifest, jars[0])
+                    _add_agent_entries(jar, manifest, jars[0])
                 for path in sorted(classes.rglob("*.class")):
                     jar.write(path, str(path.relative_to(classes)))
         finally:
@@ -331,9 +337,9 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
     return target
 
 
-def _pack_jar(jar: ZipFile, manifest: str, path: Path) -> None:
+def _add_agent_entries(jar: ZipFile, manifest: str, path: Path) -> None:
     jar.writestr("META-INF/MANIFEST.MF", manifest)
     with ZipFile(path) as other:
         for entry in other.infolist():
-            if entry.filename.startswith(AGENT_ENTRIES) and not entry.is_dir():
+            if entry.filename.startswith(AGENT_JAR_ENTRIES) and not entry.is_dir():
                 jar.writestr(entry, other.read(entry))

@@ -12,9 +12,9 @@ from kraftcheck.kraft_model.quorum.records import AdminResponse, Answered, Key, 
 from kraftcheck.lockstep.cluster import kafka_id
 from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict
 from kraftcheck.lockstep.messages import Json
-from kraftcheck.lockstep.process import Answer, Driver
+from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.lockstep.survey import Survey
-from kraftcheck.lockstep.walks import Candidates, Chosen, GivenWalk, Step, TakenChoice, text_of_message
+from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, GivenWalk, TakenChoice, WalkStep, text_of_message
 from kraftcheck.spec.errors import InputError
 
 PROJECT_FOLDER = Path(__file__).with_name("project")
@@ -63,20 +63,20 @@ class TakenStep(NamedTuple):
     calls: list[DriverCall]
 
 
-class _Recorder:
+class _DriverCallRecorder:
     """Notes the driver commands of a walk, step by step."""
 
-    def __init__(self, steps: Iterable[Step]) -> None:
+    def __init__(self, steps: Iterable[WalkStep]) -> None:
         self._given = GivenWalk(steps)
         self._in_flight: dict[int, Json] = {}  # as in the Java test, which drops nothing
         self.steps: list[list[DriverCall]] = [[]]  # the commands that start the walk, then those of each step
 
-    def choose(self, offers: Candidates) -> Chosen | None:
+    def choose(self, offers: Candidates) -> ChosenOutcome | None:
         """Return the next step of the walk."""
         self.steps.append([])
         return self._given(offers)
 
-    def note(self, command: str, arguments: Json, answer: Answer) -> None:
+    def note(self, command: str, arguments: Json, answer: DriverAnswer) -> None:
         """Note a command of the driver."""
         number = arguments["message"] if command == "deliver" else 0
         message = self._in_flight.pop(number, {})
@@ -102,21 +102,21 @@ def write_project(driver: Driver, survey: Survey, name: str, kafka: str, folder:
     steps = max((kind.steps for kind in survey.kinds() if is_violation(kind.first)), key=len, default=())
     if not steps:
         raise InputError(f"--junit-test: {name}: Kafka {kafka} violates no property on this walk; give another walk")
-    recorder = _Recorder(steps)
+    recorder = _DriverCallRecorder(steps)
     lockstep = Lockstep(driver, survey.protocol, go_on=survey.about.go_on, ignored=survey.about.ignored)
     driver.record = recorder.note
     try:
         walked, findings = lockstep.walk(recorder.choose, len(steps))
     finally:
         driver.record = None
-    found = violated(findings)
+    found = first_violations(findings)
     known = {prop: step for prop, step in found.items() if prop in CLAIM_OF_PROPERTY}
     if not known:
         checked = ", ".join(CLAIM_OF_PROPERTY)
         raise InputError(f"--junit-test: {name}: no check in Java of {', '.join(found)}; there is one of {checked}")
     start, *rest = recorder.steps
     taken = [TakenStep(*one) for one in zip(range(1, len(walked) + 1), walked, rest, strict=False)]
-    files = dict(_project_files(java_name(name), kafka, start[0].arguments, taken, known))
+    files = dict(_project_files(java_class(name), kafka, start[0].arguments, taken, known))
     require_project_folder(folder)
     for path, text in files.items():
         target = folder / path
@@ -130,7 +130,7 @@ def is_violation(finding: Finding) -> bool:
     return finding.verdict in (LockstepVerdict.VIOLATES, LockstepVerdict.FAILS)
 
 
-def violated(findings: Iterable[Finding]) -> dict[str, int]:
+def first_violations(findings: Iterable[Finding]) -> dict[str, int]:
     """Return the violated properties with the step of their first violation."""
     found: dict[str, int] = {}
     for finding in filter(is_violation, findings):
@@ -152,7 +152,7 @@ def require_project_folder(folder: Path) -> None:
         raise InputError(f"--junit-test {folder}: expected no such folder, or a project of this option; give another")
 
 
-def java_name(name: str) -> str:
+def java_class(name: str) -> str:
     """Return a Java class name made of the letters and digits of a file name."""
     words = re.findall(r"[A-Za-z0-9]+", name)
     joined = "".join(word[0].upper() + word[1:] for word in words)[:60]
@@ -172,7 +172,7 @@ def _project_files(
     yield f"{RAFT_TEST_FOLDER}/{name}Test.java", _test_source(name, start, steps, properties)
 
 
-TEST_SOURCE = """\
+TEST_TEMPLATE = """\
 package org.apache.kafka.raft;
 
 import java.util.Set;
@@ -208,13 +208,13 @@ def _test_source(name: str, start: Json, steps: list[TakenStep], properties: dic
     for step in steps:
         calls = "".join(f" {call}" for call in _step_statements(step))
         lines.append(f"{f'quorum.step({step.number});{calls}':50}  // {java_comment(step.taken)}")
-    return TEST_SOURCE.format(
+    return TEST_TEMPLATE.format(
         count=len(steps),
         violations="\n".join(f" * <p>{prop} (step {properties[prop]}): {CLAIM_OF_PROPERTY[prop]}" for prop in names),
         name=name,
         method=name[0].lower() + name[1:],
         version=start["version"],
-        voters=_numbers(start["voters"]),
+        voters=_comma_separated(start["voters"]),
         least=min(properties.values()),
         names=", ".join(f'"{prop}"' for prop in names),
         body="\n".join(f"        {line}".rstrip() for line in lines),
@@ -226,15 +226,15 @@ def _starting_statements(start: Json) -> Iterator[str]:
     sets = {"brokers": "brokers", "bootstrap": "bootstrapServers", "old": "oldSoftware", "foreign": "otherCluster"}
     for key, field in sets.items():
         if start[key]:
-            yield f"quorum.{field} = Set.of({_numbers(start[key])});"
+            yield f"quorum.{field} = Set.of({_comma_separated(start[key])});"
     if start["autoJoin"]:
         yield "quorum.autoJoin = true;"
-    yield f"quorum.start({_numbers(start['nodes'])});"
+    yield f"quorum.start({_comma_separated(start['nodes'])});"
     yield from (f"WalkReplica n{node} = quorum.replica({node});" for node in start["nodes"])
     yield ""
 
 
-def _numbers(values: Iterable[int]) -> str:
+def _comma_separated(values: Iterable[int]) -> str:
     return ", ".join(map(str, values))
 
 
@@ -252,7 +252,7 @@ def _step_statements(step: TakenStep) -> Iterator[str]:
             raise InputError(
                 "--junit-test: no method in Java for a piece of a snapshot; give a walk without SnapshotLimit"
             )
-        statement = _delivery_statement(call, step.taken) if call.command == "deliver" else statement_of(call)
+        statement = _delivery_statement(call, step.taken) if call.command == "deliver" else java_statement(call)
         if statement:
             yield f"{statement};"
 
@@ -282,21 +282,21 @@ def _reading_statement(kind: str, source: str, taken: TakenChoice) -> str:
     return f"quorum.administratorReads({kind}, {source}, WalkProperties.{change})" if change else ""
 
 
-def _on(call: DriverCall, key: str) -> str:
+def _replica_variable(call: DriverCall, key: str) -> str:
     number = call.arguments.get(key)
     return f"n{number}" if number else ""
 
 
-STATEMENTS: dict[str, Callable[[DriverCall], str]] = {
+JAVA_CALL_OF_COMMAND: dict[str, Callable[[DriverCall], str]] = {
     "expire": lambda call: f"timerExpires{'AndFailsInOffice' if call.arguments.get('fails') else ''}()",
     "append": lambda call: f'appends("{int(call.arguments["value"])}")',
-    "ask-bootstrap": lambda call: f"fetchesFromBootstrapServer({_on(call, 'server')})",
-    "time-out": lambda call: f"requestsTimeOut({_on(call, 'server')})",
+    "ask-bootstrap": lambda call: f"fetchesFromBootstrapServer({_replica_variable(call, 'server')})",
+    "time-out": lambda call: f"requestsTimeOut({_replica_variable(call, 'server')})",
     "update-period": lambda _: "updateVoterPeriodPasses()",
     "upgrade": lambda call: f"isAskedToUpgrade({call.arguments['version']})",
     "stop": lambda _: "stops()",
     "check-quorum": lambda _: "checkQuorumExpires()",
-    "repeat-begin": lambda call: f"repeatsBeginQuorumEpoch({_on(call, 'voter')})",
+    "repeat-begin": lambda call: f"repeatsBeginQuorumEpoch({_replica_variable(call, 'voter')})",
     "expire-operation": lambda _: "voterChangeTimesOut()",
     "move-endpoint": lambda _: "restartsWithNewEndpoint()",
     "change-software": lambda _: "restartsWithOtherSoftware()",
@@ -306,16 +306,18 @@ STATEMENTS: dict[str, Callable[[DriverCall], str]] = {
     "power-loss": lambda _: "restartsLosingUnflushedRecords()",
     "lose-disk": lambda _: "restartsWithNewDisk()",
     "snapshot": lambda call: f"takesSnapshot({call.arguments['offset']}, {call.arguments['epoch']})",
-    "add-voter": lambda call: f"isAskedToAddVoter({_on(call, 'voter')})",
-    "remove-voter": lambda call: f"isAskedToRemoveVoter({_on(call, 'voter')}, {call.arguments['directory']})",
+    "add-voter": lambda call: f"isAskedToAddVoter({_replica_variable(call, 'voter')})",
+    "remove-voter": lambda call: (
+        f"isAskedToRemoveVoter({_replica_variable(call, 'voter')}, {call.arguments['directory']})"
+    ),
 }
 """The Java method for each command of the driver that delivers no message."""
 
 
-def statement_of(call: DriverCall) -> str:
+def java_statement(call: DriverCall) -> str:
     """Return the Java statement of a driver command, or "" for a lost message and for a step without one."""
     if call.command in ("drop", "nothing"):
         return ""
-    if call.command not in STATEMENTS:
+    if call.command not in JAVA_CALL_OF_COMMAND:
         raise InputError(f"--junit-test: no method in Java for the command {call.command}; give a walk without it")
-    return f"{_on(call, 'node')}.{STATEMENTS[call.command](call)}"
+    return f"{_replica_variable(call, 'node')}.{JAVA_CALL_OF_COMMAND[call.command](call)}"

@@ -25,28 +25,28 @@ from kraftcheck.lockstep.cluster import (
     KafkaCluster,
     KafkaThrew,
     MessageNotInFlight,
-    known_messages,
     messages_of,
+    messages_with_canonical,
     model_state_of,
     state_differences,
     without_message,
 )
 from kraftcheck.lockstep.commands import (
     TIMER_ACTIONS,
-    URGENT_STEPS,
+    URGENT_TIMEOUTS,
     command_of,
+    effect_shows_request,
     is_driven,
     is_same_request,
-    shows_request,
 )
-from kraftcheck.lockstep.messages import canonical
+from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import CandidateCache, Candidates, Chosen, TakenChoice
+from kraftcheck.lockstep.walks import CandidateCache, Candidates, ChosenOutcome, TakenChoice
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.changes import broken
 from kraftcheck.spec.language.semantics import Semantics, Transition
 
-Choose = Callable[[Candidates], Chosen | None]
+StepChooser = Callable[[Candidates], ChosenOutcome | None]
 """Chooses the next step of a walk among those that can be driven; None ends the walk."""
 
 
@@ -71,7 +71,7 @@ class Finding(NamedTuple):
     problem: str = ""  # the exception that Kafka threw, with its place
 
 
-class _Step(NamedTuple):
+class _ComparedStep(NamedTuple):
     """A step taken by model and Kafka: the states before, between and after it, differences, Kafka's exception."""
 
     number: int
@@ -87,7 +87,7 @@ class _StepEvaluator:
     def __init__(self, lockstep: Lockstep) -> None:
         self.findings: list[Finding] = []
         self.is_over = False
-        self.waiting: _Step | None = None
+        self.waiting: _ComparedStep | None = None
         self._lockstep = lockstep
         self._known: set[str] = set()  # properties violated before
 
@@ -134,7 +134,7 @@ class Lockstep:
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant" and not prop.of_actor]
 
-    def walk(self, choose: Choose, depth: int) -> tuple[list[TakenChoice], list[Finding]]:
+    def walk(self, choose: StepChooser, depth: int) -> tuple[list[TakenChoice], list[Finding]]:
         """Walk until the end, a difference or a violation; return the steps and the findings."""
         state, walked, judge = self._start(), list[TakenChoice](), _StepEvaluator(self)
         differing = tuple(state_differences(state, self.cluster))
@@ -144,7 +144,7 @@ class Lockstep:
             chosen = choose(Candidates(self._menu, state))
             if chosen is None:
                 break
-            alike, which = _asking(*chosen)
+            alike, which = _identify_request(*chosen)
             step = alike[which]
             taken = TakenChoice(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
@@ -160,11 +160,11 @@ class Lockstep:
             if not states:
                 judge.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
                 break
-            self.cluster.merge(shown for shown, _ in known_messages(states[-1]))
+            self.cluster.merge(shown for shown, _ in messages_with_canonical(states[-1]))
             self.steps += 1
             reached = TraceStep(states[0], step.action, step.actor, step.message)
             self.behaviour.append(self._along(reached, states[1:]))
-            judge.waiting = _Step(number, taken, (state, *states), differing, problem)
+            judge.waiting = _ComparedStep(number, taken, (state, *states), differing, problem)
             if differing or problem:
                 judge.look()
             if judge.is_over:
@@ -261,7 +261,7 @@ class Lockstep:
         for message in () if step.step.consumes else step.step.sent:
             if not isinstance(message, EndQuorumEpochRequest):
                 continue
-            orders = message.preferred, self.cluster.preferred(canonical(message))
+            orders = message.preferred, self.cluster.preferred(canonical_message(message))
             offsets = state.replicas[message.source].offsets
             ours, theirs = ([offsets.get(key, 0) for key in order] for order in orders)
             if ours != theirs:
@@ -274,7 +274,7 @@ class Lockstep:
         """
         for message in lost:
             rest = without_message(state, message)
-            if rest == state or is_like_awaited(state, message):
+            if rest == state or may_equal_awaited(state, message):
                 continue
             offers = Candidates(self._menu, state)
             handled = (o for o in offers.of(message.dest) if o.action in self.protocol.actions)  # type: ignore[attr-defined]
@@ -288,7 +288,7 @@ class Lockstep:
 
         Kafka does not send the fetch that the model sends in between.
         """
-        urgent = URGENT_STEPS.get(step.action, ())
+        urgent = URGENT_TIMEOUTS.get(step.action, ())
         if not urgent:
             return
         between = messages_of(step.target) - messages_of(state)
@@ -319,9 +319,9 @@ class Lockstep:
                 yield prop.name
 
 
-def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
+def _identify_request(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
     """Return the outcomes `alike`, and the number of the last one up to `which` that identifies the request."""
-    while which > 0 and not shows_request(alike[which]):
+    while which > 0 and not effect_shows_request(alike[which]):
         which -= 1
     return alike, which
 
@@ -334,7 +334,7 @@ def _process_ends(before: State, after: State) -> bool:
     )
 
 
-def is_like_awaited(state: State, answer: Record) -> bool:
+def may_equal_awaited(state: State, answer: Record) -> bool:
     """Whether an answer that Kafka dropped may equal an answer that its receiver still awaits."""
     me = state.replicas[answer.dest]  # type: ignore[attr-defined]
     if isinstance(answer, FetchResponse | FetchSnapshotResponse):

@@ -47,7 +47,7 @@ from kraftcheck.spec.values import field_names
 Json = dict[str, Any]
 
 
-NO_OP = "-1"
+NO_OP_VALUE = "-1"
 """The value that stands for the first record of a controller."""
 
 
@@ -63,7 +63,7 @@ class ReplicaLog(NamedTuple):
         return found if offset <= 0 or offset in self.ends[found - 1 : found] else -offset
 
 
-class LogIndex:
+class ReplicaLogs:
     """The logs of all replicas."""
 
     def __init__(self, hosts: Mapping[int, ModelValue]) -> None:
@@ -111,7 +111,7 @@ class LogIndex:
             return KRaftVersion(found["version"])
         if "voters" in found:
             return Voters(self.voters(found["voters"]))
-        return NoOp() if found["data"] == NO_OP else Data(int(found["data"]))
+        return NoOp() if found["data"] == NO_OP_VALUE else Data(int(found["data"]))
 
     def voters(self, found: list[list[int]]) -> frozenset[Voter]:
         """Return a voter set, given the id, the directory and the endpoint of each voter."""
@@ -125,7 +125,7 @@ class LogIndex:
 FIRST_PORT = 9990
 """The port of endpoint 0; as in the driver."""
 
-ERRORS = {
+ERROR_OF_CODE = {
     0: Error.NONE,
     6: Error.NOT_LEADER_OR_FOLLOWER,
     7: Error.REQUEST_TIMED_OUT,
@@ -144,7 +144,7 @@ ERRORS = {
 """Kafka's error codes that the model has."""
 
 
-NO_LEADER = {"leaderEpoch": 0, "leaderId": -1}
+NO_LEADER_FIELDS = {"leaderEpoch": 0, "leaderId": -1}
 """Leader fields of an answer that refuses the whole request."""
 
 
@@ -157,7 +157,7 @@ class UnmappedMessage(Record):
     dest: ModelValue
 
 
-def directory_of(node: int, text: str) -> int:
+def directory_number(node: int, text: str) -> int:
     """Return the number of a directory id: the lower half of its UUID, negative if it is another replica's.
 
     The upper half is the replica's id; only an unknown directory has none.
@@ -167,7 +167,7 @@ def directory_of(node: int, text: str) -> int:
     return number if owner == (node if number else 0) else -1 - number
 
 
-def canonical(message: Record) -> Record:
+def canonical_message(message: Record) -> Record:
     """Return a message without the parts that Kafka leaves to chance, or does not show.
 
     These are the order of candidates that have fetched equally far, the committed voter set, and the subject of an
@@ -230,7 +230,7 @@ class MessageReader:
     def __init__(
         self,
         hosts: Mapping[int, ModelValue],
-        book: LogIndex,
+        book: ReplicaLogs,
         epochs: Callable[[int], int],
         pieces: SnapshotPieceReader | None = None,
         fetch_type: type[Any] = FetchRequest,
@@ -242,7 +242,7 @@ class MessageReader:
         self._epochs = epochs
 
     def read(self, found: Json, request: Record | None) -> Record:
-        """Convert a message of Kafka to the model's; the caller applies `canonical`."""
+        """Convert a message of Kafka to the model's; the caller applies `canonical_message`."""
         name = f"_{found['api'].lower()}_{'response' if found['answer'] else 'request'}"
         source, dest = self._hosts[found["from"]], self._hosts[found["to"]]
         read = getattr(self, name, lambda *_: None)
@@ -250,7 +250,7 @@ class MessageReader:
             message = read(found, request, source, dest)
         except KeyError:  # an error code that the model lacks
             message = None
-        if message is None or names_another(found):
+        if message is None or names_other_sender(found):
             return UnmappedMessage(found["api"], str(found["data"]), source, dest)
         if "address" in found:
             message = message.but(address=found["address"])
@@ -264,7 +264,7 @@ class MessageReader:
         return self._hosts[node] if node >= 0 else Nil.NIL
 
     def _key(self, node: int, directory: str) -> Key:
-        return Key(self._hosts[node], directory_of(node, directory))
+        return Key(self._hosts[node], directory_number(node, directory))
 
     def _count(self, found: Json, offset: int) -> int:
         return self._book.of(found["from"]).count(offset)
@@ -272,7 +272,7 @@ class MessageReader:
     # Elections
 
     def _vote_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        data, part = found["data"], partition(found["data"])
+        data, part = found["data"], only_partition(found["data"])
         return VoteRequest(
             part["replicaEpoch"], part["preVote"], self._key(part["replicaId"], part["replicaDirectoryId"]),
             self._key(data["voterId"], part["voterDirectoryId"]), part["lastOffsetEpoch"],
@@ -280,27 +280,27 @@ class MessageReader:
         )  # fmt: skip
 
     def _vote_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
-        part = partition(found["data"]) or {**NO_LEADER, "voteGranted": False, **found["data"]}
+        part = only_partition(found["data"]) or {**NO_LEADER_FIELDS, "voteGranted": False, **found["data"]}
         return VoteResponse(
-            part["leaderEpoch"], self._leader(part["leaderId"]), part["voteGranted"], error(part), request.pre_vote,
-            request.voter, request.epoch, source, dest,
+            part["leaderEpoch"], self._leader(part["leaderId"]), part["voteGranted"], answer_error(part),
+            request.pre_vote, request.voter, request.epoch, source, dest,
         )  # fmt: skip
 
     def _begin_quorum_epoch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        data, part = found["data"], partition(found["data"])
+        data, part = found["data"], only_partition(found["data"])
         voter = self._key(data["voterId"], part["voterDirectoryId"])
         return BeginQuorumEpochRequest(part["leaderEpoch"], voter, source, dest)
 
     def _end_quorum_epoch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        part = partition(found["data"])
+        part = only_partition(found["data"])
         preferred = [self._key(c["candidateId"], c["candidateDirectoryId"]) for c in part["preferredCandidates"]]
         return EndQuorumEpochRequest(part["leaderEpoch"], tuple(preferred), source, dest)
 
     def _acknowledgement(
         self, kind: Any, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
-        part = partition(found["data"]) or {**NO_LEADER, **found["data"]}
-        leader, problem = self._leader(part["leaderId"]), error(part)
+        part = only_partition(found["data"]) or {**NO_LEADER_FIELDS, **found["data"]}
+        leader, problem = self._leader(part["leaderId"]), answer_error(part)
         answer: Record = kind(part["leaderEpoch"], leader, problem, request.epoch, source, dest)
         return answer
 
@@ -310,9 +310,9 @@ class MessageReader:
     # Replication
 
     def _fetch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        part = partition(found["data"])
+        part = only_partition(found["data"])
         offset = self._count(found, part["fetchOffset"])
-        directory = directory_of(found["from"], part["replicaDirectoryId"])
+        directory = directory_number(found["from"], part["replicaDirectoryId"])
         plain = part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest
         if self._fetch_type is FetchRequest:
             return FetchRequest(*plain)
@@ -321,7 +321,7 @@ class MessageReader:
 
     def _fetch_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
         if not found["data"]["responses"]:  # the whole request is refused
-            problem = error(found["data"])
+            problem = answer_error(found["data"])
             return FetchResponse(0, Nil.NIL, problem, 0, (), Nil.NIL, Nil.NIL, request, source, dest)
         part = found["data"]["responses"][0]["partitions"][0]
         leader = part.get("currentLeader", {"leaderId": -1, "leaderEpoch": -1})
@@ -331,7 +331,7 @@ class MessageReader:
             parting = Position(self._count(found, diverging["endOffset"]), diverging["epoch"])
         has_snapshot = snapshot is not None and snapshot["endOffset"] >= 0
         return FetchResponse(
-            leader["leaderEpoch"], self._leader(leader["leaderId"]), error(part),
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), answer_error(part),
             self._count(found, part["highWatermark"]), tuple(map(self._book.batch, found["batches"])), parting,
             self._position(snapshot) if has_snapshot else Nil.NIL, request, source, dest,
         )  # fmt: skip
@@ -340,19 +340,19 @@ class MessageReader:
         return Position(len(self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches), snapshot["epoch"])
 
     def _fetch_snapshot_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        part = partition(found["data"])
+        part = only_partition(found["data"])
         snapshot = self._position(part["snapshotId"])
-        directory = directory_of(found["from"], part["replicaDirectoryId"])
+        directory = directory_number(found["from"], part["replicaDirectoryId"])
         plain = FetchSnapshotRequest(part["currentLeaderEpoch"], snapshot, directory, source, dest)
         return self._pieces.request(plain, part.get("position", 0))
 
     def _fetch_snapshot_response(
         self, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
-        part = partition(found["data"])
+        part = only_partition(found["data"])
         if part is None:  # the whole request is refused
-            return FetchSnapshotResponse(0, Nil.NIL, error(found["data"]), (), request, source, dest)
-        leader, problem, snapshot = part["currentLeader"], error(part), part["snapshotId"]
+            return FetchSnapshotResponse(0, Nil.NIL, answer_error(found["data"]), (), request, source, dest)
+        leader, problem, snapshot = part["currentLeader"], answer_error(part), part["snapshotId"]
         whole = self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches if problem is Error.NONE else ()
         content = self._pieces.content(request, whole, part)
         return FetchSnapshotResponse(
@@ -384,17 +384,17 @@ class MessageReader:
         return UpdateVoterRequest(data["currentLeaderEpoch"], voter, version, source, dest)
 
     def _admin_response(self, about: Operation, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        return AdminResponse(about, error(found["data"]), source, dest)
+        return AdminResponse(about, answer_error(found["data"]), source, dest)
 
     _add_raft_voter_response = partialmethod(_admin_response, Operation.ADD_VOTER)
     _remove_raft_voter_response = partialmethod(_admin_response, Operation.REMOVE_VOTER)
     _update_features_response = partialmethod(_admin_response, Operation.UPDATE_FEATURES)
 
     def _describe_quorum_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record | None:
-        part = partition(found["data"])
+        part = only_partition(found["data"])
         if part is None:
             return None
-        problem = error(part)
+        problem = answer_error(part)
         ports = {node["nodeId"]: node["listeners"][0]["port"] for node in found["data"]["nodes"] if node["listeners"]}
         keys = {
             kind: [(one["replicaId"], self._key(one["replicaId"], one["replicaDirectoryId"])) for one in part[kind]]
@@ -410,19 +410,19 @@ class MessageReader:
         data = found["data"]
         leader = data.get("currentLeader", {"leaderId": -1, "leaderEpoch": 0})
         return UpdateVoterResponse(
-            leader["leaderEpoch"], self._leader(leader["leaderId"]), error(data), request, source, dest
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), answer_error(data), request, source, dest
         )
 
 
-def partition(data: Json) -> Any:
+def only_partition(data: Json) -> Any:
     """Return the only partition in a request or an answer; None if an answer contains no partition."""
     topics = data.get("topics")
     return topics[0]["partitions"][0] if topics and topics[0]["partitions"] else None
 
 
-def error(data: Json) -> Error:
+def answer_error(data: Json) -> Error:
     """Return the error of an answer."""
-    return ERRORS[data["errorCode"]]
+    return ERROR_OF_CODE[data["errorCode"]]
 
 
 def leader_endpoint(data: Json) -> int:
@@ -432,12 +432,12 @@ def leader_endpoint(data: Json) -> int:
     return port - FIRST_PORT if port > 0 else 0
 
 
-def names_another(found: Json) -> bool:
+def names_other_sender(found: Json) -> bool:
     """Whether a message names another sender than its own, or another replica's endpoint for the leader.
 
     The model has one field for both.
     """
-    data, part = found["data"], partition(found["data"]) or {}
+    data, part = found["data"], only_partition(found["data"]) or {}
     senders = [data.get("replicaId"), data.get("replicaState", {}).get("replicaId")]
     if not found["answer"] or (found["api"] == "DESCRIBE_QUORUM" and part.get("errorCode") == 0):
         senders.append(part.get("leaderId"))
@@ -454,7 +454,7 @@ def _names_another_endpoint(data: Json, part: Json) -> bool:
     return any(one["host"] != f"n{leader}" or one.get("nodeId", leader) != leader for one in named)
 
 
-def is_silent(found: Json, *, plain_answers: bool) -> bool:
+def is_absent_in_model(found: Json, *, plain_answers: bool) -> bool:
     """Whether the model leaves a message out.
 
     Unless `plain_answers`, it has no answers without an error to BeginQuorumEpoch and EndQuorumEpoch, and no answers to
@@ -462,7 +462,7 @@ def is_silent(found: Json, *, plain_answers: bool) -> bool:
     """
     if plain_answers or not found["answer"]:
         return False
-    part = partition(found["data"])
+    part = only_partition(found["data"])
     if found["api"] in ("BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"):
         return part is not None and part["errorCode"] == 0
     return bool(found["to"] == 0)

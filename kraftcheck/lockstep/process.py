@@ -18,16 +18,16 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
-from kraftcheck.lockstep.jars import MAIN_CLASS, QUIET_OPTIONS, classpath
+from kraftcheck.lockstep.jars import DRIVER_MAIN_CLASS, QUIET_JAVA_OPTIONS, classpath
 from kraftcheck.processes import kill_process_session
 from kraftcheck.spec.errors import InputError
 
-JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET_OPTIONS)
+JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET_JAVA_OPTIONS)
 GRACE_SECONDS = 5.0  # seconds for the process to end by itself
 ANSWER_TIMEOUT_SECONDS = 120.0  # seconds for one command
-TAIL_BYTES = 16_384  # bytes read from the end of its error output
+ERROR_TAIL_BYTES = 16_384  # bytes read from the end of its error output
 
-Answer = dict[str, Any]
+DriverAnswer = dict[str, Any]
 
 
 class DriverDied(InputError):  # noqa: N818 - an event of a walk
@@ -40,11 +40,13 @@ class Driver:
     def __init__(self, java: Path, classpath: str, options: Sequence[str] = (), *, disk: bool = False) -> None:
         self._folder = TemporaryDirectory(prefix="kraftcheck-lockstep-") if disk else None
         files = () if self._folder is None else (self._folder.name,)
-        command = [str(java), *JVM_OPTIONS, *options, "-cp", classpath, MAIN_CLASS, *files]
+        command = [str(java), *JVM_OPTIONS, *options, "-cp", classpath, DRIVER_MAIN_CLASS, *files]
         pipe = subprocess.PIPE
         self.died: DriverDied | None = None
         self.meanwhile: Callable[[], None] | None = None
-        self.record: Callable[[str, Answer, Answer], object] | None = None  # called with command, arguments and answer
+        self.record: Callable[[str, DriverAnswer, DriverAnswer], object] | None = (
+            None  # called with command, arguments and answer
+        )
         self.logs: str | None = None  # the folder for the logs of the next walk
         self._owed = 0
         self._said = TemporaryFile()  # noqa: SIM115 - closed by close; an unread pipe would fill up
@@ -56,7 +58,7 @@ class Driver:
             self._forget()
             raise InputError(f"{java}: cannot be started: {error.strerror}") from None
 
-    def ask(self, command: str, **arguments: Any) -> Answer:
+    def ask(self, command: str, **arguments: Any) -> DriverAnswer:
         """Execute a command, and return the answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -101,7 +103,7 @@ class Driver:
             return f"the Java process gave no answer, but said: {line[:200]}"
         self._end(GRACE_SECONDS)
         size = self._said.seek(0, 2)
-        self._said.seek(max(0, size - TAIL_BYTES))
+        self._said.seek(max(0, size - ERROR_TAIL_BYTES))
         said = [text.strip() for text in self._said.read().decode(errors="replace").splitlines() if text.strip()]
         errors = [text for text in said if "Error" in text or "Exception" in text]
         last = errors[0] if errors else said[-1] if said else "it said nothing"
@@ -141,24 +143,24 @@ class Driver:
         self.close()
 
 
-IDS_A_PROCESS = 1_000_000_000
+MESSAGE_IDS_A_PROCESS = 1_000_000_000
 """Distance between the first message numbers of two processes."""
 
 OTHER_REPLICAS = -1
 """Stands for the replicas without a version of their own."""
 
-REPLICA_VERSION = re.compile(r"(\w+)=(.+)")
+PLACEMENT_PATTERN = re.compile(r"(\w+)=(.+)")
 
 START_COMMANDS = ("restart", "power-loss", "lose-disk", "move-endpoint", "change-software", "list-voters")
 """Commands that start a replica's process: it has the next version of the replica."""
 
 
-def is_mixed(kafka: str) -> bool:
+def is_mixed_version_text(kafka: str) -> bool:
     """Whether a value of `--kafka`, or several of them with commas, gives replicas versions of their own."""
-    return any(map(REPLICA_VERSION.fullmatch, kafka.split(",")))
+    return any(map(PLACEMENT_PATTERN.fullmatch, kafka.split(",")))
 
 
-def start_mixed(kafka: str, newest: str) -> MixedDriver:
+def start_mixed_driver(kafka: str, newest: str) -> MixedDriver:
     """Start a process for each version of a text such as `n1=4.1.2:4.3.1,4.3.1`.
 
     The first restart of n1 takes it from 4.1.2 to 4.3.1. Replicas without a name have the unnamed version.
@@ -183,7 +185,7 @@ def start_mixed(kafka: str, newest: str) -> MixedDriver:
 
 def _parse_placement(word: str) -> tuple[int, str]:
     """Return the number of a replica, or `OTHER_REPLICAS`, and its version."""
-    placed = REPLICA_VERSION.fullmatch(word)
+    placed = PLACEMENT_PATTERN.fullmatch(word)
     if placed is None:
         return OTHER_REPLICAS, word
     digits = re.sub(r"[^0-9]", "", placed[1])
@@ -215,7 +217,7 @@ class MixedDriver(Driver):
         """The error of the first process that ended, or None."""
         return next((driver.died for driver in self._drivers if driver.died is not None), None)
 
-    def ask(self, command: str, **arguments: Any) -> Answer:
+    def ask(self, command: str, **arguments: Any) -> DriverAnswer:
         """Execute a command in the process of its replica or message, and return the answer."""
         if command == "cluster":
             return self._start(arguments)
@@ -261,7 +263,7 @@ class MixedDriver(Driver):
     def _of(self, node: int) -> int:
         return self._place.get(node, 0)
 
-    def _start(self, arguments: dict[str, Any]) -> Answer:
+    def _start(self, arguments: dict[str, Any]) -> DriverAnswer:
         self._place = {node: places[0] for node, places in self._places.items()}
         self._later = {node: [*places[1:]] for node, places in self._places.items()}
         unknown = set(self._place) - set(arguments["nodes"])
@@ -272,17 +274,19 @@ class MixedDriver(Driver):
             )
         self._at.clear()
         self._stale.clear()
-        together: Answer = {"states": {}, "sent": [], "stale": []}
+        together: DriverAnswer = {"states": {}, "sent": [], "stale": []}
         waiting = []
         for at, driver in enumerate(self._drivers):
             others = (node for node in arguments["nodes"] if self._of(node) != at)
             elsewhere = {str(node): self._versions[self._of(node)] for node in others}
-            waiting.append((at, driver.ask("cluster", **arguments, first=at * IDS_A_PROCESS, elsewhere=elsewhere)))
+            waiting.append(
+                (at, driver.ask("cluster", **arguments, first=at * MESSAGE_IDS_A_PROCESS, elsewhere=elsewhere))
+            )
         for at, answer in waiting:
             _merge_answers(together, self._settled(at, answer))
         return together
 
-    def _settled(self, at: int, answer: Answer) -> Answer:
+    def _settled(self, at: int, answer: DriverAnswer) -> DriverAnswer:
         """Move the sent messages to the processes of their receivers; return the answer of all processes."""
         self._stale[at] = answer.get("stale", [])
         for found in answer.get("sent", ()):
@@ -308,7 +312,7 @@ class MixedDriver(Driver):
         self.close()
 
 
-def _merge_answers(together: Answer, answer: Answer) -> None:
+def _merge_answers(together: DriverAnswer, answer: DriverAnswer) -> None:
     together["states"].update(answer.get("states", {}))
     together["sent"] += answer.get("sent", ())
     together["stale"] = answer["stale"]

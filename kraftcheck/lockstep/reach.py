@@ -12,8 +12,8 @@ from kraftcheck.lockstep.jars import CLIENT_CLASS, Artifact, Classpath, NotInMav
 from kraftcheck.processes import run_program
 from kraftcheck.spec.errors import InputError
 
-JACOCO = "0.8.13"
-PACKAGES = ("org/apache/kafka/raft", "org/apache/kafka/raft/internals")
+JACOCO_VERSION = "0.8.13"
+MEASURED_PACKAGES = ("org/apache/kafka/raft", "org/apache/kafka/raft/internals")
 REPORT_TIMEOUT_SECONDS = 120.0  # seconds for the report
 
 
@@ -42,11 +42,11 @@ class CoverageRecorder:
 
     def __init__(self, path: Classpath) -> None:
         wanted = (
-            Artifact("org.jacoco", "org.jacoco.agent", JACOCO, "runtime"),
-            Artifact("org.jacoco", "org.jacoco.cli", JACOCO, "nodeps"),
+            Artifact("org.jacoco", "org.jacoco.agent", JACOCO_VERSION, "runtime"),
+            Artifact("org.jacoco", "org.jacoco.cli", JACOCO_VERSION, "nodeps"),
         )
         try:
-            jars = fetch_jars(wanted, f"jacoco-{JACOCO}")
+            jars = fetch_jars(wanted, f"jacoco-{JACOCO_VERSION}")
         except NotInMavenError as error:
             raise InputError(f"--reach: {error}") from None
         self._agent = next(jar for jar in jars if jar.name.endswith("-runtime.jar"))
@@ -59,7 +59,7 @@ class CoverageRecorder:
     @property
     def options(self) -> tuple[str, ...]:
         """Options of Java that measure coverage."""
-        includes = ":".join(f"{package.replace('/', '.')}.*" for package in PACKAGES)
+        includes = ":".join(f"{package.replace('/', '.')}.*" for package in MEASURED_PACKAGES)
         return (f"-javaagent:{self._agent}=destfile={self._data},includes={includes}",)
 
     def classes(self) -> list[ClassReach]:
@@ -69,7 +69,7 @@ class CoverageRecorder:
         done = run_program([*command, "--classfiles", str(self._kafka), "--xml", str(report)], REPORT_TIMEOUT_SECONDS)
         if done.returncode != 0 or not report.is_file():
             raise InputError("--reach: the Java process left no counts behind")
-        return list(_read_report(report))
+        return list(_read_jacoco_report(report))
 
     def __enter__(self) -> CoverageRecorder:
         return self
@@ -78,11 +78,11 @@ class CoverageRecorder:
         self._folder.cleanup()
 
 
-def _read_report(report: Path) -> Iterable[ClassReach]:
+def _read_jacoco_report(report: Path) -> Iterable[ClassReach]:
     """Yield the classes in a report of JaCoCo, by name."""
     found: dict[str, ClassReach] = {}
     for package in ElementTree.parse(report).getroot().iter("package"):
-        for one in package.iter("class") if package.get("name") in PACKAGES else ():
+        for one in package.iter("class") if package.get("name") in MEASURED_PACKAGES else ():
             name = one.get("name", "").rpartition("/")[2].partition("$")[0]
             known = found.get(name, ClassReach(name, CoverageCount(), CoverageCount(), ()))
             unreached = [

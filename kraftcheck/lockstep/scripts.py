@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.lockstep.commands import NOT_DRIVEN
-from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.walks import STEP_LINE, Candidates, Chosen, Step, TakenChoice, labelled
+from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
+from kraftcheck.lockstep.walks import STEP_LINE, Candidates, ChosenOutcome, TakenChoice, WalkStep, labelled_transitions
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition, choose_transition, path_to
 from kraftcheck.spec.language.state import State
@@ -25,9 +25,9 @@ from kraftcheck.traces.scenarios import Command, ScenarioError, ScenarioPart, Sc
 BEGINNING_BYTES = 2**16
 """Bytes at the beginning of a file that show its kind."""
 
-NOT_BESIDE_KAFKA = " (possible in the model, not beside Kafka)"
+NOT_BESIDE_KAFKA_NOTE = " (possible in the model, not beside Kafka)"
 
-WORDS_OF_WALKS = ("model", "variant", "set", "go")
+FIRST_WORDS_OF_WALKS = ("model", "variant", "set", "go")
 
 
 class NextStep(NamedTuple):
@@ -56,7 +56,7 @@ class ScriptedWalk:
         self._script: Script | None = None
         self._lockstep = lockstep
 
-    def __call__(self, offers: Candidates) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
         """Return the next step, or None at the end."""
         arrived = StepResult(offers.state, self._lockstep.also)
         try:
@@ -75,10 +75,10 @@ class ScriptedWalk:
         raise InputError(f"{place}: {wanted.action} is not driven: {reason}")
 
 
-def scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
+def chooser_of_script(script: Callable[..., Script]) -> Callable[[Lockstep], StepChooser]:
     """Return a function that makes the chooser of a script's steps for a lockstep."""
 
-    def choose(lockstep: Lockstep) -> Choose:
+    def choose(lockstep: Lockstep) -> StepChooser:
         return ScriptedWalk(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
 
     return choose
@@ -91,24 +91,24 @@ def file_kind(path: Path) -> str:
     word = first.partition(" ")[0]
     if word == "start":
         return "scenario"
-    return "walk" if word in WORDS_OF_WALKS or STEP_LINE.fullmatch(first) else "trace"
+    return "walk" if word in FIRST_WORDS_OF_WALKS or STEP_LINE.fullmatch(first) else "trace"
 
 
 # Scenarios
 
 
-def check_story(story: ScenarioPart, init: str, plain: Semantics, kafka: Semantics) -> None:
+def check_scenario_part(story: ScenarioPart, init: str, plain: Semantics, kafka: Semantics) -> None:
     """Check a story by executing it on the model alone, or else on the model with Kafka's known differences."""
     try:
-        _execute(story, init, ScenarioPlayer(plain))
+        _play_on_model(story, init, ScenarioPlayer(plain))
     except InputError as error:
         try:
-            _execute(story, init, ScenarioPlayer(kafka))
+            _play_on_model(story, init, ScenarioPlayer(kafka))
         except InputError:
             raise error from None
 
 
-def _execute(story: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
+def _play_on_model(story: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
     with _at_command(story, story.start):
         stage.begin(init, story.words.then)
     for command in story.commands:
@@ -117,10 +117,10 @@ def _execute(story: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
                 stage.state = transition.target
 
 
-def story_script(story: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
-    """Return the script of a story that `check_story` has checked."""
+def scenario_script(story: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
+    """Return the script of a story that `check_scenario_part` has checked."""
     stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
-    with _at_command(story, story.start, NOT_BESIDE_KAFKA):
+    with _at_command(story, story.start, NOT_BESIDE_KAFKA_NOTE):
         yield from ahead.lead_to(init, semantics, _command_place(story, story.start))
     stage.state = ahead.state
     for command in story.commands:
@@ -128,7 +128,7 @@ def story_script(story: ScenarioPart, semantics: Semantics, init: str, begun: St
         words = words[1:] if words[0] == "briefly" else words
         actor = stage.replica(words[2]) if words[1:2] == ["by"] and len(words) > 2 else None
         if not ahead.has(words[0], actor):
-            with _at_command(story, command, NOT_BESIDE_KAFKA):
+            with _at_command(story, command, NOT_BESIDE_KAFKA_NOTE):
                 for transition in stage.steps(command.verb, command.rest):
                     yield from ahead.take(_command_place(story, command), transition)
                     stage.state = ahead.state
@@ -206,7 +206,7 @@ def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[Trac
             if reached.state != replayer.starts[0]:
                 raise InputError(f"{path}: trace {reached.index + 1} begins with other hosts than the model does")
         elif reached.transition is not None:
-            offered = labelled(replayer.semantics.transitions(reached.before))
+            offered = labelled_transitions(replayer.semantics.transitions(reached.before))
             steps.append(
                 TracedStep(reached.number, next(step for step, known in offered if known == reached.transition))
             )
@@ -226,16 +226,16 @@ def trace_script(trace: Trace, semantics: Semantics, begun: StepResult) -> Scrip
     try:
         yield from ahead.lead_to(trace.init, semantics, f"{trace.file}: {trace.init}")
     except ProtocolError as error:
-        raise InputError(f"{trace.file}: {error}{NOT_BESIDE_KAFKA}") from error
+        raise InputError(f"{trace.file}: {error}{NOT_BESIDE_KAFKA_NOTE}") from error
     for number, step in trace.steps:
         if not ahead.has(step.action, step.actor):
             place = f"{trace.file}: state {number}"
-            named = dict(labelled(semantics.transitions(ahead.state)))
+            named = dict(labelled_transitions(semantics.transitions(ahead.state)))
             if step not in named:
-                raise InputError(f"{place}: {Step.of(step)}{NOT_BESIDE_KAFKA}: {_instead(named)}")
+                raise InputError(f"{place}: {WalkStep.of(step)}{NOT_BESIDE_KAFKA_NOTE}: {_enabled_steps_text(named)}")
             yield from ahead.take(place, named[step])
 
 
-def _instead(named: Iterable[TakenChoice]) -> str:
+def _enabled_steps_text(named: Iterable[TakenChoice]) -> str:
     enabled = sorted({f"{step.action} by {step.actor}" for step in named})
     return f"enabled are {', '.join(enabled) or 'none'}"

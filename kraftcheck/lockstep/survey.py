@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.lockstep.cover import EdgeCover, StateGraph, UntakenReason, state_graph
-from kraftcheck.lockstep.lockstep import Choose, Finding, Lockstep, LockstepVerdict
+from kraftcheck.lockstep.cover import EdgeCover, StateGraph, UntakenReason, build_state_graph
+from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict, StepChooser
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import (
     DEFAULT_DEPTH,
     DEFAULT_RUNS,
     Candidates,
     CandidateSort,
-    Chosen,
+    ChosenOutcome,
     GivenWalk,
     RandomWalk,
-    Step,
     WalkFile,
-    settings_of,
+    WalkStep,
+    non_default_settings,
     write_walk,
 )
 from kraftcheck.spec import ConstantError, ordered
@@ -48,14 +48,14 @@ class FindingClass(NamedTuple):
     """A class of findings."""
 
     first: Finding  # the finding of a shortest walk
-    steps: tuple[Step, ...]  # that walk
+    steps: tuple[WalkStep, ...]  # that walk
     times: int  # number of walks that found it
     file: Path | None = None  # file of the walk, if it was written
     behaviour: tuple[TraceStep, ...] = ()  # states of that walk, up to the finding; see `Lockstep.behaviour`
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def rare_garbage_collection() -> Iterator[None]:
     """Collect garbage rarely in the block: states are many small objects without cycles."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000, 20, 100)
@@ -76,10 +76,10 @@ class Survey:
         self._lockstep = Lockstep(driver, protocol, go_on=about.go_on, ignored=about.ignored)
         self._report = report
         self.longest: tuple[TraceStep, ...] = ()
-        self._kinds: dict[Signature, FindingClass] = {}
+        self._kinds: dict[FindingSignature, FindingClass] = {}
         self._drawn: Counter[CandidateSort] = Counter()
         self._tried: Counter[CandidateSort] = Counter()
-        self._broken: list[tuple[Step, ...]] = []  # the shortest walks up to a property that Kafka violated
+        self._broken: list[tuple[WalkStep, ...]] = []  # the shortest walks up to a property that Kafka violated
 
     @property
     def steps(self) -> int:
@@ -113,12 +113,12 @@ class Survey:
                 drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn, self._tried)
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
-    def take(self, steps: tuple[Step, ...]) -> None:
+    def take(self, steps: tuple[WalkStep, ...]) -> None:
         """Make a walk of given steps."""
         given = GivenWalk(steps)
         problems: list[InputError] = []
 
-        def choose(offers: Candidates) -> Chosen | None:
+        def choose(offers: Candidates) -> ChosenOutcome | None:
             try:
                 return given(offers)
             except InputError as problem:
@@ -129,7 +129,7 @@ class Survey:
         for problem in problems:
             raise problem
 
-    def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
+    def follow(self, choose: Callable[[Lockstep], StepChooser]) -> None:
         """Make a walk with a chooser that is built for this lockstep."""
         self._walk(choose(self._lockstep), sys.maxsize)
 
@@ -140,7 +140,7 @@ class Survey:
             self.follow(made.walk)
         return made
 
-    def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
+    def _walk(self, choose: StepChooser, depth: int) -> tuple[WalkStep, ...]:
         """Make a walk; return its steps up to the last new finding, or none."""
         walked, findings = self._lockstep.walk(choose, depth)
         self.walks += 1
@@ -149,22 +149,22 @@ class Survey:
             self.longest = max(self.longest, tuple(chain.from_iterable(states)), key=len)
         fresh = 0
         for finding in findings:
-            sign = signature_of(finding)
+            sign = finding_signature(finding)
             known = self._kinds.get(sign)
             if known is None:
                 fresh = finding.step
             if known is None or finding.step < known.first.step:
-                steps = tuple(map(Step.of, walked[: finding.step]))
+                steps = tuple(map(WalkStep.of, walked[: finding.step]))
                 behaviour = tuple(chain.from_iterable(states[: finding.step + 1]))
                 known = FindingClass(finding, steps, 0 if known is None else known.times, behaviour=behaviour)
             self._kinds[sign] = known._replace(times=known.times + 1)
             if finding.verdict is LockstepVerdict.VIOLATES:
-                self._broken = sorted([*self._broken, tuple(map(Step.of, walked[: finding.step]))], key=len)[
+                self._broken = sorted([*self._broken, tuple(map(WalkStep.of, walked[: finding.step]))], key=len)[
                     :MOST_BROKEN_WALKS
                 ]
         if self._report is not None:
             self._report()
-        return tuple(map(Step.of, walked[:fresh]))
+        return tuple(map(WalkStep.of, walked[:fresh]))
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding of each class."""
@@ -183,19 +183,19 @@ class Survey:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
         for number, kind in enumerate(self.kinds(), start=1):
-            sign = signature_of(kind.first)
+            sign = finding_signature(kind.first)
             steps, protocol = list(kind.steps), self._lockstep.protocol
             with suppress(DriverDied):
-                steps = shrink(self._lockstep, steps, sign)
-                protocol, steps = simplified(self._lockstep, steps, sign)
+                steps = shrink_walk(self._lockstep, steps, sign)
+                protocol, steps = simplify_model_and_walk(self._lockstep, steps, sign)
             path = folder / f"{kind.first.verdict}-{number}.walk"
-            about = self.about._replace(steps=tuple(steps), settings=settings_of(protocol))
-            write_walk(path, about, [f"{kind.first.verdict}: {what}" for what in summary(kind.first)])
+            about = self.about._replace(steps=tuple(steps), settings=non_default_settings(protocol))
+            write_walk(path, about, [f"{kind.first.verdict}: {what}" for what in finding_summary(kind.first)])
             written.append(kind._replace(steps=tuple(steps), file=path))
         return written
 
 
-def summary(finding: Finding) -> list[str]:
+def finding_summary(finding: Finding) -> list[str]:
     """Return the summary of a finding as lines of text."""
     if finding.violated:
         return [f"violated: {', '.join(finding.violated)}"]
@@ -205,10 +205,10 @@ def summary(finding: Finding) -> list[str]:
     return [f"{action}: {', '.join(sorted({found.field for found in finding.differences}))}"]
 
 
-Signature = tuple[Any, ...]
+FindingSignature = tuple[Any, ...]
 
 
-def signature_of(finding: Finding) -> Signature:
+def finding_signature(finding: Finding) -> FindingSignature:
     """Return the signature of a finding, by which findings are classified: verdict, action, differing fields."""
     action = None if finding.taken is None else finding.taken.action
     if finding.verdict is LockstepVerdict.VIOLATES:
@@ -217,7 +217,7 @@ def signature_of(finding: Finding) -> Signature:
     return finding.verdict, action, fields, finding.problem.partition(":")[0]
 
 
-def shrink(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Step]:
+def shrink_walk(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep]:
     """Return a walk with the same finding, from which no piece can be left out."""
     best = _steps_to_finding(lockstep, steps, wanted)
     if best is None:
@@ -239,30 +239,32 @@ def shrink(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Ste
             size = max(1, size // 2)
 
 
-def simplified(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> tuple[QuorumBase, list[Step]]:
+def simplify_model_and_walk(
+    lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature
+) -> tuple[QuorumBase, list[WalkStep]]:
     """Return the model with fewer replicas and kinds of events, and a walk through it with the same finding."""
     best = lockstep.protocol
     constants = best.constants.values()
     for host in reversed(ordered(best.hosts)):
-        sets = {name: value - {host} for name, value in _values(best).items() if isinstance(value, frozenset)}
+        sets = {name: value - {host} for name, value in _constant_values(best).items() if isinstance(value, frozenset)}
         others = [step for step in steps if step.actor != str(host)]
-        best, steps = _if_shown(lockstep, best, sets, others, wanted) or (best, steps)
+        best, steps = _try_constants(lockstep, best, sets, others, wanted) or (best, steps)
     for constant in constants:
         if constant.is_bound and constant.default == 0 and getattr(best, constant.attribute) > 0:
-            best, steps = _if_shown(lockstep, best, {constant.attribute: 0}, steps, wanted) or (best, steps)
+            best, steps = _try_constants(lockstep, best, {constant.attribute: 0}, steps, wanted) or (best, steps)
     return best, steps
 
 
-def _values(protocol: QuorumBase) -> dict[str, Any]:
+def _constant_values(protocol: QuorumBase) -> dict[str, Any]:
     return {constant.attribute: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
 
 
-def _if_shown(
-    lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[Step], wanted: Signature
-) -> tuple[QuorumBase, list[Step]] | None:
+def _try_constants(
+    lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[WalkStep], wanted: FindingSignature
+) -> tuple[QuorumBase, list[WalkStep]] | None:
     """Return the model with changed constants, and a walk with the wanted finding; None if the walk lacks it."""
     try:
-        other = type(protocol)(**{**_values(protocol), **changes})
+        other = type(protocol)(**{**_constant_values(protocol), **changes})
     except ConstantError:  # no voter is left
         return None
     shown = _steps_to_finding(
@@ -271,14 +273,14 @@ def _if_shown(
     return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 
-def _steps_to_finding(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Step] | None:
+def _steps_to_finding(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep] | None:
     """Return the steps up to the wanted finding, or None if the walk does not have it."""
     walked, findings = lockstep.walk(GivenWalk(steps, skips=True), len(steps))
-    shown = [finding.step for finding in findings if signature_of(finding) == wanted]
-    return list(map(Step.of, walked[: shown[0]])) if shown else None
+    shown = [finding.step for finding in findings if finding_signature(finding) == wanted]
+    return list(map(WalkStep.of, walked[: shown[0]])) if shown else None
 
 
-class Task(NamedTuple):
+class SurveyTask(NamedTuple):
     """Walks to make through one model."""
 
     name: str  # name of the walks: file and line, if they come from one
@@ -287,7 +289,7 @@ class Task(NamedTuple):
     kind: Callable[[], type[QuorumBase]]  # returns the model with Kafka's known differences
     blaming: Callable[[], AbstractContextManager[object]]  # context in which errors name their place in the model
     # returns the chooser of steps for a lockstep; None if `file` has the steps, or they are drawn
-    choose: Callable[[Lockstep], Choose] | None = None
+    choose: Callable[[Lockstep], StepChooser] | None = None
     # constants of the model whose state graph is covered, or None; `config` has wider bounds
     covered: ModelConfig | None = None
     path: Path | None = None  # walk file that errors do not name by themselves, or None
@@ -314,7 +316,7 @@ class TaskResult(NamedTuple):
 
 
 @contextmanager
-def naming_file(path: Path | str | None) -> Iterator[None]:
+def errors_with_file(path: Path | str | None) -> Iterator[None]:
     """Prefix errors about input with its file."""
     try:
         yield
@@ -324,10 +326,12 @@ def naming_file(path: Path | str | None) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from None
 
 
-def run_task(driver: Driver, task: Task, arguments: argparse.Namespace, report: Callable[[], object]) -> TaskResult:
+def run_task(
+    driver: Driver, task: SurveyTask, arguments: argparse.Namespace, report: Callable[[], object]
+) -> TaskResult:
     """Make the walks of a task."""
     try:
-        with naming_file(task.path):
+        with errors_with_file(task.path):
             kind = task.kind()
     except InputError as problem:
         return TaskResult(problem=problem)
@@ -335,7 +339,7 @@ def run_task(driver: Driver, task: Task, arguments: argparse.Namespace, report: 
     assert isinstance(protocol, QuorumBase)
     survey, made = Survey(driver, protocol, task.file, report=report), TaskResult()
     try:
-        with task.blaming(), naming_file(task.path):
+        with task.blaming(), errors_with_file(task.path):
             made = made._replace(cover=_run_survey_walks(survey, kind, task, arguments))
     except InputError as problem:
         made = TaskResult(problem=problem)
@@ -345,12 +349,12 @@ def run_task(driver: Driver, task: Task, arguments: argparse.Namespace, report: 
 
 
 def _run_survey_walks(
-    survey: Survey, kind: type[QuorumBase], task: Task, arguments: argparse.Namespace
+    survey: Survey, kind: type[QuorumBase], task: SurveyTask, arguments: argparse.Namespace
 ) -> EdgeCover | None:
     """Make the walks of a survey; return the cover, if one is requested."""
     if task.covered is not None:
         bound = bind(kind, task.covered)
-        return survey.cover(state_graph(Semantics(bound.protocol), bound.init, arguments.depth))
+        return survey.cover(build_state_graph(Semantics(bound.protocol), bound.init, arguments.depth))
     if task.choose is not None:
         survey.follow(task.choose)
     elif task.file.steps:

@@ -150,7 +150,7 @@ class Candidates:
         return (transition for offer in self.all for transition in self.outcomes(offer))
 
 
-Chosen = tuple[list[Transition], int]
+ChosenOutcome = tuple[list[Transition], int]
 """The enabled steps of one candidate, and the index of the chosen one."""
 
 
@@ -163,7 +163,7 @@ class TakenChoice(NamedTuple):
     outcome: int = 1
 
 
-def labelled(offered: Iterable[Transition]) -> Iterator[tuple[TakenChoice, Transition]]:
+def labelled_transitions(offered: Iterable[Transition]) -> Iterator[tuple[TakenChoice, Transition]]:
     """Yield the transitions out of a state with their labels."""
     outcomes: Counter[tuple[Any, ...]] = Counter()
     for transition in offered:
@@ -202,7 +202,7 @@ STEP_LINE = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message
 SETTING_LINE = re.compile(r"(model|variant|without|ignore|set(?= .*=)|go(?= on$)) (.+)")
 
 
-class Step(NamedTuple):
+class WalkStep(NamedTuple):
     """A step of a walk, as text of a walk file."""
 
     action: str  # the action and its replica
@@ -212,7 +212,7 @@ class Step(NamedTuple):
     line: int = 0  # line in its file; 0 without a file
 
     @classmethod
-    def of(cls, taken: TakenChoice) -> Step:
+    def of(cls, taken: TakenChoice) -> WalkStep:
         """Return a taken step, as text."""
         return cls(taken.action, str(taken.actor), text_of_message(taken.message), taken.outcome)
 
@@ -229,12 +229,12 @@ class WalkFile(NamedTuple):
     variant: str
     settings: tuple[str, ...]  # the constants, each as `NAME = VALUE`
     go_on: bool  # whether to continue from Kafka's state after a difference
-    steps: tuple[Step, ...]
+    steps: tuple[WalkStep, ...]
     without: tuple[str, ...] = ()  # names of known differences removed from the model, so that they show
     ignored: tuple[str, ...] = ()  # names of the properties to skip
 
 
-def settings_of(protocol: Protocol) -> tuple[str, ...]:
+def non_default_settings(protocol: Protocol) -> tuple[str, ...]:
     """Return the constants of a model that are not default, as text of a walk file."""
     usual = {name: declared.default for name, declared in protocol.constants.items()}
     return tuple(f"{name} = {text_of(v)}" for name, v in protocol.constant_values().items() if v != usual[name])
@@ -250,7 +250,7 @@ class RandomWalk:
         self._eagerness: dict[str, float] = {}
         self._weights: dict[CandidateSort, float] = {}
 
-    def __call__(self, offers: Candidates) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
         """Return the next step, or None if no step is enabled."""
         entries, known = offers.by_kind(), self._weights
         weights = [known.get(kind) or self._weight(kind) for kind, _ in entries]
@@ -287,7 +287,7 @@ class RandomWalk:
         return weight
 
 
-ADDED_FIELDS = re.compile(r", (?:address|endpoint)=\d+")
+OMITTABLE_FIELDS = re.compile(r", (?:address|endpoint)=\d+")
 """Fields of messages that a walk file may omit."""
 
 ACTION_WEIGHTS = (0.02, 0.2, 1.0)
@@ -297,35 +297,35 @@ ACTION_WEIGHTS = (0.02, 0.2, 1.0)
 class GivenWalk:
     """Chooses the steps of a given walk, in their order."""
 
-    def __init__(self, steps: Iterable[Step], *, skips: bool = False, then: RandomWalk | None = None) -> None:
+    def __init__(self, steps: Iterable[WalkStep], *, skips: bool = False, then: RandomWalk | None = None) -> None:
         self._steps = iter(steps)
         self._skips = skips
         self._then = then
 
-    def __call__(self, offers: Candidates) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
         """Return the next step, or None at the end."""
         for step in self._steps:
             found = self._find(offers, step)
             if found is not None:
                 return found
             if not self._skips:
-                raise InputError(f"line {step.line}: {step} is not enabled there; {_instead(offers, step)}")
+                raise InputError(f"line {step.line}: {step} is not enabled there; {_enabled_steps_text(offers, step)}")
         return None if self._then is None else self._then(offers)
 
     @staticmethod
-    def _find(offers: Candidates, step: Step) -> Chosen | None:
+    def _find(offers: Candidates, step: WalkStep) -> ChosenOutcome | None:
         fitting = [offer for offer in offers.all if (offer.action, str(offer.actor)) == (step.action, step.actor)]
         texts = [text_of_message(offer.message) for offer in fitting]
-        for told in (texts, [ADDED_FIELDS.sub("", text) for text in texts]):  # an exact text comes first
+        for told in (texts, [OMITTABLE_FIELDS.sub("", text) for text in texts]):  # an exact text comes first
             if step.message in told:
                 found = offers.outcomes(fitting[told.index(step.message)])
                 return (found, step.outcome - 1) if step.outcome <= len(found) else None
         return None
 
 
-def _instead(offers: Candidates, step: Step) -> str:
+def _enabled_steps_text(offers: Candidates, step: WalkStep) -> str:
     """Return the steps of the same action and replica that are enabled, with their messages; else all actions."""
-    enabled = [Step.of(taken) for taken, _ in labelled(offers.enabled())]
+    enabled = [WalkStep.of(taken) for taken, _ in labelled_transitions(offers.enabled())]
     alike = [str(one) for one in enabled if (one.action, one.actor) == (step.action, step.actor)]
     return f"enabled are {', '.join(alike or sorted({f'{one.action} by {one.actor}' for one in enabled}))}"
 
@@ -333,14 +333,16 @@ def _instead(offers: Candidates, step: Step) -> str:
 def read_walk(path: Path) -> WalkFile:
     """Read a walk file."""
     said: defaultdict[str, list[str]] = defaultdict(list)
-    steps, text = list[Step](), read_text_file(path, "walk file")
+    steps, text = list[WalkStep](), read_text_file(path, "walk file")
     if not text:
         raise InputError(f"{path}: expected a walk file, found an empty one")
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if setting := SETTING_LINE.fullmatch(line):
             said[setting[1]].append(setting[2])
         elif step := STEP_LINE.fullmatch(line):
-            steps.append(Step(step["action"], step["actor"], step["message"] or "", int(step["outcome"] or 1), number))
+            steps.append(
+                WalkStep(step["action"], step["actor"], step["message"] or "", int(step["outcome"] or 1), number)
+            )
         elif line and not line.startswith("#"):
             expected = "ACTION by REPLICA, `set NAME = VALUE` or `go on`"
             raise InputError(f"{path}:{number}:1: expected {expected}, found {line!r}")

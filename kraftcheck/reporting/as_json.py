@@ -51,7 +51,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "seconds": round(result.seconds, 6),
         "compile_seconds": round(result.compile_seconds, 6),
         "states_per_second": round(result.states_per_second, 1),
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": peak_memory_bytes(),
         "notes": result.notes,
         "warnings": result.warnings,
         **_vacuity_as_json(result),
@@ -162,7 +162,7 @@ def _map_key_as_json(key: Value) -> str:
     return key if isinstance(key, str) else text_of(key)
 
 
-def peak_memory() -> int:
+def peak_memory_bytes() -> int:
     """Return the peak memory of this process in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -36,7 +36,7 @@ EVENTS_SCHEMA = pa.schema(
 )
 
 
-def write_events(sources: LogSources, path: Path) -> None:
+def write_events_table(sources: LogSources, path: Path) -> None:
     """Write the events of all nodes, in the order of their logs."""
     logs = [one for node in sorted(sources.every) for one in _logs_of_node(sources, node)]
     events = chain.from_iterable(logs)

@@ -13,8 +13,8 @@ from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.reach import ClassReach, CoverageCount
-from kraftcheck.lockstep.survey import FindingClass, Survey, TaskResult, summary
-from kraftcheck.lockstep.walks import Step
+from kraftcheck.lockstep.survey import FindingClass, Survey, TaskResult, finding_summary
+from kraftcheck.lockstep.walks import WalkStep
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.counterexample import why_lines
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, count_with_noun, lines_as_text
@@ -31,13 +31,13 @@ CHARACTERS_BEFORE_DIFFERENCE = 60
 MOST_UNTAKEN_STEPS = 5
 """Maximum number of untaken steps to list for a reason."""
 
-LINE_NUMBER = re.compile(r"(?<=\.java):\d+")
+JAVA_LINE_NUMBER = re.compile(r"(?<=\.java):\d+")
 """A line number of a Java file. It differs between versions, while the method name does not."""
 
 DISAGREEING_VERDICTS = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
 """Verdicts by which Kafka does something else than the model."""
 
-MOST_METHODS = 40
+MOST_LISTED_METHODS = 40
 MOST_EXCEPTION_CHARACTERS = 120
 """Maximum length of Kafka's exception text, which ends in values."""
 
@@ -60,7 +60,10 @@ def survey_lines(
 def _finding_paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = False) -> Iterator[Line]:
     finding = kind.first
     where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
-    yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({count_with_noun(kind.times, 'walk')})")]
+    yield [
+        (HEAD, f"{finding.verdict}: {finding_summary(finding)[0]}"),
+        (FAINT, f"  ({count_with_noun(kind.times, 'walk')})"),
+    ]
     yield [(ACTION, cut(f"  {where}", MOST_LINE_CHARACTERS))]
     for difference in () if quiet else finding.differences:
         yield from _difference_lines(difference)
@@ -103,7 +106,7 @@ def survey_as_json(
         "findings": [
             {
                 "verdict": kind.first.verdict,
-                "summary": summary(kind.first),
+                "summary": finding_summary(kind.first),
                 "walks": kind.times,
                 "step": kind.first.step,
                 "violated": list(kind.first.violated),
@@ -119,10 +122,10 @@ def survey_as_json(
     }
 
 
-def survey_as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
+def survey_as_report_data(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
     """Return the report data of a survey: a shortest walk for each kind of finding, else the longest walk."""
     kinds = survey.kinds()
-    titles = [f"{kind.first.verdict}: {summary(kind.first)[0]}" for kind in kinds]
+    titles = [f"{kind.first.verdict}: {finding_summary(kind.first)[0]}" for kind in kinds]
     walks = [(title, kind.behaviour) for title, kind in zip(titles, kinds, strict=True)]
     walks = walks or [(f"{verdict}: the longest walk", survey.longest)]
     return {
@@ -149,7 +152,7 @@ def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep], *, show
     return trace | behaviour_as_data(survey.protocol, states, walk)
 
 
-def exit_code(made: Collection[TaskResult]) -> int:
+def lockstep_exit_code(made: Collection[TaskResult]) -> int:
     """Return the exit code: 12 if Kafka violates a property, 2 if a task failed, 1 if Kafka differs, else 0."""
     verdicts = Counter(one.verdict for one in made)
     if verdicts[LockstepVerdict.VIOLATES]:
@@ -179,7 +182,7 @@ def _footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
     if verdict is LockstepVerdict.VIOLATES:
         return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     if verdict is LockstepVerdict.FAILS:
-        thrown, _, place = LINE_NUMBER.sub("", found[0].problem).rpartition(" (")
+        thrown, _, place = JAVA_LINE_NUMBER.sub("", found[0].problem).rpartition(" (")
         return f"step {found[0].step}: {cut(thrown, MOST_EXCEPTION_CHARACTERS)} ({place}"
     if verdict is LockstepVerdict.DIFFERS:
         fields = sorted({difference.field for difference in found[0].differences})
@@ -223,7 +226,7 @@ def count_walks_by_finding(made: TaskResult) -> Counter[str]:
     """Return the number of walks of a task by finding: its verdict and summary, without line numbers."""
     found = Counter[str]()
     for kind in made.kinds:
-        found[f"{kind.first.verdict}: {LINE_NUMBER.sub('', summary(kind.first)[0])}"] += kind.times
+        found[f"{kind.first.verdict}: {JAVA_LINE_NUMBER.sub('', finding_summary(kind.first)[0])}"] += kind.times
     if made.problem is not None:
         found[f"ends early: {made.problem}"] += 1
     return found
@@ -249,7 +252,7 @@ def changes_lines(found: VersionChanges) -> Iterator[str]:
     yield from (f"- {part}: {', '.join(f'`{name}`' for name in names)}" for part, names in parts.items() if names)
 
 
-def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:
+def coverage_table(classes: Sequence[ClassReach]) -> Iterator[str]:
     """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
     rows = [(f"`{one.name}`", _coverage_share(one.lines), _coverage_share(one.branches)) for one in some]
@@ -267,8 +270,8 @@ def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:
 
 def _unreached_methods_text(found: ClassReach) -> str:
     methods = list(dict.fromkeys(found.unreached))
-    more = f" and {len(methods) - MOST_METHODS} more" if len(methods) > MOST_METHODS else ""
-    return f"{', '.join(methods[:MOST_METHODS])}{more}"
+    more = f" and {len(methods) - MOST_LISTED_METHODS} more" if len(methods) > MOST_LISTED_METHODS else ""
+    return f"{', '.join(methods[:MOST_LISTED_METHODS])}{more}"
 
 
 def _coverage_share(counted: CoverageCount) -> str:
@@ -290,7 +293,7 @@ def cover_lines(cover: EdgeCover) -> Iterator[Line]:
             own = sum(is_own for _, is_own in found)
             yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} directly, the others behind them)")]
         for edge, _ in found[:MOST_UNTAKEN_STEPS] if reason in (UntakenReason.MISSING, UntakenReason.LEFT) else ():
-            yield [(FAINT, cut(f"             {Step.of(edge.label)}", MOST_LINE_CHARACTERS))]
+            yield [(FAINT, cut(f"             {WalkStep.of(edge.label)}", MOST_LINE_CHARACTERS))]
 
 
 def count_untaken_by_reason(cover: EdgeCover) -> Counter[UntakenReason]:

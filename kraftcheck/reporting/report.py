@@ -57,7 +57,7 @@ MOST_DIAGRAM_CHARACTERS = 40_000
 """Maximum length of one diagram's source. Mermaid accepts 50,000 characters; longer traces get several diagrams."""
 
 _MERMAID_UNSAFE = re.compile(r"[^A-Za-z0-9 _.,=()+*/-]")
-_ENVIRONMENT = "environment"
+_ENVIRONMENT_NAME = "environment"
 _ARROW_OF_FATE = {DELIVERED: "->>", KEPT: "->>", LOST: "--x", DROPPED: "--x"}
 _DIAGRAM_LEGEND = (
     "A dotted arrow is a sent message, a solid arrow a delivered message, a cross a lost message. "
@@ -338,9 +338,9 @@ def _participant_ids(trace: Mapping[str, Any]) -> dict[str, str]:
     """Return the ids of the diagram's participants by name, with the environment if it takes part."""
     names = dict.fromkeys(name for state in trace["states"] for name in state["replicas"])
     ids = {name: f"r{number}" for number, name in enumerate(names, start=1)}
-    acts = any(state["action"] and state["by"] == f"the {_ENVIRONMENT}" for state in trace["states"])
+    acts = any(state["action"] and state["by"] == f"the {_ENVIRONMENT_NAME}" for state in trace["states"])
     ends = {flow[end] for flow in trace["flows"] for end in ("source", "dest")} - {None}
-    return ids | {_ENVIRONMENT: "env"} if acts or ends - ids.keys() else ids
+    return ids | {_ENVIRONMENT_NAME: "env"} if acts or ends - ids.keys() else ids
 
 
 def _flows_by_step(flows: Iterable[FlowData], name: str) -> defaultdict[int, list[FlowData]]:
@@ -361,14 +361,14 @@ def _mermaid_state(
     if state["action"] is None:
         yield f"Note over {','.join([*ids.values()][:: max(1, len(ids) - 1)])}: {number} initial state"
         return
-    place = ids.get(state["actor"] or _ENVIRONMENT, next(iter(ids.values()), "env"))
+    place = ids.get(state["actor"] or _ENVIRONMENT_NAME, next(iter(ids.values()), "env"))
     yield f"Note over {place}: {number} {_mermaid_text(_step_text(state))}"
     for flow in begun:
         yield _mermaid_arrow(flow, "--)", ids, " copied" if flow["is_copy"] else "")
 
 
 def _mermaid_arrow(flow: FlowData, arrow: str, ids: Mapping[str, str], more: str) -> str:
-    source, dest = (ids.get(flow[end] or _ENVIRONMENT, ids.get(_ENVIRONMENT)) for end in ("source", "dest"))
+    source, dest = (ids.get(flow[end] or _ENVIRONMENT_NAME, ids.get(_ENVIRONMENT_NAME)) for end in ("source", "dest"))
     source, dest = source or dest, dest or source
     return f"{source}{arrow}{dest}: {_mermaid_text(flow['type'])}{more}"
 
@@ -377,7 +377,7 @@ def _mermaid_under_way(flows: Iterable[FlowData], ids: Mapping[str, str]) -> Ite
     waiting: dict[str, Counter[str]] = {}
     for flow in flows:
         if flow["fate"] == UNDER_WAY:
-            dest = ids.get(flow["dest"] or _ENVIRONMENT, next(iter(ids.values()), "env"))
+            dest = ids.get(flow["dest"] or _ENVIRONMENT_NAME, next(iter(ids.values()), "env"))
             waiting.setdefault(dest, Counter())[flow["type"]] += 1
     for dest, types in waiting.items():
         shown = ", ".join(f"{count} {_mermaid_text(name)}" for name, count in types.items())

@@ -35,11 +35,11 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
     VoteResponse,
 )
-from kraftcheck.lockstep.messages import ERRORS
+from kraftcheck.lockstep.messages import ERROR_OF_CODE
 from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import MessageBody
 
-ERROR_CODES = {error: code for code, error in ERRORS.items()}
+ERROR_CODES = {error: code for code, error in ERROR_OF_CODE.items()}
 """Kafka's code of each error of the model."""
 
 NO_DIRECTORY_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "<undefined>")
@@ -170,7 +170,7 @@ class ClusterTerms:
         self, body: MessageBody, request: Record, me: Replica, source: ModelValue, records: Sequence[Batch]
     ) -> Record | None:
         """Return the model's response to a request of a replica, with the records that it carries."""
-        error = ERRORS.get(body.number("errorCode", 1 if body.get("errorCode", 1) is not None else 0))
+        error = ERROR_OF_CODE.get(body.number("errorCode", 1 if body.get("errorCode", 1) is not None else 0))
         make = RESPONSE_MAKERS.get(type(request))
         if error is None or make is None:
             return None

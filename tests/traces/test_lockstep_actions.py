@@ -23,7 +23,7 @@ from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
 from kraftcheck.lockstep.commands import _requested_replica
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Lockstep, LockstepVerdict
-from kraftcheck.lockstep.process import Answer, Driver
+from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.spec import Map, ModelValue, State, Step
 from kraftcheck.spec.language.semantics import Transition
 from tests.support.lockstep import Preferring, bound, drive
@@ -60,7 +60,7 @@ def test_a_replica_in_which_kafka_throws_is_down(driver: Driver) -> None:
 def test_what_kafka_throws_is_told_where_nothing_else_differs(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = driver.ask
 
-    def throwing(command: str, **arguments: object) -> Answer:
+    def throwing(command: str, **arguments: object) -> DriverAnswer:
         more = {"error": "java.lang.IllegalStateException: seeded", "trace": []} if command == "append" else {}
         return ask(command, **arguments) | more
 

@@ -13,13 +13,13 @@ import pytest
 from kraftcheck.lockstep.junit import (
     CLAIM_OF_PROPERTY,
     GENERATED_MARK,
+    JAVA_CALL_OF_COMMAND,
     PROJECT_FILES,
     PROJECT_FOLDER,
-    STATEMENTS,
     DriverCall,
+    java_class,
     java_comment,
-    java_name,
-    statement_of,
+    java_statement,
 )
 from kraftcheck.lockstep.walks import TakenChoice
 from kraftcheck.spec.errors import InputError
@@ -41,7 +41,7 @@ TWO_LOGS = WALKS / "two-committed-logs.walk"
     ],
 )
 def test_a_class_name_is_made_of_letters_and_digits(name: str, expected: str) -> None:
-    assert java_name(name) == expected
+    assert java_class(name) == expected
 
 
 @pytest.mark.parametrize("text", ["\n}", "\\u000a}", "\u2028}", "\x00", "é"])
@@ -57,7 +57,7 @@ def test_a_long_comment_is_cut() -> None:
 def test_java_has_a_method_for_every_command_and_a_check_for_every_property() -> None:
     replica, properties = ((PROJECT_FOLDER / f"Walk{name}.java").read_text() for name in ("Replica", "Properties"))
     call: Any = type("Call", (), {"arguments": dict.fromkeys(("value", "version", "offset", "epoch", "directory"), 1)})
-    methods = {statement(call).partition("(")[0] for statement in STATEMENTS.values()}
+    methods = {statement(call).partition("(")[0] for statement in JAVA_CALL_OF_COMMAND.values()}
     assert {name for name in methods if f"void {name}(" not in replica} == set()
     assert {name for name in CLAIM_OF_PROPERTY if f'violated("{name}"' not in properties} == set()
     assert {path.name for path in PROJECT_FOLDER.iterdir()} == {*PROJECT_FILES, "pom.xml"}
@@ -65,7 +65,7 @@ def test_java_has_a_method_for_every_command_and_a_check_for_every_property() ->
 
 def test_a_command_without_a_method_is_refused() -> None:
     with pytest.raises(InputError, match="no method in Java for the command listen"):
-        statement_of(DriverCall("listen", {"node": 1}, {}, 0))
+        java_statement(DriverCall("listen", {"node": 1}, {}, 0))
 
 
 @pytest.mark.parametrize(

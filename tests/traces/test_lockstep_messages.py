@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.kraft_model.quorum.records import ADMIN, FetchRequest, FetchSnapshotRequest, Key, Position, VoteRequest
-from kraftcheck.lockstep.messages import LogIndex, MessageReader, UnmappedMessage
+from kraftcheck.lockstep.messages import MessageReader, ReplicaLogs, UnmappedMessage
 from kraftcheck.spec import ModelValue
 
 N1, N2, N3 = hosts = [ModelValue(f"n{number}", number) for number in (1, 2, 3)]
@@ -119,7 +119,7 @@ def changed(data: Any, path: tuple[Any, ...]) -> Any:
 def test_every_field_counts(name: str) -> None:
     api, answer, _ = f"{name} ".partition(" answer")
     data, request, left_out = SAMPLES[name]
-    book = LogIndex({1: N1, 2: N2, 3: N3, 0: ADMIN})
+    book = ReplicaLogs({1: N1, 2: N2, 3: N3, 0: ADMIN})
     for node in (1, 2, 3):
         book.note(node, {"start": 0, "log": LOG})
     reader = MessageReader({1: N1, 2: N2, 3: N3, 0: ADMIN}, book, lambda node: 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.lockstep.process import MixedDriver, is_mixed
+from kraftcheck.lockstep.process import MixedDriver, is_mixed_version_text
 from tests.support.command_line import Run
 
 WALKS = Path(__file__).parents[1] / "data" / "kafka"
@@ -22,7 +22,7 @@ TWO_LOGS = WALKS / "two-committed-logs.walk"
     ("kafka", "expected"), [("4.3.1", False), ("/a/folder", False), ("n1=4.3.1", True), ("4.3.1,n1=4.4.0", True)]
 )
 def test_a_name_and_a_version_make_a_mixed_cluster(kafka: str, expected: bool) -> None:
-    assert is_mixed(kafka) is expected
+    assert is_mixed_version_text(kafka) is expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.lockstep.reach import ClassReach, CoverageCount
-from kraftcheck.reporting.lockstep import reach_table
+from kraftcheck.reporting.lockstep import coverage_table
 from tests.support.command_line import Run
 
 TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"
@@ -21,7 +21,7 @@ def test_the_table() -> None:
         ClassReach("Unused", CoverageCount(0, 7), CoverageCount(0, 2), ("run",)),
         ClassReach("Marker", CoverageCount(), CoverageCount(), ()),
     ]
-    assert list(reach_table(classes)) == [
+    assert list(coverage_table(classes)) == [
         "| class         | lines           | branches      |",
         "|---------------|-----------------|---------------|",
         "| `LeaderState` | 8 of 10 (80 %)  | 1 of 4 (25 %) |",

@@ -13,15 +13,15 @@ from kraftcheck.catalogue import find_config, find_model, scenario_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.commands import TIMER_ACTIONS, is_driven
-from kraftcheck.lockstep.cover import EdgeCover, UntakenReason, state_graph
-from kraftcheck.lockstep.lockstep import Choose, Lockstep
+from kraftcheck.lockstep.cover import EdgeCover, UntakenReason, build_state_graph
+from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.scripts import (
     Script,
     ScriptedWalk,
-    check_story,
+    check_scenario_part,
     file_kind,
     read_traces_as_steps,
-    story_script,
+    scenario_script,
     trace_script,
 )
 from kraftcheck.lockstep.walks import CandidateCache, Candidates, TakenChoice
@@ -48,7 +48,7 @@ class Beside:
         self.also: tuple[str, object] | None = None
         self.after: After = after or (lambda _, state: state)
 
-    def walk(self, choose: Callable[[Lockstep], Choose]) -> list[TakenChoice]:
+    def walk(self, choose: Callable[[Lockstep], StepChooser]) -> list[TakenChoice]:
         menu = CandidateCache(self.semantics, is_driven)
         picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[TakenChoice]()
         while True:
@@ -76,9 +76,9 @@ def told(path: Path, after: After | None = None) -> tuple[list[TakenChoice], Bes
     model, config = scenario_job(story.words)
     bound = bind(model.protocol, config)
     init = story.words.at or bound.init
-    check_story(story, init, Semantics(bound.protocol), Semantics(bound.protocol))
+    check_scenario_part(story, init, Semantics(bound.protocol), Semantics(bound.protocol))
     beside = Beside(bound, after)
-    walked = beside.walk(lambda lockstep: scripted(story_script, story, lockstep, init))
+    walked = beside.walk(lambda lockstep: scripted(scenario_script, story, lockstep, init))
     return walked, beside
 
 
@@ -105,9 +105,9 @@ def test_a_scenario_may_need_kafkas_known_differences(tmp_path: Path) -> None:
     (story,) = read_scenario_parts(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
     _, config = scenario_job(story.words)
     plain, kafka = (Semantics(bind(kind, config).protocol) for kind in (Quorum, as_kafka(Quorum)))
-    check_story(story, "Elected", plain, kafka)
+    check_scenario_part(story, "Elected", plain, kafka)
     with pytest.raises(ScenarioError, match="Retry by n2"):
-        check_story(story, "Elected", plain, plain)
+        check_scenario_part(story, "Elected", plain, plain)
 
 
 def test_steps_alike_are_shown_with_their_receivers(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
 
     beside.after = at_once
     (story,) = read_scenario_parts(path)
-    walked = beside.walk(lambda lockstep: scripted(story_script, story, lockstep, "Init"))
+    walked = beside.walk(lambda lockstep: scripted(scenario_script, story, lockstep, "Init"))
     assert [(step.action, str(step.actor)) for step in walked] == [("ElectionTimeout", "n1"), ("ElectionTimeout", "n2")]
 
 
@@ -208,7 +208,7 @@ def test_a_file_is_known_by_how_it_begins(text: str, kind: str, tmp_path: Path) 
 
 
 def covered(beside: Beside, depth: int | None = None) -> EdgeCover:
-    cover = EdgeCover(state_graph(Semantics(smoke().protocol), "Init", depth))
+    cover = EdgeCover(build_state_graph(Semantics(smoke().protocol), "Init", depth))
     while cover.goes_on():
         beside.walk(cover.walk)
     return cover

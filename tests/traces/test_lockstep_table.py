@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.lockstep.changes import (
     VersionChanges,
-    VersionWalks,
+    VersionResults,
     changed_classes,
     changed_findings,
     class_digests,
@@ -96,7 +96,7 @@ def test_a_version_is_compared_with_the_last_one_that_agrees() -> None:
 
     def base(*versions: list[TaskResult]) -> str:
         return last_agreeing_version(
-            [VersionWalks(str(n), "", agrees_with_model(one), ()) for n, one in enumerate(versions)]
+            [VersionResults(str(n), "", agrees_with_model(one), ()) for n, one in enumerate(versions)]
         ).kafka
 
     assert base([plain], [violates], [differs], [ends], [plain]) == "1"
@@ -109,7 +109,7 @@ def test_findings_with_another_number_of_walks_have_changed() -> None:
     later = fails._replace(first=FAILS._replace(problem=FAILS.problem.replace(":12", ":15")))
     since = [made(), made(fails), made(FindingClass(VIOLATES, (), 2))]
     now = [made(FindingClass(DIFFERS, (), 1)), made(later), made(problem=InputError("x is not enabled"))]
-    both = [VersionWalks("", "", True, [*map(count_walks_by_finding, one)]) for one in (since, now)]
+    both = [VersionResults("", "", True, [*map(count_walks_by_finding, one)]) for one in (since, now)]
     assert [tuple(one) for one in changed_findings(["a", "b", "c"], *both)] == [
         ("a", "differs: at the start: voters", 0, 1),
         ("c", "violates: violated: LogMatching", 2, 0),

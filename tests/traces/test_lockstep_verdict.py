@@ -156,7 +156,7 @@ class Counting(Process):
 def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     stub()
     cover = SimpleNamespace(untaken=lambda: [(None, UntakenReason.MISSING, True)])
-    monkeypatch.setattr("kraftcheck.lockstep.cover.state_graph", lambda *_: None)
+    monkeypatch.setattr("kraftcheck.lockstep.cover.build_state_graph", lambda *_: None)
 
     def made(survey: Any, _: object) -> object:
         survey.walks = 1

@@ -18,9 +18,9 @@ from kraftcheck.lockstep.walks import (
     Candidates,
     GivenWalk,
     RandomWalk,
-    Step,
     TakenChoice,
     WalkFile,
+    WalkStep,
     read_walk,
     text_of_message,
     write_walk,
@@ -32,9 +32,9 @@ from kraftcheck.spec.language.semantics import Semantics, choose_transition, tak
 from tests.support.lockstep import bound
 
 STEPS = (
-    Step("ElectionTimeout", "n1", line=6),
-    Step("HandleVoteRequest", "n2", "VoteRequest(epoch=0, source=n1, dest=n2)", line=7),
-    Step("RemoveVoter", "n1", "", 2, line=8),
+    WalkStep("ElectionTimeout", "n1", line=6),
+    WalkStep("HandleVoteRequest", "n2", "VoteRequest(epoch=0, source=n1, dest=n2)", line=7),
+    WalkStep("RemoveVoter", "n1", "", 2, line=8),
 )
 
 
@@ -88,7 +88,7 @@ def offers(known: Semantics, state: State) -> Candidates:
 
 def test_a_drawn_walk_is_taken_again() -> None:
     known = semantics()
-    draw, taken = RandomWalk("1", Counter()), list[Step]()
+    draw, taken = RandomWalk("1", Counter()), list[WalkStep]()
     state = known.initial()[0]
     states = [state]
     for _ in range(50):
@@ -98,7 +98,7 @@ def test_a_drawn_walk_is_taken_again() -> None:
             break
         outcomes, which = chosen
         transition = outcomes[which]
-        taken.append(Step.of(TakenChoice(transition.action, transition.actor, transition.message, which + 1)))
+        taken.append(WalkStep.of(TakenChoice(transition.action, transition.actor, transition.message, which + 1)))
         state = transition.target
         states.append(state)
     again = GivenWalk(taken)
@@ -124,7 +124,7 @@ def test_what_is_offered_is_what_is_enabled() -> None:
 def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
     known = semantics()
     offered = offers(known, known.initial()[0])
-    wrong, right = Step("Resign", "n1", line=7), Step("ElectionTimeout", "n2")
+    wrong, right = WalkStep("Resign", "n1", line=7), WalkStep("ElectionTimeout", "n2")
     with pytest.raises(InputError, match="line 7: Resign by n1 is not enabled there; enabled are ElectionTimeout by"):
         GivenWalk([wrong, right])(offered)
     chosen = GivenWalk([wrong, right], skips=True)(offered)
@@ -137,7 +137,7 @@ def test_an_error_shows_the_messages_of_the_same_action() -> None:
     known = semantics()
     state = next(t.target for t in known.transitions(known.initial()[0]) if t.action == "ElectionTimeout")
     enabled = next(t for t in known.transitions(state) if t.action == "HandleVoteRequest")
-    wrong = Step("HandleVoteRequest", str(enabled.actor), "VoteRequest()", line=7)
+    wrong = WalkStep("HandleVoteRequest", str(enabled.actor), "VoteRequest()", line=7)
     with pytest.raises(InputError) as caught:
         GivenWalk([wrong])(offers(known, state))
     right = f"HandleVoteRequest by {enabled.actor} on {text_of_message(enabled.message)}"
