@@ -26,7 +26,7 @@ from kraftcheck.explorer import executor_boot as boot
 from kraftcheck.explorer.executor_boot import PACKAGE_NAME, USER_FOLDER, files_digest, source_files
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.processes import LEAST_JAVA, java_program, java_version, killing_children
+from kraftcheck.processes import LEAST_JAVA_VERSION, java_program, java_version, kill_children_on_interrupt
 from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_of
 from kraftcheck.spec.errors import InputError, PlatformError
 from kraftcheck.spec.language.protocol import Protocol
@@ -127,7 +127,9 @@ class Cluster:
         from pyspark import SparkContext
         from pyspark.errors import PySparkException
 
-        known = killing_children(unless=lambda: SparkContext._gateway)  # a JVM that it does not know yet would not end
+        known = kill_children_on_interrupt(
+            unless=lambda: SparkContext._gateway
+        )  # a JVM that it does not know yet would not end
         try:
             with nullcontext() if self._says is None else stderr_into(self._says), self._temporary.made_within(), known:
                 spark = builder.getOrCreate()
@@ -338,14 +340,14 @@ def require_pyspark(least: tuple[int, int], version: str | None = None) -> None:
 
 def require_java() -> None:
     """Raise InputError if Java is missing or too old."""
-    needs = f"--engine spark needs Java {LEAST_JAVA} or newer"
+    needs = f"--engine spark needs Java {LEAST_JAVA_VERSION} or newer"
     program, where = java_program("java")
     if program is None:
         raise InputError(f"{needs}: there is none on {where}; install it, or use --engine tables")
     found = java_version(program)
     if found is None:
         raise InputError(f"{needs}: {program} -version prints no version")
-    if found < LEAST_JAVA:
+    if found < LEAST_JAVA_VERSION:
         raise InputError(f"{needs}; {program} is Java {found}")
 
 

@@ -10,11 +10,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
-from kraftcheck.catalogue import Job, Model, blaming_protocol, find_model, model_of
+from kraftcheck.catalogue import Job, Model, find_model, model_of_class, protocol_errors_with_place
 from kraftcheck.engines import search, timing_compilation
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
-from kraftcheck.jobs import bound_by_names, configuration_with_settings, job_for, parse_option
+from kraftcheck.jobs import bind_option_names, configuration_with_settings, job_of_bound_config, parse_option
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_diagnosed
 from kraftcheck.spec.cfg.binding import bind
@@ -75,7 +75,7 @@ class CheckOptions(SearchOptions, total=False):
     init: str
 
 
-def _with_options(function: Function) -> Function:
+def _show_options_in_signature(function: Function) -> Function:
     """Add the options and their defaults to a function's signature, for `help` and notebooks."""
     names = CheckOptions if "Check" in function.__annotations__["options"] else SearchOptions
     given = signature(function)
@@ -109,16 +109,18 @@ class Loaded(NamedTuple):
         """The protocol with its constants."""
         return self.job().protocol
 
-    @_with_options
+    @_show_options_in_signature
     def job(self, **options: Unpack[SearchOptions]) -> Job:
         """Return the search of `check`. Raise InputError for an option or a configuration that does not fit."""
         asked = _parsed_options(SearchOptions, options)
         settings = [f"{name}={value}" for name, value in self.constants.items()]
-        with blaming_protocol(self.model):
+        with protocol_errors_with_place(self.model):
             name, content = configuration_with_settings(self.model, self.config, settings)
-            return job_for(self.model, name, bind(self.model.protocol, content), asked, asked.pop("engine", None))
+            return job_of_bound_config(
+                self.model, name, bind(self.model.protocol, content), asked, asked.pop("engine", None)
+            )
 
-    @_with_options
+    @_show_options_in_signature
     def check(self, *, strict: bool = False, **options: Unpack[SearchOptions]) -> Result:
         """Search the states, as `kraftcheck check` does.
 
@@ -131,10 +133,10 @@ class Loaded(NamedTuple):
             `symmetry=True`, `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
         """
         job = self.job(**options)
-        with blaming_protocol(self.model):
+        with protocol_errors_with_place(self.model):
             return _run_check(job, strict)
 
-    @_with_options
+    @_show_options_in_signature
     def simulate(
         self, *, runs: int = 1000, depth: int = 100, seed: int = 0, **options: Unpack[SearchOptions]
     ) -> Result:
@@ -152,10 +154,10 @@ class Loaded(NamedTuple):
             The options of `check`.
         """
         job = self.job(**options)
-        with blaming_protocol(self.model):
+        with protocol_errors_with_place(self.model):
             return _run_simulation(job, runs, depth, seed)
 
-    @_with_options
+    @_show_options_in_signature
     def to_networkx(self, **options: Unpack[SearchOptions]) -> Graph:
         """Return the state graph, as `kraftcheck.to_networkx` does, with the options of `check`."""
         return _explored_graph(self.job(**options))
@@ -164,7 +166,7 @@ class Loaded(NamedTuple):
         """Return the counterexamples of a result as text, step by step; "" if it has none."""
         return "\n\n".join(counterexample_text(self.protocol, violation) for violation in result.violations)
 
-    @_with_options
+    @_show_options_in_signature
     def write_report(self, result: Result, path: str | PathLike[str], **options: Unpack[SearchOptions]) -> None:
         """Write a result as one file to share, as `--report` does.
 
@@ -215,13 +217,13 @@ def load(
     (<Verdict.OK: 'ok'>, 288)
     """
     require_assertions()
-    found = find_model(model, variant) if isinstance(model, str) else model_of(model, variant)
+    found = find_model(model, variant) if isinstance(model, str) else model_of_class(model, variant)
     loaded = Loaded(found, None if config is None else fspath(config), dict(constants or {}))
     loaded.job()
     return loaded
 
 
-@_with_options
+@_show_options_in_signature
 def check(protocol: Protocol, *, strict: bool = False, **options: Unpack[CheckOptions]) -> Result:
     """Search the reachable states of a protocol for a violation of its properties.
 
@@ -260,7 +262,7 @@ def check(protocol: Protocol, *, strict: bool = False, **options: Unpack[CheckOp
     return _run_check(_job_without_configuration(protocol, options), strict)
 
 
-@_with_options
+@_show_options_in_signature
 def simulate(
     protocol: Protocol,
     *,
@@ -317,7 +319,7 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     return counterexample_text(protocol, violation)
 
 
-@_with_options
+@_show_options_in_signature
 def to_networkx(protocol: Protocol, **options: Unpack[CheckOptions]) -> Graph:
     """Return the state graph of a protocol.
 
@@ -379,8 +381,8 @@ def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> Job
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
     require_assertions()
     asked = _parsed_options(CheckOptions, options)
-    bound, engine = bound_by_names(protocol, asked), asked.pop("engine", None)
-    return job_for(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
+    bound, engine = bind_option_names(protocol, asked), asked.pop("engine", None)
+    return job_of_bound_config(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
 
 
 def _run_check(job: Job, strict: bool) -> Result:

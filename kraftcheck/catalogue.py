@@ -40,10 +40,10 @@ import re
 import textwrap
 import tomllib
 
-SINGLE_KEYS = ("specification", "init", "next", "symmetry", "view", "alias", "postcondition")
-LIST_KEYS = ("constraints", "action_constraints", "invariants", "properties")
+SINGLE_VALUE_KEYS = ("specification", "init", "next", "symmetry", "view", "alias", "postcondition")
+LIST_VALUE_KEYS = ("constraints", "action_constraints", "invariants", "properties")
 DEADLOCK_KEY = "check_deadlock"
-CONFIGURATION_KEYS = ("about", "inherits", "without", "constants", *SINGLE_KEYS, *LIST_KEYS, DEADLOCK_KEY)
+CONFIGURATION_KEYS = ("about", "inherits", "without", "constants", *SINGLE_VALUE_KEYS, *LIST_VALUE_KEYS, DEADLOCK_KEY)
 _CONSTANT_ASSIGNMENT = re.compile(r"(\w+)\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\}|\"[^\"]*\"|[^\s{}\"]+)\s*")
 _MOST_LINE_CHARACTERS = 118
 
@@ -94,9 +94,9 @@ def _merge_inherited(place: str, table: dict[str, Any], tables: dict[str, dict[s
     for key, value in table.items():
         if key == "constants":
             base[key] = base[key] | _split_constants(place, value)
-        elif key in LIST_KEYS:
+        elif key in LIST_VALUE_KEYS:
             base[key] = _edit_names(base.get(key, ()), value.split())
-        elif key in (*SINGLE_KEYS, DEADLOCK_KEY, "about"):
+        elif key in (*SINGLE_VALUE_KEYS, DEADLOCK_KEY, "about"):
             base[key] = value
         elif key not in ("inherits", "without"):
             raise InputError(f"{place}: {unknown('key', key, CONFIGURATION_KEYS)}")
@@ -125,7 +125,7 @@ def _format_cfg(table: dict[str, Any]) -> str:
     lines = [f"\\* {line}" for line in textwrap.wrap(table["about"], _MOST_LINE_CHARACTERS, break_on_hyphens=False)]
     if table["constants"]:
         lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in table["constants"].items())]
-    for key in (*SINGLE_KEYS, *LIST_KEYS):
+    for key in (*SINGLE_VALUE_KEYS, *LIST_VALUE_KEYS):
         value = table.get(key)
         if isinstance(value, str):
             lines.append(f"{key.upper()} {value}")
@@ -263,7 +263,7 @@ def _load_model(name: str, path: str, class_name: str) -> Model:
     return Model(name, load(path, class_name), Path(path))
 
 
-def model_of(protocol: type[Protocol], variant_name: str | None = None) -> Model:
+def model_of_class(protocol: type[Protocol], variant_name: str | None = None) -> Model:
     """Return the model of a protocol class, or one of its variants."""
     if not (isinstance(protocol, type) and issubclass(protocol, Protocol)):
         found = f"an instance of {type(protocol).__name__}" if isinstance(protocol, Protocol) else repr(protocol)
@@ -347,7 +347,7 @@ def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
     return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))
 
 
-def scenario_job(start: StartArguments) -> tuple[Model, ModelConfig]:
+def scenario_model_and_config(start: StartArguments) -> tuple[Model, ModelConfig]:
     """Return the model of a scenario, and its configuration with the scenario's settings."""
     model = find_model(start.model, start.variant or None)
     _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))
@@ -364,15 +364,15 @@ def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
 
 
 @contextmanager
-def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
+def requested_model(arguments: argparse.Namespace) -> Iterator[Model]:
     """Yield the model of a command line; prefix errors in the block with the model's file and line."""
     model = find_model(arguments.model, arguments.variant)
-    with blaming_protocol(model):
+    with protocol_errors_with_place(model):
         yield model
 
 
 @contextmanager
-def blaming_protocol(model: Model) -> Iterator[None]:
+def protocol_errors_with_place(model: Model) -> Iterator[None]:
     """Prefix an error that a user's protocol causes with its file and line, as InputError."""
     try:
         yield

@@ -39,7 +39,7 @@ All commands: kraftcheck --help; the options of one: kraftcheck check --help"""
 """The text that `kraftcheck` prints without a command."""
 EXIT_ASSERTION = 14
 """The exit code of a failed `assert` to which no engine found a path."""
-END_BY_CODE = ""
+EMPTY_EXEC_CODE = ""
 """Empty code for `exec`. After an interrupted `exec`, as in dataclasses, CPython ends by the signal unless it runs
 another `exec`."""
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -53,10 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     if arguments is not None:
         return _run_command_line(list(arguments))
-    from kraftcheck.processes import ending_within_grace
+    from kraftcheck.processes import end_soon_after_signal
 
     _tune_process()
-    with ending_within_grace():
+    with end_soon_after_signal():
         try:
             return _run_command_line(sys.argv[1:])
         finally:  # the report is complete, so a signal ends the process without a traceback
@@ -82,7 +82,7 @@ def _run_command_line(words: list[str]) -> int:
     except KeyboardInterrupt:  # during imports
         return _report_interruption()
     given.words = words
-    _heed_signals()
+    _interrupt_on_termination()
     json = getattr(given, "json", None)
     before = _file_stamp(json)
     try:
@@ -99,10 +99,10 @@ def _run_command_line(words: list[str]) -> int:
     except KeyboardInterrupt:
         return _report_interruption()
     finally:
-        exec(END_BY_CODE)
+        exec(EMPTY_EXEC_CODE)
 
 
-def _heed_signals() -> None:
+def _interrupt_on_termination() -> None:
     """Make termination signals raise KeyboardInterrupt, unless the caller handles them."""
     if threading.current_thread() is threading.main_thread():
         for number in TERMINATION_SIGNALS:
@@ -193,7 +193,7 @@ def _lossy_stream(stream: TextIOWrapper) -> TextIOWrapper:
 
 def _report_interruption() -> int:
     """Print "interrupted" and return the exit code."""
-    exec(END_BY_CODE)
+    exec(EMPTY_EXEC_CODE)
     print("interrupted", file=sys.stderr)
     return 130
 

@@ -263,9 +263,9 @@ class EngineChoice:
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
-        if states < BYTECODE_FIRST_STATES and not _bytecode_engine().is_compiled():
+        if states < BYTECODE_FIRST_STATES and not _bytecode_module().is_compiled():
             return False
-        if not _bytecode_engine().is_supported(self._protocol, self.rest()):
+        if not _bytecode_module().is_supported(self._protocol, self.rest()):
             self._others.remove("bytecode")
             return False
         return True
@@ -308,14 +308,14 @@ def _small_search_by_reference(protocol: Protocol, options: SearchRequest) -> Re
 
 def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the bytecode engine's result of a complete search of some thousand states without a violation."""
-    if not _engine_supports(protocol, options, "bytecode") or not _bytecode_engine().is_compiled():
+    if not _engine_supports(protocol, options, "bytecode") or not _bytecode_module().is_compiled():
         return None
     return _search_unless_large(
         lambda request: _search_with("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES
     )
 
 
-def _bytecode_engine() -> Any:
+def _bytecode_module() -> Any:
     return import_module(ENGINES["bytecode"].target.partition(":")[0])
 
 
@@ -377,7 +377,7 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
     except RaisedError as error:
         if error.trace is not None:
             raise
-        return _path_to_error(error, protocol, options)
+        return _result_with_error_path(error, protocol, options)
 
 
 def timing_compilation(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
@@ -397,7 +397,7 @@ def _are_kernels_compiled() -> bool:
     return is_compiled()
 
 
-def _path_to_error(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
+def _result_with_error_path(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
     """Return the table engine's result for an error to which another engine has no path."""
     known = replace(options, search="bfs", time_limit=ERROR_PATH_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from kraftcheck.spec.errors import InputError
 
-LINK_REFUSED = "found a link, which is not followed; remove it"
+LINK_REFUSED_MESSAGE = "found a link, which is not followed; remove it"
 _TEMPORARY_PREFIX, _OWNER_FILE = "kraftcheck-", "owner"
 UNFINISHED_FILE_NAME = re.compile(r"\..+\.[0-9a-f]{32}\.new")
 """The temporary names of `atomic_replacement`; a killed process leaves them behind."""
@@ -103,7 +103,7 @@ def read_text_file(path: Path, what: str) -> str:
         raise InputError(f"{path}: expected a {what}, found bytes that are not UTF-8") from None
 
 
-def open_in_folder(path: Path) -> int:
+def open_without_link(path: Path) -> int:
     """Open a file in an output folder for reading and writing; create it if it is missing.
 
     Refuse a link, which could overwrite a file outside of the folder.
@@ -113,14 +113,14 @@ def open_in_folder(path: Path) -> int:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR):
             raise InputError(
-                f"{path}: expected a file, {'found a folder' if path.is_dir() else LINK_REFUSED}"
+                f"{path}: expected a file, {'found a folder' if path.is_dir() else LINK_REFUSED_MESSAGE}"
             ) from None
         raise
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
         raise InputError(
-            f"{path}: expected a file, {LINK_REFUSED if found.st_nlink > 1 else 'found a device or a pipe'}"
+            f"{path}: expected a file, {LINK_REFUSED_MESSAGE if found.st_nlink > 1 else 'found a device or a pipe'}"
         )
     return descriptor
 
@@ -132,7 +132,7 @@ def make_folder(path: Path) -> None:
     except FileExistsError:
         if path.is_symlink() or not path.is_dir():
             raise InputError(
-                f"{path}: expected a folder, {LINK_REFUSED if path.is_symlink() else 'found a file'}"
+                f"{path}: expected a folder, {LINK_REFUSED_MESSAGE if path.is_symlink() else 'found a file'}"
             ) from None
 
 
@@ -173,7 +173,7 @@ class LockedFolderError(Exception):
 
 def lock_file(path: Path) -> TextIO:
     """Lock a file until it is closed or the process ends. The lock stands for the file's folder."""
-    lock = os.fdopen(open_in_folder(path), "r+", encoding="ascii")
+    lock = os.fdopen(open_without_link(path), "r+", encoding="ascii")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -191,7 +191,7 @@ class TemporaryFolder:
 
     def __init__(self) -> None:
         for path in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY_PREFIX}*"):
-            _remove_if_left(path)
+            _remove_orphaned_folder(path)
         self.path = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX))
         self._lock = lock_file(self.path / _OWNER_FILE)
 
@@ -210,7 +210,7 @@ class TemporaryFolder:
         self._lock.close()
 
 
-def _remove_if_left(path: Path) -> None:
+def _remove_orphaned_folder(path: Path) -> None:
     """Remove a temporary folder of the same user whose process has ended."""
     with suppress(OSError, InputError, LockedFolderError):
         if not path.is_symlink() and path.stat().st_uid == os.getuid() and (path / _OWNER_FILE).is_file():

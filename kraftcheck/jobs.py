@@ -170,11 +170,11 @@ def attach_completers(parser: argparse.ArgumentParser) -> None:
                 action.completer = completers[action.dest]  # type: ignore[attr-defined]
 
 
-CHECKED_KEYS = ("invariants", "properties", "constraints", "action_constraints")
+PROPERTY_KEYS = ("invariants", "properties", "constraints", "action_constraints")
 """The fields of a configuration that name properties."""
 
 
-def job_of(
+def job_of_arguments(
     model: Model,
     config: str | None,
     arguments: argparse.Namespace,
@@ -184,10 +184,10 @@ def job_of(
     """Return the validated job of a command line; `others` are engine options outside of `SearchRequest`."""
     config_name, content = configuration_with_settings(model, config, getattr(arguments, "set", ()))
     bound = bind(model.protocol, _drop_names_of_others(content, model.protocol, beside))
-    return job_for(model, config_name, bound, given_options(arguments), arguments.engine, others)
+    return job_of_bound_config(model, config_name, bound, given_options(arguments), arguments.engine, others)
 
 
-def job_for(
+def job_of_bound_config(
     model: Model,
     config_name: str,
     bound: BoundConfig,
@@ -219,7 +219,7 @@ def _drop_names_of_others(
     others = {name for other in beside for name in (*other.constants, *other.properties)} - own
     if not others:
         return config
-    kept = {name: tuple(one for one in getattr(config, name) if one.name not in others) for name in CHECKED_KEYS}
+    kept = {name: tuple(one for one in getattr(config, name) if one.name not in others) for name in PROPERTY_KEYS}
     constants = {name: given for name, given in config.constants.items() if name not in others}
     return replace(config, constants=constants, **kept)  # type: ignore[arg-type]
 
@@ -238,7 +238,7 @@ def _search_symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None
     return bound.symmetry or max(known, key=lambda name: len(known[name]))
 
 
-def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
+def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
     """Remove the names of properties, view and start from options; return them as a bound configuration."""
     everything = protocol.properties
     local = {name: p for name, p in everything.items() if p.kind not in BEHAVIOUR_KINDS}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import blaming_protocol, find_model, model_of
+from kraftcheck.catalogue import find_model, model_of_class, protocol_errors_with_place
 from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, require_pyspark, task_with_code
 from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
@@ -93,13 +93,13 @@ def replay(
     """
     require_assertions()
     require_pyspark(LEAST_SPARK, spark.version)
-    found = find_model(model, variant) if isinstance(model, str) else model_of(model, variant)
+    found = find_model(model, variant) if isinstance(model, str) else model_of_class(model, variant)
     if found.protocol.__module__ == "__main__":
         raise InputError(
             f"model: {found.protocol.__name__} is defined in a notebook; put it into a file, model='FILE.py'"
         )
     settings = [f"{name}={value}" for name, value in (constants or {}).items()]
-    with blaming_protocol(found):
+    with protocol_errors_with_place(found):
         job, notes = lenient_job(found, Namespace(config=config and fspath(config), set=settings))
     for note in notes:
         warnings.warn(note, stacklevel=2)

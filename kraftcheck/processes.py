@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from kraftcheck.spec.errors import InputError
 
-LEAST_JAVA = 17
+LEAST_JAVA_VERSION = 17
 MEMORY_SHARE = 0.6  # of the machine's memory, for a search without `--memory`
 
 
@@ -78,7 +78,7 @@ def kill_process_session(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def killing_children(unless: Callable[[], object]) -> Iterator[None]:
+def kill_children_on_interrupt(unless: Callable[[], object]) -> Iterator[None]:
     """If the block is interrupted, kill the processes that it has started, unless a condition holds then."""
     before = _child_processes()
     try:
@@ -160,7 +160,7 @@ class Interruption:
 
 
 @contextmanager
-def ending_within_grace() -> Iterator[None]:
+def end_soon_after_signal() -> Iterator[None]:
     """Ensure that SIGTERM, SIGHUP or a second Ctrl-C ends the process within `GRACE_SECONDS` seconds.
 
     Python calls signal handlers only between two bytecodes of the main thread. A separate thread reads the signals from
@@ -198,7 +198,7 @@ def ending_within_grace() -> Iterator[None]:
 _CGROUP_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
-def available_memory() -> int:
+def available_memory_bytes() -> int:
     """Return the memory of this machine or container in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CGROUP_LIMIT_FILES:
@@ -209,6 +209,6 @@ def available_memory() -> int:
     return total
 
 
-def default_memory() -> int:
+def default_memory_bytes() -> int:
     """Return the default memory of a search in bytes."""
-    return int(MEMORY_SHARE * available_memory())
+    return int(MEMORY_SHARE * available_memory_bytes())

@@ -20,7 +20,7 @@ from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, indice
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.persistence.stored_files import reading_forgeable_content, require_valid
+from kraftcheck.persistence.stored_files import errors_as_corrupt_file, require_valid
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
@@ -103,7 +103,7 @@ class SparkCheckpoint(SearchCheckpoint):
                     found = self.shared.count(level, part)
                     problem = f"level {level}, partition {part}: expected {rows} states, found {found}"
                     require_valid(0 < rows == found and part < noted["parts"], problem)
-            with reading_forgeable_content("a definition of another form"):
+            with errors_as_corrupt_file("a definition of another form"):
                 load(noted["named"])
         tallies: Any = {name: Counter(noted[name]) for name in ("actions", "calls")}
         return RunLog(**{**noted, **tallies, "levels": levels, "violations": violations})

@@ -37,8 +37,8 @@ from kraftcheck.explorer.symbolic.variables import (
 from kraftcheck.files import atomic_replacement
 from kraftcheck.persistence.stored_files import (
     DIGEST_BYTES,
+    errors_as_corrupt_file,
     hash_numbers,
-    reading_forgeable_content,
     require_distinct,
     require_valid,
 )
@@ -185,7 +185,7 @@ class SetsCheckpoint(SearchCheckpoint):
         data = path.read_bytes()
         digest = blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
         require_valid(digest == noted["digest"], f"{path}: its content has changed: the digest differs")
-        with reading_forgeable_content(str(path)):  # NumPy raises many kinds
+        with errors_as_corrupt_file(str(path)):  # NumPy raises many kinds
             with ZipFile(BytesIO(data)) as file:
                 require_valid([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed")
             arrays = np.load(BytesIO(data))
@@ -200,7 +200,7 @@ class SetsCheckpoint(SearchCheckpoint):
         """Load the checkpoint into empty variables and an empty store."""
         assert self.found is not None
         others = (OutOfNodes, LayoutChanged, OpaqueSetRequired)
-        with self.rejecting(), reading_forgeable_content("a value that the protocol does not have", *others):
+        with self.rejecting(), errors_as_corrupt_file("a value that the protocol does not have", *others):
             self._restore(self.found, variables, store)
 
     def _restore(self, found: SavedSearch, variables: Variables, store: DiagramStore) -> None:

@@ -35,7 +35,7 @@ from kraftcheck.explorer.symbolic.violations import (
     notes_on_sets,
     states_without_path_to,
 )
-from kraftcheck.processes import Interruption, default_memory
+from kraftcheck.processes import Interruption, default_memory_bytes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
@@ -155,7 +155,7 @@ class SymbolicSearch:
         if is_restored and self._checkpoint is not None:
             restore = self._checkpoint.restore
         limits = (options.action_constraints, options.max_nodes, options.view, restore)
-        memory = options.memory or default_memory()
+        memory = options.memory or default_memory_bytes()
         self.space = StateSpace(self.calls, layout, self.starts, memory, self.pause, *limits)
         self.books.result.depth = 0
         return self.space

@@ -26,8 +26,8 @@ from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.persistence.stored_files import (
     CorruptFileError,
     RowIndex,
+    errors_as_corrupt_file,
     hash_numbers,
-    reading_forgeable_content,
     require_distinct,
     require_valid,
 )
@@ -109,7 +109,7 @@ class InternedValues:
 
     def load(self, noted: BatchNote) -> None:
         """Load the files into an empty interner."""
-        with reading_forgeable_content("a value that is not of the protocol"):
+        with errors_as_corrupt_file("a value that is not of the protocol"):
             self._load(noted)
 
     def _load(self, noted: BatchNote) -> None:

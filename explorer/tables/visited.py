@@ -59,7 +59,7 @@ from kraftcheck.explorer.tables.rows import (
     visited_entry_bytes,
 )
 from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
-from kraftcheck.processes import default_memory
+from kraftcheck.processes import default_memory_bytes
 
 FIRST_CAPACITY = 1 << 10
 SMALL_PARTITION, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small ones grow fast; large ones little, to save memory
@@ -321,7 +321,7 @@ class Budget(NamedTuple):
     @classmethod
     def of(cls, memory: int | None) -> Budget:
         """Divide `memory` bytes among the visited set, the rows of levels, and the successor buffers."""
-        total = memory or default_memory()
+        total = memory or default_memory_bytes()
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 
     def entries(self, bits: int) -> int:
@@ -344,7 +344,7 @@ class Memory:
     """The memory of a search: memo tables take their need, and states share the rest."""
 
     def __init__(self, memory: int | None) -> None:
-        self.total = memory or default_memory()
+        self.total = memory or default_memory_bytes()
         self.budget = Budget.of(self.total)
         self._learned = 0
 

@@ -8,7 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Model, all_properties_config, blaming_protocol, find_model, scenario_job, with_settings
+from kraftcheck.catalogue import (
+    Model,
+    all_properties_config,
+    find_model,
+    protocol_errors_with_place,
+    scenario_model_and_config,
+    with_settings,
+)
 from kraftcheck.jobs import configuration_with_settings, lenient_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
@@ -34,7 +41,7 @@ def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     if arguments.cover and arguments.walk:
         raise InputError("--cover: cannot be combined with --walk; leave one out")
     for path in arguments.walk or ():
-        yield from {"walk": _walk_file_task, "scenario": _story_tasks, "trace": _trace_tasks}[file_kind(path)](
+        yield from {"walk": _walk_file_task, "scenario": _scenario_tasks, "trace": _trace_tasks}[file_kind(path)](
             path, arguments
         )
     if arguments.runs or not arguments.walk:
@@ -89,7 +96,7 @@ def _make_task(
 ) -> SurveyTask:
     assert issubclass(model.protocol, Quorum)
     kind = partial(_model_class, model.protocol, arguments, file.without)
-    return SurveyTask(name, file, config, kind, partial(blaming_protocol, model), *choose, **more)
+    return SurveyTask(name, file, config, kind, partial(protocol_errors_with_place, model), *choose, **more)
 
 
 def _model_class(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
@@ -121,7 +128,7 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
     yield _make_task(arguments, str(path), file, config, model, path=path)
 
 
-def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
+def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the stories of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
     from kraftcheck.lockstep.scripts import check_scenario_part, chooser_of_script, scenario_script
     from kraftcheck.spec.language.semantics import Semantics
@@ -130,7 +137,7 @@ def _story_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTa
     for story in read_scenario_parts(path):
         name = f"{path}:{story.start.line}:1"
         with errors_with_file(name):
-            _, config = scenario_job(story.words)
+            _, config = scenario_model_and_config(story.words)
             model = find_quorum_model(story.words.model, story.words.variant or None)
             bound = bind(model.protocol, config)
             about = _walk_settings(story.words.model, story.words.variant, bound.protocol, arguments)

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import Job, named_model
-from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of, parse_count
+from kraftcheck.catalogue import Job, requested_model
+from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.output import OutputFiles, header_lines, resume_hint_lines
 from kraftcheck.runner import report_result, run_diagnosed, run_job, simplify
@@ -55,8 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume_if_present:
         _resume_from_checkpoint(arguments)
     whole = arguments.graph is not None and arguments.graph_around is None
-    with named_model(arguments) as model, OutputFiles(arguments, "json", "trace", "graph", "junit", "report") as files:
-        job = job_of(model, arguments.config, arguments, ("--graph",) if whole else ())
+    with (
+        requested_model(arguments) as model,
+        OutputFiles(arguments, "json", "trace", "graph", "junit", "report") as files,
+    ):
+        job = job_of_arguments(model, arguments.config, arguments, ("--graph",) if whole else ())
         drawing = _requested_graph(job, arguments)
         if arguments.trace:
             StateView(job.protocol)  # refuses a protocol without a TLA+ view before the search

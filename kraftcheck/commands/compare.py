@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kraftcheck.catalogue import Job, Model, blaming_protocol, find_model, find_variant
+from kraftcheck.catalogue import Job, Model, find_model, find_variant, protocol_errors_with_place
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
-from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of
+from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of_arguments
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, print_lines, table_lines
@@ -49,7 +49,7 @@ class ComparedRun(NamedTuple):
     seen_to: int | None  # the depth up to which every state was visited; None if the search was complete
 
 
-Variants = list[tuple[str, Job]]
+VariantJobs = list[tuple[str, Job]]
 """The jobs of variants, with their names."""
 RunsOfConfiguration = list[ComparedRun]
 """The runs within the same bounds: the unchanged model (the base), then its variants."""
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     variants = {name: find_variant(base, name) for name in arguments.variants}
     with OutputFiles(arguments, "json", "report") as files:
         groups = list(_runs_by_configuration(_jobs_by_configuration(base, variants, arguments), arguments))
-        files.json(lambda: [content for group in groups for content in as_json(group)])
+        files.json(lambda: [content for group in groups for content in runs_as_json(group)])
         runs = [one for group in groups for one in group]
         pages = (run_as_data(one.job, one.result, {"label": one.label}) for one in runs)
         files.file("report", lambda path: write_report(path, list(pages)))
@@ -93,9 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _jobs_by_configuration(
     base: Model, variants: dict[str, Model], arguments: argparse.Namespace
-) -> list[tuple[Job, Variants]]:
+) -> list[tuple[Job, VariantJobs]]:
     """Return the jobs of each configuration: the base's, and one for each variant."""
-    by_configuration: dict[str | None, Variants] = {}
+    by_configuration: dict[str | None, VariantJobs] = {}
     beside = list(variants.values())
     for name, model in variants.items():
         chosen = arguments.config or model.own_configuration or base.own_configuration
@@ -104,15 +104,15 @@ def _jobs_by_configuration(
 
 
 def _variant_job(model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]) -> Job:
-    with blaming_protocol(model):
-        return job_of(model, configuration, arguments, beside=[other.protocol for other in beside])
+    with protocol_errors_with_place(model):
+        return job_of_arguments(model, configuration, arguments, beside=[other.protocol for other in beside])
 
 
 # Searching
 
 
 def _runs_by_configuration(
-    jobs: Sequence[tuple[Job, Variants]], arguments: argparse.Namespace
+    jobs: Sequence[tuple[Job, VariantJobs]], arguments: argparse.Namespace
 ) -> Iterator[RunsOfConfiguration]:
     """Yield the runs of each configuration; stop at an interruption."""
     for base, variants in jobs:
@@ -122,7 +122,7 @@ def _runs_by_configuration(
             return
 
 
-def _search_variants_and_base(base: Job, variants: Variants, arguments: argparse.Namespace) -> RunsOfConfiguration:
+def _search_variants_and_base(base: Job, variants: VariantJobs, arguments: argparse.Namespace) -> RunsOfConfiguration:
     """Search the variants, then the base; stop at an interruption."""
     runs: RunsOfConfiguration = []
     for name, job in variants:
@@ -153,7 +153,7 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
 
 
 def _search_variant(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
-    with blaming_protocol(job.model):
+    with protocol_errors_with_place(job.model):
         result = run_job(job, quiet=arguments.quiet)
     return ComparedRun(label, job, result, _complete_depth(job, result))
 
@@ -187,7 +187,7 @@ def _searched_as_deep(one: ComparedRun, other: ComparedRun) -> bool:
     return other.seen_to is not None and other.result.depth is not None and one.seen_to >= other.result.depth
 
 
-def as_json(group: RunsOfConfiguration) -> Iterator[dict[str, Any]]:
+def runs_as_json(group: RunsOfConfiguration) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a group's runs, the base first."""
     base, *variants = group
     yield result_as_json(base.job, base.result)

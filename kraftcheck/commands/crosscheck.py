@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kraftcheck.catalogue import named_model
+from kraftcheck.catalogue import requested_model
 from kraftcheck.commands._crosscheck import crosscheck_dump, crosscheck_spec
 from kraftcheck.jobs import add_options, lenient_job, parse_count
 from kraftcheck.reporting.crosscheck import crosscheck_as_json, crosscheck_lines
@@ -43,7 +43,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
+    with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments, whole_space=True)
         if job.options.view is not None:
             problem = "the set of found states may depend on the search order"

@@ -17,7 +17,7 @@ import sys
 import threading
 import webbrowser
 
-from kraftcheck.catalogue import named_model
+from kraftcheck.catalogue import requested_model
 from kraftcheck.exploring.session import Server, Session
 from kraftcheck.exploring.tree import StateTree
 from kraftcheck.jobs import add_options, lenient_job
@@ -45,7 +45,7 @@ def _parse_port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with named_model(arguments) as model:
+    with requested_model(arguments) as model:
         job, warnings = lenient_job(model, arguments, whole_space=True, properties=True)
         print_warnings(warnings)
         tree = StateTree(job, arguments.set)

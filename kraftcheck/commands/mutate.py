@@ -24,16 +24,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kraftcheck.catalogue import Job, Model, named_model
+from kraftcheck.catalogue import Job, Model, requested_model
 from kraftcheck.explorer.result import NOTHING_CHECKED
-from kraftcheck.jobs import add_options, job_of, parse_count, parse_seed
+from kraftcheck.jobs import add_options, job_of_arguments, parse_count, parse_seed
 from kraftcheck.mutation.baseline import BaselineRun, record_baseline
 from kraftcheck.mutation.mutants import (
     Mutant,
     changeable_functions,
     changeable_modules,
     mutants_of,
-    recomputing_properties,
+    without_property_caches,
 )
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutantWorkers, MutationFolder, identity_of_mutation, judge_mutants
@@ -43,13 +43,13 @@ from kraftcheck.reporting.mutation import Explanations, mutation_as_json, mutati
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
-MOST_STATES = 100_000
+DEFAULT_MOST_STATES = 100_000
 """Default limit on distinct states of a configuration."""
 
 MUTANT_SECONDS = 600.0
 """Default time limit of a mutant, in seconds."""
 
-SHIPPED_PATTERNS = ("smoke*", "default*")
+SHIPPED_CONFIG_PATTERNS = ("smoke*", "default*")
 """Default configurations for the mutants of a shipped model."""
 
 
@@ -68,7 +68,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_options(how, "--engine")
     add_options(how, "--workers", help="processes (default: one for each processor)", dest="processes", default=None)
     stop = parser.add_argument_group("limits")
-    add_options(stop, "--max-states", help=f"distinct states per configuration (default: {MOST_STATES:,})")
+    add_options(stop, "--max-states", help=f"distinct states per configuration (default: {DEFAULT_MOST_STATES:,})")
     add_options(stop, "--max-depth")
     limit = f"time limit per mutant (default: {MUTANT_SECONDS:.0f}); a mutant beyond it counts as killed by an error"
     add_options(stop, "--time-limit", help=limit, dest="seconds", default=MUTANT_SECONDS)
@@ -84,9 +84,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
+    with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         explanations = Explanations(arguments.explained)
-        jobs = [_job(model, config, arguments) for config in _configurations(model, arguments.config)]
+        jobs = [_job_with_limits(model, config, arguments) for config in _configurations(model, arguments.config)]
         modules = changeable_modules(model, model.protocol)
         functions = changeable_functions(model.protocol, modules)
         mutants = _chosen_mutants(list(mutants_of(functions, modules)), arguments)
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             baselines, verdicts = _judge_mutants(jobs, modules, changed, mutants, arguments)
         except KeyboardInterrupt:
-            print_lines(_how_to_go_on(arguments))
+            print_lines(_resume_hint_lines(arguments))
             return EXIT_INTERRUPTED
         judged = [(mutant, verdicts[mutant.name]) for mutant in mutants]
         about = {
@@ -117,7 +117,7 @@ def _judge_mutants(
     """Return the baselines of the model, and the verdict on each mutant."""
     folder = arguments.folder
     in_folder = nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs))
-    with recomputing_properties(modules), in_folder as kept:
+    with without_property_caches(modules), in_folder as kept:
         baselines = _record_baselines(jobs, files, modules, arguments)
         processes = arguments.processes or default_worker_count()
         workers = MutantWorkers(MutantRunner(baselines, modules), processes, arguments.seconds)
@@ -128,7 +128,7 @@ def _judge_mutants(
 def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
     """Yield the chosen configurations without duplicates."""
     known = model.configurations
-    patterns = chosen or ([] if model.file is not None else list(SHIPPED_PATTERNS))
+    patterns = chosen or ([] if model.file is not None else list(SHIPPED_CONFIG_PATTERNS))
     if not patterns:
         yield None
     names: list[str] = []
@@ -139,10 +139,10 @@ def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
     yield from dict.fromkeys(names)
 
 
-def _job(model: Model, config: str | None, arguments: argparse.Namespace) -> Job:
+def _job_with_limits(model: Model, config: str | None, arguments: argparse.Namespace) -> Job:
     """Return the job of a configuration; every mutant has the same limits."""
-    job = job_of(model, config, arguments)
-    most = job.options.max_states or MOST_STATES
+    job = job_of_arguments(model, config, arguments)
+    most = job.options.max_states or DEFAULT_MOST_STATES
     return job._replace(options=replace(job.options, max_states=most, workers=None if job.engine != "tables" else 1))
 
 
@@ -195,7 +195,7 @@ def _configurations_as_json(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
     }
 
 
-def _how_to_go_on(arguments: argparse.Namespace) -> Iterator[Line]:
+def _resume_hint_lines(arguments: argparse.Namespace) -> Iterator[Line]:
     yield [(PLAIN, "interrupted")]
     if arguments.folder is not None:
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(arguments.words)}")]

@@ -24,7 +24,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import Job, named_model
+from kraftcheck.catalogue import Job, requested_model
 from kraftcheck.explorer.request import parse_bytes, parse_seconds
 from kraftcheck.files import is_uri, real_path
 from kraftcheck.jobs import SPARK_LOG_HELP, add_options, lenient_job, parse_count
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_on_uris(arguments)
     if arguments.table_format:
         raise InputError(f"--table-format: expected a URI in --out, found {arguments.out}; paths get Parquet files")
-    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
+    with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         names, out, follow = arguments.inputs, Path(arguments.out), arguments.follow
         rounds = watch_input_files(names, out) if follow else iter([find_input_files(names, out)])
         first = next(rounds)
@@ -120,7 +120,7 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     from kraftcheck.traces.pipeline.stored import DELTA_SETTINGS, StoredTables
 
     form = arguments.table_format or ("delta" if find_spec("delta") else "parquet")
-    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
+    with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         with _start_spark(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:

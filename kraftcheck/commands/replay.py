@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import Job, named_model
+from kraftcheck.catalogue import Job, requested_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.jobs import add_options, lenient_job, parse_count
 from kraftcheck.reporting.counterexample import counterexample_lines
@@ -67,7 +67,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.trace and not arguments.simplify:
         raise InputError("--trace: no trace to write; add --simplify")
-    with named_model(arguments) as model, OutputFiles(arguments, "json", "report", "trace") as files:
+    with requested_model(arguments) as model, OutputFiles(arguments, "json", "report", "trace") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         replays, runs, simpler = list[Replay](), list[dict[str, Any]](), list[Violation]()
@@ -96,7 +96,7 @@ def _replay_traces(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Re
     with Meter("states replayed", quiet=arguments.quiet) as meter, _parquet_writer(arguments, job) as tables:
         watches = [walked.append] if arguments.report or arguments.simplify else []
         watches += [tables.watch] if tables else []
-        watch = partial(_call_all, watches) if watches else None
+        watch = partial(_call_watches, watches) if watches else None
         partly: dict[str, Any] = {"reach_first": arguments.reach_first}
         replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch, **partly)
         for file in arguments.traces:
@@ -134,6 +134,6 @@ def _parquet_writer(arguments: argparse.Namespace, job: Job) -> AbstractContextM
     return ReplayTables(arguments.parquet, job.protocol, job.options)
 
 
-def _call_all(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
+def _call_watches(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
     for watch in watches:
         watch(step)

@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import Job, named_model
+from kraftcheck.catalogue import Job, requested_model
 from kraftcheck.engines import timing_compilation
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of, parse_count, parse_seed
+from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count, parse_seed
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.output import OutputFiles, header_lines
 from kraftcheck.runner import announce_compiling, report_result, run_job, simplify
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 SPARK_ENGINE = "spark"
-ENGINES = ("tables", SPARK_ENGINE)
+WALK_ENGINES = ("tables", SPARK_ENGINE)
 """The engines that support random walks."""
 
 
@@ -71,13 +71,13 @@ def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
     return result
 
 
-def require_supported(job: Job, arguments: argparse.Namespace) -> None:
+def require_spark_options(job: Job, arguments: argparse.Namespace) -> None:
     """Raise InputError for options that random walks on Spark do not support."""
     if arguments.out is None:
         raise InputError("--engine spark: no output folder; add --out DIR, a folder that driver and executors share")
     for option, value in (("--max-states", job.options.max_states), ("--time-limit", job.options.time_limit)):
         if value:
-            raise InputError(f"{option}: not supported for random walks on Spark; use --engine {ENGINES[0]}")
+            raise InputError(f"{option}: not supported for random walks on Spark; use --engine {WALK_ENGINES[0]}")
 
 
 def walk_on_spark(job: Job, arguments: argparse.Namespace) -> Result:
@@ -106,7 +106,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         ("--seed", parse_seed, 0, "seed of the random choices"),
     ):
         how.add_argument(option, type=read, default=default, metavar="N", help=f"{what} (default: {default})")
-    add_options(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK_ENGINE}")
+    add_options(how, "--engine", help=f"the engine: {WALK_ENGINES[0]} or, for a corpus in --out, {SPARK_ENGINE}")
     add_options(how, "--workers")
     add_options(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
     add_options(parser.add_argument_group("limits"), "--max-states", "--time-limit")
@@ -117,15 +117,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.engine not in (None, *ENGINES):
-        raise InputError(f"--engine {arguments.engine}: not supported for random walks; use {' or '.join(ENGINES)}")
-    with named_model(arguments) as model, OutputFiles(arguments, "json", "trace", "report") as files:
-        job = job_of(model, arguments.config, arguments)
+    if arguments.engine not in (None, *WALK_ENGINES):
+        raise InputError(
+            f"--engine {arguments.engine}: not supported for random walks; use {' or '.join(WALK_ENGINES)}"
+        )
+    with requested_model(arguments) as model, OutputFiles(arguments, "json", "trace", "report") as files:
+        job = job_of_arguments(model, arguments.config, arguments)
         if arguments.trace or arguments.out:
             StateView(job.protocol)  # refuses bad names before the walks
         more: dict[str, Any] = {"search": "random", "seed": arguments.seed, "depth_limit": arguments.depth}
         if job.engine == SPARK_ENGINE:
-            require_supported(job, arguments)
+            require_spark_options(job, arguments)
             more["distinct_states"] = None  # no process has seen all states of a corpus
         if not arguments.quiet:
             print_lines(header_lines(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             "report",
             lambda path: write_cluster_page(found, life if life and found.replay else life_from_logs(found), path),
         )
-        files.file("parquet", partial(_write_table, found))
+        files.file("parquet", partial(_write_events_table, found))
         files.file("events", partial(write_stream, found.sources.written, list(found.sources.versions)))
     return found.exit_code
 
@@ -151,7 +151,7 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterLife | None) -> 
     return found
 
 
-def _write_table(found: Validation, path: Path) -> None:
+def _write_events_table(found: Validation, path: Path) -> None:
     from kraftcheck.reporting.events_table import write_events_table
 
     write_events_table(found.sources, path)

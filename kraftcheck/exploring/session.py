@@ -24,7 +24,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from kraftcheck.catalogue import blaming_protocol
+from kraftcheck.catalogue import protocol_errors_with_place
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import StateTree, VisitedNode
 from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool_header, value_as_json, violation_as_json
@@ -76,7 +76,7 @@ class StateInspector:
     def offers(self, number: int) -> dict[str, Any]:
         """Return the enabled steps, the disabled actions with reasons, and the properties of a node."""
         node = self._tree.node(number)
-        with blaming_protocol(self._job.model):
+        with protocol_errors_with_place(self._job.model):
             offered = self._tree.offered(node)
             way = [one.step.state for one in node.way]
             enabled = [
@@ -145,7 +145,7 @@ class StateInspector:
         for reason in found:
             grouped.setdefault((reason.text, _place_of_condition(reason)), []).append(reason)
         reasons = [
-            {"text": text, "place": place, "kind": alike[0].kind, "who": [_culprits_as_json(one) for one in alike]}
+            {"text": text, "place": place, "kind": alike[0].kind, "who": [_subjects_as_json(one) for one in alike]}
             for (text, place), alike in grouped.items()
         ]
         return {"action": action, "reasons": reasons, "others": is_taken}
@@ -159,7 +159,7 @@ class StateInspector:
     def _verdict(self, prop: Property, before: TraceStep | None, node: VisitedNode) -> bool | str:
         """Return whether a property holds in a node, or over the step to it; the text of the error if it raises."""
         try:
-            with blaming_protocol(self._job.model):
+            with protocol_errors_with_place(self._job.model):
                 if not prop.over_steps:
                     return self._semantics.holds(prop, node.step.state)
                 if before is None or node.transition is None:
@@ -182,7 +182,7 @@ class StateInspector:
             yield found
 
 
-def _culprits_as_json(reason: Reason) -> list[Any]:
+def _subjects_as_json(reason: Reason) -> list[Any]:
     """Return the replica and the message of an explanation, as JSON."""
     who = None if reason.actor is None else text_of(reason.actor)
     return [who, None if reason.message is None else value_as_json(reason.message)]
@@ -250,7 +250,7 @@ class Session:
 
     def walk(self, number: int) -> dict[str, Any]:
         """Return the walk to a node as report data."""
-        with self._lock, blaming_protocol(self._tree.job.model):
+        with self._lock, protocol_errors_with_place(self._tree.job.model):
             return pack_page_data([self._run(self._tree.node(number))])
 
     def offers(self, number: int) -> dict[str, Any]:
@@ -260,12 +260,12 @@ class Session:
 
     def take(self, number: int, choice: int) -> dict[str, Any]:
         """Take a step from a node and return the walk to the next node as report data."""
-        with self._lock, blaming_protocol(self._tree.job.model):
+        with self._lock, protocol_errors_with_place(self._tree.job.model):
             return pack_page_data([self._run(self._tree.take(number, choice))])
 
     def save(self, number: int, name: str) -> bytes:
         """Return the content of a file with the walk to a node."""
-        with self._lock, blaming_protocol(self._tree.job.model):
+        with self._lock, protocol_errors_with_place(self._tree.job.model):
             node = self._tree.node(number)
             return saved_file_content(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 

@@ -13,10 +13,10 @@ from typing import NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile
 
 from kraftcheck.files import atomic_replacement, distrust_reason
-from kraftcheck.processes import LEAST_JAVA, java_program, java_version, run_program
+from kraftcheck.processes import LEAST_JAVA_VERSION, java_program, java_version, run_program
 from kraftcheck.spec.errors import InputError
 
-NO_JDK_MESSAGE = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"
+NO_JDK_MESSAGE = f"lockstep needs a JDK, version {LEAST_JAVA_VERSION} or newer"
 SUPPORTED_KAFKA = "4.1 to 4.4"
 DRIVER_SOURCES = Path(__file__).with_name("driver")
 DRIVER_MAIN_CLASS = "org.apache.kafka.raft.LockstepDriver"
@@ -76,7 +76,7 @@ def jdk_program(name: str) -> Path:
 def require_new_java(program: Path) -> None:
     """Require a JDK program of a version that can run Kafka."""
     version = java_version(program)
-    if version is None or version < LEAST_JAVA:
+    if version is None or version < LEAST_JAVA_VERSION:
         raise InputError(
             f"{NO_JDK_MESSAGE}; {program} is {'of unknown version' if version is None else f'version {version}'}"
         )

@@ -93,7 +93,7 @@ def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) ->
     calls: dict[FunctionType, list[FunctionType]] = {}
     result = {}
     for action in protocol.actions.values():
-        found = _reached_from([action.function], protocol, modules, calls)
+        found = _transitive_calls([action.function], protocol, modules, calls)
         result[action.name] = [function for function in found if function.__module__ in names]
     return result
 
@@ -101,10 +101,10 @@ def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) ->
 def functions_of_projections(protocol: type[Protocol], modules: list[ModuleType]) -> list[FunctionType]:
     """Return the functions that the projections read by actions may call, directly or transitively."""
     read = dict.fromkeys(one.function for action in protocol.actions.values() for one in action.reads)
-    return list(_reached_from(read, protocol, modules, {}))
+    return list(_transitive_calls(read, protocol, modules, {}))
 
 
-def _reached_from(
+def _transitive_calls(
     firsts: Iterable[Any],
     protocol: type[Protocol],
     modules: list[ModuleType],
@@ -119,7 +119,7 @@ def _reached_from(
             continue
         found[function] = None
         if function not in calls:
-            calls[function] = list(_called_by(function, protocol, modules))
+            calls[function] = list(_direct_calls(function, protocol, modules))
         waiting += calls[function]
     return found
 
@@ -138,7 +138,7 @@ def cache_clearers(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
 
 
 @contextmanager
-def recomputing_properties(modules: Iterable[ModuleType]) -> Iterator[None]:
+def without_property_caches(modules: Iterable[ModuleType]) -> Iterator[None]:
     """Compute the cached properties of classes at each access within the block: a value may outlive the mutant."""
     named = [(module, value) for module in modules for value in vars(module).values() if isinstance(value, type)]
     classes = [cls for module, cls in named if cls.__module__ == module.__name__]
@@ -154,21 +154,23 @@ def recomputing_properties(modules: Iterable[ModuleType]) -> Iterator[None]:
             setattr(cls, name, one)
 
 
-def _called_by(function: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[FunctionType]:
+def _direct_calls(
+    function: FunctionType, protocol: type[Protocol], modules: list[ModuleType]
+) -> Iterator[FunctionType]:
     """Yield the functions that a function may call directly."""
     names = {module.__name__ for module in modules}
-    for name in _names_in(function.__code__):
+    for name in _names_used_by(function.__code__):
         for called in map(_inner_function, _functions_named(name, function, protocol, modules)):
             if called is not None and called.__module__ in names and _is_changeable(called):
                 yield called
 
 
-def _names_in(code: CodeType) -> Iterator[str]:
+def _names_used_by(code: CodeType) -> Iterator[str]:
     """Yield the names that a function uses, including those of inner functions."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _names_in(inner)
+            yield from _names_used_by(inner)
 
 
 def _functions_named(
@@ -176,7 +178,7 @@ def _functions_named(
 ) -> Iterator[Any]:
     """Yield the functions that a name in a function may refer to."""
     yield user.__globals__.get(name)
-    yield from (vars(module).get(name) for module in _imported_by_name(user, modules))
+    yield from (vars(module).get(name) for module in _modules_imported_by(user, modules))
     owners = [base for base in protocol.__mro__ if name in vars(base)]
     yield from (vars(base)[name] for base in (owners if "super" in user.__code__.co_names else owners[:1]))
     for module in modules:
@@ -185,7 +187,7 @@ def _functions_named(
                 yield vars(cls)[name]
 
 
-def _imported_by_name(user: FunctionType, modules: list[ModuleType]) -> list[ModuleType]:
+def _modules_imported_by(user: FunctionType, modules: list[ModuleType]) -> list[ModuleType]:
     """Return those of the given modules that a function's module has imported by name."""
     return [one for one in user.__globals__.values() if isinstance(one, ModuleType) and one in modules]
 
@@ -308,10 +310,10 @@ def _make_mutant(changed: ChangeableFunction, mutation: Mutation) -> Mutant:
     text = mutation.text + "\n" * (old.count("\n") if isinstance(mutation.node, ast.stmt) else 0)
     was, became = (" ".join(piece.split()) for piece in (old, text))
     name = f"{source.path.stem}.{changed.definition.name}: {was} -> {became}"
-    return Mutant(name, mutation.kind, changed, (begin, end), text.rstrip("\n"), _header_lines(mutation.statement))
+    return Mutant(name, mutation.kind, changed, (begin, end), text.rstrip("\n"), _own_lines(mutation.statement))
 
 
-def _header_lines(statement: ast.stmt) -> range:
+def _own_lines(statement: ast.stmt) -> range:
     """Return the lines of a statement, without the body of a compound statement."""
     body: list[ast.stmt] = getattr(statement, "body", [])
     last = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno

@@ -11,25 +11,26 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 from kraftcheck.spec.diagnosis.source import called_name, negation
 from kraftcheck.spec.values import Record, field_types, is_enum
 
-GUARD = "guard dropped"
-CONDITION = "condition dropped"
-NEGATED = "condition negated"
-BOUNDARY = "boundary"
+GUARD_DROPPED = "guard dropped"
+CONDITION_DROPPED = "condition dropped"
+CONDITION_NEGATED = "condition negated"
+BOUNDARY_SHIFTED = "boundary"
 OFF_BY_ONE = "off by one"
-NOT_SENT = "message not sent"
-SENT_TWICE = "message sent twice"
-KEPT = "message kept"
-NOT_UPDATED = "field not updated"
-SKIPPED = "branch skipped"
-NO_STEP = "step not taken"
+MESSAGE_NOT_SENT = "message not sent"
+MESSAGE_SENT_TWICE = "message sent twice"
+MESSAGE_KEPT = "message kept"
+FIELD_NOT_UPDATED = "field not updated"
+BRANCH_SKIPPED = "branch skipped"
+STEP_NOT_TAKEN = "step not taken"
 WRONG_FIELD = "wrong field"
 WRONG_CONSTANT = "wrong constant"
-SWAPPED = "arguments swapped"
-OPERAND = "operand dropped"
+ARGUMENTS_SWAPPED = "arguments swapped"
+OPERAND_DROPPED = "operand dropped"
 WRONG_RULE = "wrong rule"
 OPERATOR_NAMES = (
-    *(GUARD, CONDITION, NEGATED, BOUNDARY, OFF_BY_ONE, NOT_SENT, SENT_TWICE, KEPT, NOT_UPDATED, SKIPPED, NO_STEP),
-    *(WRONG_FIELD, WRONG_CONSTANT, SWAPPED, OPERAND, WRONG_RULE),
+    *(GUARD_DROPPED, CONDITION_DROPPED, CONDITION_NEGATED, BOUNDARY_SHIFTED, OFF_BY_ONE, MESSAGE_NOT_SENT),
+    *(MESSAGE_SENT_TWICE, MESSAGE_KEPT, FIELD_NOT_UPDATED, BRANCH_SKIPPED, STEP_NOT_TAKEN, WRONG_FIELD),
+    *(WRONG_CONSTANT, ARGUMENTS_SWAPPED, OPERAND_DROPPED, WRONG_RULE),
 )
 """The mutation operators, in the order of reports."""
 
@@ -133,9 +134,9 @@ class MutationFinder:
         if isinstance(statement, ast.If | ast.While):
             yield from self._branch(statement)
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Yield | ast.YieldFrom):
-            yield Mutation(NO_STEP, statement, "pass", statement)
+            yield Mutation(STEP_NOT_TAKEN, statement, "pass", statement)
         if isinstance(statement, ast.Return) and statement.value is not None and _is_condition(statement.value):
-            yield Mutation(NEGATED, statement.value, ast.unparse(negation(statement.value)), statement)
+            yield Mutation(CONDITION_NEGATED, statement.value, ast.unparse(negation(statement.value)), statement)
         yield from self._parts(statement, statement)
 
     def _parts(self, node: ast.AST, statement: ast.stmt) -> Iterator[Mutation]:
@@ -154,19 +155,19 @@ class MutationFinder:
 
     def _case(self, case: ast.match_case, statement: ast.stmt) -> Iterator[Mutation]:
         if case.guard is not None:
-            yield Mutation(CONDITION, case.guard, "True", statement)
-            yield Mutation(NEGATED, case.guard, ast.unparse(negation(case.guard)), statement)
+            yield Mutation(CONDITION_DROPPED, case.guard, "True", statement)
+            yield Mutation(CONDITION_NEGATED, case.guard, ast.unparse(negation(case.guard)), statement)
             yield from self._expression(case.guard, case, statement)
         for inner in case.body:
             yield from self._statement(inner)
 
     def _branch(self, statement: ast.If | ast.While) -> Iterator[Mutation]:
         leaves = len(statement.body) == 1 and isinstance(statement.body[0], _LEAVING_NODES) and not statement.orelse
-        yield Mutation(GUARD if leaves else SKIPPED, statement.test, "False", statement)
+        yield Mutation(GUARD_DROPPED if leaves else BRANCH_SKIPPED, statement.test, "False", statement)
         if isinstance(statement, ast.If):
-            yield Mutation(NEGATED, statement.test, ast.unparse(negation(statement.test)), statement)
+            yield Mutation(CONDITION_NEGATED, statement.test, ast.unparse(negation(statement.test)), statement)
             if statement.orelse:
-                yield Mutation(SKIPPED, statement.test, "True", statement)
+                yield Mutation(BRANCH_SKIPPED, statement.test, "True", statement)
 
     def _expression(self, node: ast.expr, parent: ast.AST, statement: ast.stmt) -> Iterator[Mutation]:
         for kind, target, text in self._mutations_at(node, parent):
@@ -182,9 +183,12 @@ class MutationFinder:
     def _comprehension(self, node: ast.comprehension, statement: ast.stmt) -> Iterator[Mutation]:
         yield from self._expression(node.iter, node, statement)
         for test in node.ifs:
-            yield Mutation(CONDITION, test, "True", statement)
+            yield Mutation(CONDITION_DROPPED, test, "True", statement)
             yield Mutation(
-                NEGATED, test, _parenthesized_source(ast.unparse(negation(test)), negation(test), node), statement
+                CONDITION_NEGATED,
+                test,
+                _parenthesized_source(ast.unparse(negation(test)), negation(test), node),
+                statement,
             )
             yield from self._expression(test, node, statement)
 
@@ -196,12 +200,12 @@ class MutationFinder:
             case ast.Compare(ops=[op]) if type(op) in _BOUNDARY_OPERATORS:
                 left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
                 yield (
-                    BOUNDARY,
+                    BOUNDARY_SHIFTED,
                     node,
                     _parenthesized_source(f"{left} {_BOUNDARY_OPERATORS[type(op)]} {right}", node, parent),
                 )
             case ast.Compare(ops=[_]) if isinstance(parent, ast.Lambda | ast.GeneratorExp):
-                yield NEGATED, node, ast.unparse(negation(node))
+                yield CONDITION_NEGATED, node, ast.unparse(negation(node))
             case ast.Constant():
                 yield from _constant_mutations(node, parent)
             case ast.Slice():
@@ -233,14 +237,14 @@ class MutationFinder:
             yield from _method_mutations(node, name)
             return
         if name == "consume":
-            yield KEPT, node.func, "become"
+            yield MESSAGE_KEPT, node.func, "become"
         if name in _OPPOSITE_RULES:
             yield WRONG_RULE, node.func, _OPPOSITE_RULES[name]
         for one, two in self._vocabulary.swappable(self._names.get(name)):
             if two < len(node.args) and ast.dump(node.args[one]) != ast.dump(node.args[two]):
                 places = [*node.args]
                 places[one], places[two] = places[two], places[one]
-                yield SWAPPED, node, ast.unparse(ast.Call(node.func, places, node.keywords))
+                yield ARGUMENTS_SWAPPED, node, ast.unparse(ast.Call(node.func, places, node.keywords))
 
 
 def _dropping_mutations(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
@@ -249,11 +253,11 @@ def _dropping_mutations(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AS
     if isinstance(node, ast.BoolOp):
         for operand in node.values:
             others = [other for other in node.values if other is not operand]
-            left.append((CONDITION, others[0] if len(others) == 1 else ast.BoolOp(node.op, others)))
+            left.append((CONDITION_DROPPED, others[0] if len(others) == 1 else ast.BoolOp(node.op, others)))
     elif isinstance(node, ast.IfExp):
-        left = [(SKIPPED, node.body), (SKIPPED, node.orelse)]
+        left = [(BRANCH_SKIPPED, node.body), (BRANCH_SKIPPED, node.orelse)]
     elif isinstance(node.op, ast.BitOr | ast.Sub | ast.BitAnd) and not isinstance(node.right, ast.Constant):
-        left = [(OPERAND, node.left)]
+        left = [(OPERAND_DROPPED, node.left)]
     yield from ((kind, node, _parenthesized_source(ast.unparse(rest), rest, parent)) for kind, rest in left)
 
 
@@ -274,7 +278,7 @@ def _sending_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
     """Yield the mutations of a call that sends messages, or writes replicas."""
     assert isinstance(node.func, ast.Attribute)
     before = ast.unparse(node.func.value)
-    kind = NOT_UPDATED if name == "write" else NOT_SENT
+    kind = FIELD_NOT_UPDATED if name == "write" else MESSAGE_NOT_SENT
     if len(node.args) == 1:
         yield kind, node, f"{before}.but(consumes=True)" if name == "reply" else before
     else:
@@ -282,9 +286,9 @@ def _sending_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
             left: list[ast.expr] = [other for other in node.args if other is not argument]
             yield kind, node, ast.unparse(ast.Call(node.func, left, node.keywords))
     if name == "send":
-        yield SENT_TWICE, node, ast.unparse(ast.Call(node.func, [*node.args, *node.args], node.keywords))
+        yield MESSAGE_SENT_TWICE, node, ast.unparse(ast.Call(node.func, [*node.args, *node.args], node.keywords))
     elif name == "reply":
-        yield SENT_TWICE, node, f"{ast.unparse(node)}.send({', '.join(map(ast.unparse, node.args))})"
+        yield MESSAGE_SENT_TWICE, node, f"{ast.unparse(node)}.send({', '.join(map(ast.unparse, node.args))})"
 
 
 def _field_update_mutations(node: ast.Call) -> Iterator[Replacement]:
@@ -293,7 +297,7 @@ def _field_update_mutations(node: ast.Call) -> Iterator[Replacement]:
     for keyword in node.keywords:
         left = [other for other in node.keywords if other is not keyword]
         changed = ast.Call(node.func, node.args, left) if left or node.args else node.func.value
-        yield NOT_UPDATED, node, ast.unparse(changed)
+        yield FIELD_NOT_UPDATED, node, ast.unparse(changed)
 
 
 def _constant_mutations(node: ast.Constant, parent: ast.AST) -> Iterator[Replacement]:

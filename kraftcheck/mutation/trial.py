@@ -43,7 +43,7 @@ VERDICTS = {
 }
 """The verdicts, with their meanings."""
 
-FIRST_PART_STATES = 20
+FIRST_PART_DIVISOR = 20
 """Divisor of the states that a first search of every configuration visits, since most mutants show early."""
 
 MOST_WALKED_STATES = 20_000
@@ -52,10 +52,10 @@ MOST_WALKED_STATES = 20_000
 CHANGED_PROJECTION = "steps of actions that read a changed projection"
 """Description of the lost steps if only a projection has changed."""
 
-NEW_SUFFIX = " (new)"
+NEW_STEP_SUFFIX = " (new)"
 """Suffix of the name of steps that the model lacks."""
 
-SecondNames = Mapping[str, str]
+NewStepNames = Mapping[str, str]
 """Names of new steps, by action."""
 
 
@@ -112,48 +112,48 @@ def _has_same_initial_states(baseline: BaselineRun) -> bool:
         return False
 
 
-class _PropertyWithSecondNames(Property):
+class _PropertyWithNewSteps(Property):
     """A temporal property whose formula counts the new steps of an action as steps of that action."""
 
-    names: SecondNames
+    names: NewStepNames
 
     def formula(self, protocol: object) -> Formula:
         """Return the formula, in which each action name also covers the name of the action's new steps."""
         return _renamed_formula(super().formula(protocol), self.names)
 
 
-def with_new_names(options: SearchRequest, names: SecondNames) -> SearchRequest:
+def request_with_new_steps(options: SearchRequest, names: NewStepNames) -> SearchRequest:
     """Return a search request whose properties and fairness also cover the second names of actions' new steps."""
     return replace(
         options,
         reachable=tuple(
-            replace(one, without=tuple(_with_second_names(one.without, names))) for one in options.reachable
+            replace(one, without=tuple(_add_new_step_names(one.without, names))) for one in options.reachable
         ),
         temporal=tuple(_renamed_temporal(one, names) for one in options.temporal),
         fairness=_renamed_fairness(options.fairness, names),
     )
 
 
-def _with_second_names(actions: Iterable[str], names: SecondNames) -> list[str]:
+def _add_new_step_names(actions: Iterable[str], names: NewStepNames) -> list[str]:
     """Return the given action names, each followed by the second name that its new steps have, if any."""
     return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
 
 
-def _renamed_fairness(declared: Iterable[Fairness], names: SecondNames) -> tuple[Fairness, ...]:
-    return tuple(replace(one, actions=tuple(_with_second_names(one.actions, names))) for one in declared)
+def _renamed_fairness(declared: Iterable[Fairness], names: NewStepNames) -> tuple[Fairness, ...]:
+    return tuple(replace(one, actions=tuple(_add_new_step_names(one.actions, names))) for one in declared)
 
 
-def _renamed_temporal(prop: Property, names: SecondNames) -> Property:
+def _renamed_temporal(prop: Property, names: NewStepNames) -> Property:
     changed = {one.name: getattr(prop, one.name) for one in fields(prop)}
-    made = _PropertyWithSecondNames(**{**changed, "fairness": _renamed_fairness(prop.fairness, names)})
+    made = _PropertyWithNewSteps(**{**changed, "fairness": _renamed_fairness(prop.fairness, names)})
     vars(made)["names"] = names
     return made
 
 
-def _renamed_formula(formula: Formula, names: SecondNames) -> Formula:
+def _renamed_formula(formula: Formula, names: NewStepNames) -> Formula:
     """Return a formula in which each action name also covers the second name for the action's new steps."""
     if isinstance(formula, Enabled | Taken):
-        return type(formula)(frozenset(_with_second_names(formula.actions, names)))
+        return type(formula)(frozenset(_add_new_step_names(formula.actions, names)))
     parts = {name: _renamed_formula(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)}
     return replace(formula, **parts) if parts else formula  # type: ignore[type-var]
 
@@ -206,7 +206,7 @@ class MutantRunner:
         swap = CodeSwap(mutant.changed.function, code, self._modules)
         with swap.mutated():
             trials, verdicts = self._compared(mutant, swap, reached)
-            for share in (FIRST_PART_STATES, 1):
+            for share in (FIRST_PART_DIVISOR, 1):
                 tried = []
                 for trial in trials:
                     tried.append(trial.verdict(share))
@@ -266,7 +266,7 @@ class _ConfigurationTrial:
             if job.options.init == "Init":
                 return MutantVerdict(ERROR, _error_text(error), self._name)
             return MutantVerdict(LOST, config=self._name, lost=(f"the start {job.options.init}",))
-        options = with_new_names(job.options, {name: name + NEW_SUFFIX for name in self._actions})
+        options = request_with_new_steps(job.options, {name: name + NEW_STEP_SUFFIX for name in self._actions})
         options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
             result = search(job.engine, self._protocol(starts), options, is_named=job.is_named)
@@ -284,7 +284,9 @@ class _ConfigurationTrial:
         for name in self._actions:
             action = protocol.actions[name]
             actions[name] = wrap_action(name, action, partial(self._steps, action, new=False))
-            actions[name + NEW_SUFFIX] = wrap_action(name + NEW_SUFFIX, action, partial(self._steps, action, new=True))
+            actions[name + NEW_STEP_SUFFIX] = wrap_action(
+                name + NEW_STEP_SUFFIX, action, partial(self._steps, action, new=True)
+            )
         replace_actions(protocol, actions)
         vars(protocol)["initial"] = lambda: starts
         return protocol
@@ -307,7 +309,7 @@ class _ConfigurationTrial:
 
     def _new_step(self, result: Result, starts: list[State]) -> str:
         """Return the first labelled step that the model lacks, as text; "" if there is none."""
-        took = any(times for name, times in result.actions.items() if name.endswith(NEW_SUFFIX))
+        took = any(times for name, times in result.actions.items() if name.endswith(NEW_STEP_SUFFIX))
         if not took and not self._is_projected:
             return ""
         more = result.distinct_states > self._baseline.result.distinct_states

@@ -29,7 +29,7 @@ TIMEOUT_TEXT = "was not judged within"
 """Text about a mutant that took too long; the seconds follow."""
 
 
-NOTE_SHAPE = {
+VERDICT_NOTE_SHAPE = {
     "mutant": str,
     "verdict": {
         "verdict": str,
@@ -55,10 +55,10 @@ class MutationFolder(BatchFolder):
         """Return the saved verdicts, by name of the mutant."""
         found = {}
         for file in self.note_files():
-            note = read_note(file, NOTE_SHAPE)
+            note = read_note(file, VERDICT_NOTE_SHAPE)
             if note["verdict"]["verdict"] not in VERDICTS:
                 raise InputError(f"{file}: expected {', '.join(VERDICTS)}, found {note['verdict']['verdict']!r}")
-            found[note["mutant"]] = verdict_of(note["verdict"])
+            found[note["mutant"]] = verdict_from_note(note["verdict"])
         return found
 
     def note(self, mutant: Mutant, verdict: MutantVerdict) -> None:
@@ -67,7 +67,7 @@ class MutationFolder(BatchFolder):
         write_note(self.note_file(self.path, number), {"mutant": mutant.name, "verdict": verdict._asdict()})
 
 
-def verdict_of(note: dict[str, Any]) -> MutantVerdict:
+def verdict_from_note(note: dict[str, Any]) -> MutantVerdict:
     """Return a verdict from its JSON form."""
     counts = tuple(tuple(count) for count in note["counts"])
     return MutantVerdict(**(note | {"lost": tuple(note["lost"]), "counts": counts}))
@@ -148,7 +148,7 @@ class MutantWorkers:
             verdict = None
             if one.end in ready:
                 try:
-                    verdict = verdict_of(json.loads(one.end.recv_bytes()))
+                    verdict = verdict_from_note(json.loads(one.end.recv_bytes()))
                 except EOFError:
                     one.process.join()
                     verdict = MutantVerdict(ERROR, f"the process ended by itself ({one.process.exitcode})")

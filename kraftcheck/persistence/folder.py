@@ -35,10 +35,10 @@ from kraftcheck.spec.errors import InputError, RaisedError
 
 FORMAT_VERSION = 2
 MANIFEST_FILE, LOCK_FILE, DONE_FOLDER, DATA_FILE_SUFFIX = "manifest.json", "lock", "done", ".bin"
-OLD_MANIFESTS = ("pipeline.json", "corpus.json", "mutation.json")  # of format 1, one for each kind of folder
-CHECK_ACTIONS = "--check-actions"  # may be left out on --resume, but not added: earlier calls were not tested
-NO_CHECKPOINT = "holds no checkpoint; give the folder of an earlier --checkpoint that was written"
-NO_FOLDER = "there is no such folder; give the folder of an earlier --checkpoint"
+OLD_MANIFEST_FILES = ("pipeline.json", "corpus.json", "mutation.json")  # of format 1, one for each kind of folder
+CHECK_ACTIONS_OPTION = "--check-actions"  # may be left out on --resume, but not added: earlier calls were not tested
+NO_CHECKPOINT_MESSAGE = "holds no checkpoint; give the folder of an earlier --checkpoint that was written"
+NO_FOLDER_MESSAGE = "there is no such folder; give the folder of an earlier --checkpoint"
 
 BatchNote = dict[str, Any]
 Identity = dict[str, Any]
@@ -81,7 +81,7 @@ class LockedFolder:
 
     def _require_alone(self, own: str) -> None:
         """Raise InputError for a folder without a manifest that holds files other than `own`."""
-        if any((self.inner / name).exists() for name in OLD_MANIFESTS):
+        if any((self.inner / name).exists() for name in OLD_MANIFEST_FILES):
             raise self.error(f"the {self.NAME} has format 1, this version reads {FORMAT_VERSION}; use a new one")
         strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED_FILE_NAME.fullmatch(entry.name)} - {
             own
@@ -133,7 +133,7 @@ class LockedFolder:
             found = f"the {self.NAME} has format {content['format']!r}"
             raise self.error(f"{found}, this version reads {FORMAT_VERSION}; use a new one")
         try:
-            if raw != manifest_text(content):
+            if raw != manifest_bytes(content):
                 raise CorruptFileError("its content has changed: its checksum is not the one noted")
             require_shape(content, self.SHAPE)
         except (CorruptFileError, RecursionError) as error:
@@ -156,7 +156,7 @@ class LockedFolder:
             **more,
         }
         with self.writing(), atomic_replacement(self.inner / MANIFEST_FILE, durable=True) as new:
-            new.write_bytes(manifest_text(content))
+            new.write_bytes(manifest_bytes(content))
         self.manifest = content
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class Checkpoint(LockedFolder):
     def __init__(self, path: Path, identity: Identity, *, resume: bool, names: tuple[str, ...] = ()) -> None:
         """Open a checkpoint for resuming, or create one with files of these names."""
         if resume and not (path / MANIFEST_FILE).is_file():
-            raise InputError(f"--resume {path}: {NO_CHECKPOINT if path.is_dir() else NO_FOLDER}")
+            raise InputError(f"--resume {path}: {NO_CHECKPOINT_MESSAGE if path.is_dir() else NO_FOLDER_MESSAGE}")
         self.files: dict[str, GrowingFile] = {}
         self.noted: BatchNote = {}
         super().__init__(path, identity, "--resume" if resume else "--checkpoint")
@@ -318,8 +318,8 @@ def write_note(path: Path, content: BatchNote) -> None:
 def identity_differences(before: Identity, now: Identity, there: str) -> Iterator[str]:
     """Yield a clause for each difference of two identities: the value in the folder (`there`), and the value now."""
     for name, found in {**dict.fromkeys(before), **now}.items():
-        was: Any = before.get(name, False if name == CHECK_ACTIONS else None)
-        if was == found or (name == CHECK_ACTIONS and not found):
+        was: Any = before.get(name, False if name == CHECK_ACTIONS_OPTION else None)
+        if was == found or (name == CHECK_ACTIONS_OPTION and not found):
             continue
         if isinstance(was, dict) and isinstance(found, dict):
             yield from _changed_identity_parts(name, was, found, there)
@@ -349,7 +349,7 @@ def _identity_value_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def manifest_text(content: BatchNote) -> bytes:
+def manifest_bytes(content: BatchNote) -> bytes:
     """Return the bytes of a manifest. They depend only on its content, so a changed byte is detected."""
     body = {name: value for name, value in content.items() if name != "checksum"}
     checksum = blake2b(json.dumps(body).encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.files import open_in_folder
+from kraftcheck.files import open_without_link
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 
-MOST_STORED_NUMBER = 1 << 62
+LARGEST_STORED_NUMBER = 1 << 62
 """The limit on numbers in a manifest, so that sums of a few stay within 64 bits."""
 
 HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -39,7 +39,7 @@ def require_valid(is_right: Any, problem: str) -> None:
 
 
 @contextmanager
-def reading_forgeable_content(what: str, *others: type[BaseException]) -> Iterator[None]:
+def errors_as_corrupt_file(what: str, *others: type[BaseException]) -> Iterator[None]:
     """Convert any error into CorruptFileError: forged values raise many kinds in NumPy, Arrow and protocols."""
     known: tuple[type[BaseException], ...] = (CorruptFileError, InputError, MemoryError, *others)
     try:
@@ -62,7 +62,7 @@ def require_shape(value: Any, shape: Any, place: str = "it") -> None:
     elif isinstance(shape, dict):
         _require_object(value, shape, place)
     elif shape in (int, float):
-        if type(value) not in {int, shape} or not 0 <= value < MOST_STORED_NUMBER:
+        if type(value) not in {int, shape} or not 0 <= value < LARGEST_STORED_NUMBER:
             raise CorruptFileError(f"{place}: expected a number of at least 0, found {_shortened_value(value)}")
     elif shape is not object and type(value) is not shape:
         raise CorruptFileError(f"{place}: expected {shape.__name__}, found {_shortened_value(value)}")
@@ -104,7 +104,7 @@ def hash_numbers(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 DIGEST_BYTES = 16
-HASHED_BYTES = 1 << 20  # bytes hashed at a time
+HASH_CHUNK_BYTES = 1 << 20  # bytes hashed at a time
 
 
 class GrowingFile:
@@ -124,7 +124,7 @@ class GrowingFile:
     @classmethod
     def at(cls, path: Path, place: str = "") -> GrowingFile:
         """Open or create the file at a path, with valid length 0 until `restore`."""
-        return cls(FileIO(open_in_folder(path), "r+"), hashed=True, place=place or str(path))
+        return cls(FileIO(open_without_link(path), "r+"), hashed=True, place=place or str(path))
 
     @property
     def digest(self) -> str:
@@ -167,8 +167,8 @@ class GrowingFile:
         if size < length:
             raise CorruptFileError(f"expected {length} bytes, found {size}")
         assert self._hash is not None
-        for offset in range(0, length, HASHED_BYTES):
-            self._hash.update(self.read(offset, min(HASHED_BYTES, length - offset)))
+        for offset in range(0, length, HASH_CHUNK_BYTES):
+            self._hash.update(self.read(offset, min(HASH_CHUNK_BYTES, length - offset)))
         if self.digest != digest:
             raise CorruptFileError("its content has changed: its checksum is not the one noted")
         os.ftruncate(self._file.fileno(), length)

@@ -57,7 +57,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from kraftcheck.catalogue import scenario_job
+from kraftcheck.catalogue import scenario_model_and_config
 from kraftcheck.reporting.counterexample import message_columns, non_default_fields, state_changes, step_messages
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.errors import unknown
@@ -147,7 +147,7 @@ class ScenarioRun:
 
     def _start(self, given: list[str]) -> Iterator[str]:
         start = parse_start(given)
-        model, config = scenario_job(start)
+        model, config = scenario_model_and_config(start)
         bound, _ = bind_leniently(self._protocol or model.protocol, config, whole_space=False)
         self._staged = ScenarioPlayer(Semantics(bound.protocol), self._rendered)
         self._hidden = set()

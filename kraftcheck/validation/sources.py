@@ -20,7 +20,7 @@ from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from kraftcheck.processes import available_memory
+from kraftcheck.processes import available_memory_bytes
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.event_stream import is_event_stream, read_stream
@@ -297,7 +297,7 @@ class _LogsReader:
         self._found: list[LogFile] = []
         self._result = LogSources()
         self._count = 0
-        self._most = available_memory() // EVENT_MEMORY_BYTES
+        self._most = available_memory_bytes() // EVENT_MEMORY_BYTES
 
     def path(self, path: Path, node: int | None = None) -> None:
         """Read a file, or every log of a folder or a tarball."""

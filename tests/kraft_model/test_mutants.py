@@ -11,7 +11,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
-from kraftcheck.jobs import job_of
+from kraftcheck.jobs import job_of_arguments
 from kraftcheck.mutation.baseline import record_baseline
 from kraftcheck.mutation.mutants import changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.trial import KILLED, MutantRunner, MutantVerdict
@@ -49,7 +49,7 @@ def verdict(model_name: str, prop: str, noticed: Noticed) -> MutantVerdict:
     modules = changeable_modules(model, model.protocol)
     functions = changeable_functions(model.protocol, modules)
     (mutant,) = [one for one in mutants_of(functions, modules) if one.name == noticed.mutant]
-    job = job_of(model, noticed.config, argparse.Namespace(set=[], engine=None, max_states=LIMIT, workers=1))
+    job = job_of_arguments(model, noticed.config, argparse.Namespace(set=[], engine=None, max_states=LIMIT, workers=1))
     (checked,) = [one for one in job.options.properties if one.name == prop]
     job = job._replace(options=replace(job.options, properties=(checked,)))
     return MutantRunner([record_baseline(job, {str(one.source.path) for one in functions}, modules)], modules).judge(

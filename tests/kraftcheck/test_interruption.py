@@ -17,7 +17,7 @@ import pytest
 
 from kraftcheck import processes
 from kraftcheck.explorer.compiling import compiled_code_folder
-from kraftcheck.processes import killing_children
+from kraftcheck.processes import kill_children_on_interrupt
 
 SECONDS = 5.0
 PROTOCOL = """
@@ -220,9 +220,9 @@ def test_ctrl_c_that_python_ignores_is_sent_again() -> None:
 def test_a_signal_at_the_very_end_delays_nothing(tmp_path: Path) -> None:
     """The thread that counts the seconds may see it only once the command is over."""
     code = (
-        "import os, signal, sys, time\nfrom kraftcheck.processes import ending_within_grace\n"
+        "import os, signal, sys, time\nfrom kraftcheck.processes import end_soon_after_signal\n"
         "signal.signal(signal.SIGTERM, lambda *_: None)\nsys.setswitchinterval(60)\n"
-        "with ending_within_grace():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "with end_soon_after_signal():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
     )
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -235,7 +235,7 @@ def test_what_an_interrupted_block_has_started_is_killed(*, known: bool) -> None
     """So is the JVM while Spark starts: Python does not know it yet, and it would never end."""
 
     def interrupted() -> None:
-        with killing_children(unless=lambda: known):
+        with kill_children_on_interrupt(unless=lambda: known):
             started.append(subprocess.Popen(["sleep", "60"]))
             raise KeyboardInterrupt
 

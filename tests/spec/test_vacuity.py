@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.persistence.folder import manifest_text
+from kraftcheck.persistence.folder import manifest_bytes
 from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.spec.diagnosis.lint import Watch, install_probes, vacuous_properties
 
@@ -201,7 +201,7 @@ def test_a_resumed_search_knows_what_was_evaluated_before(engine: str, tmp_path:
     content = json.loads(manifest.read_text())
     content["search"]["watched"]["OutcomeIsFinal"] = [1, [99]]
     body = {name: value for name, value in content.items() if name != "checksum"}
-    manifest.write_bytes(manifest_text(body))
+    manifest.write_bytes(manifest_bytes(body))
     with pytest.raises(KeyError, match="vacuous"):  # not known
         told("--resume", kept)
     assert main([*asked, "--resume", kept, "--strict"]) == 20

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.persistence.folder import MANIFEST_FILE, manifest_text
+from kraftcheck.persistence.folder import MANIFEST_FILE, manifest_bytes
 from kraftcheck.spec.errors import InputError
 
 PATIENCE = 60.0  # seconds for one search
@@ -54,7 +54,7 @@ def digests_made_anew(folder: Path, manifest: dict[str, Any]) -> None:
             manifest["search"]["digest"] = digest
         elif path.stem in manifest.get("files", ()) and isinstance(manifest["files"][path.stem], dict):
             manifest["files"][path.stem]["digest"] = digest
-    (folder / MANIFEST_FILE).write_bytes(manifest_text(manifest))
+    (folder / MANIFEST_FILE).write_bytes(manifest_bytes(manifest))
 
 
 def _forge_json(manifest: dict[str, Any], random: Random) -> str:

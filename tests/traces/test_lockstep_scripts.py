@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model, scenario_job
+from kraftcheck.catalogue import find_config, find_model, scenario_model_and_config
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.commands import TIMER_ACTIONS, is_driven
@@ -73,7 +73,7 @@ def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *m
 
 def told(path: Path, after: After | None = None) -> tuple[list[TakenChoice], Beside]:
     (story,) = read_scenario_parts(path)
-    model, config = scenario_job(story.words)
+    model, config = scenario_model_and_config(story.words)
     bound = bind(model.protocol, config)
     init = story.words.at or bound.init
     check_scenario_part(story, init, Semantics(bound.protocol), Semantics(bound.protocol))
@@ -103,7 +103,7 @@ def test_a_scenario_may_need_kafkas_known_differences(tmp_path: Path) -> None:
     """Only in Kafka does a voter whose fetch times out ask a bootstrap server (`retries-at-bootstrap-servers`)."""
     start = "start quorum at=Elected bounds=9 Hosts={n1, n2, n3} InitialVoters={n1, n2} BootstrapServers={n3}\n"
     (story,) = read_scenario_parts(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
-    _, config = scenario_job(story.words)
+    _, config = scenario_model_and_config(story.words)
     plain, kafka = (Semantics(bind(kind, config).protocol) for kind in (Quorum, as_kafka(Quorum)))
     check_scenario_part(story, "Elected", plain, kafka)
     with pytest.raises(ScenarioError, match="Retry by n2"):

@@ -84,7 +84,7 @@ def test_a_hostile_line_takes_linear_time(name: str) -> None:
 
 
 def test_events_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setattr(sources, "available_memory", lambda: 1000 * sources.EVENT_MEMORY_BYTES)
+    monkeypatch.setattr(sources, "available_memory_bytes", lambda: 1000 * sources.EVENT_MEMORY_BYTES)
     done = run("validate", "quorum", DATA / "conforms")
     assert done.code == 2
     assert (
