@@ -12,7 +12,7 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import WorkerArrays
 from kraftcheck.explorer.tables.kernel.expand import expand_batch
-from kraftcheck.explorer.tables.kernel.maps import near_key
+from kraftcheck.explorer.tables.kernel.maps import grouped_key
 
 
 class Node(Record):
@@ -85,7 +85,7 @@ def main() -> None:
         print(f"a step            {learner.action_names[action]}: effect {effect}, control row {target}, flags {flags}")
         print(f"  its delta       column {column} becomes {value}")
         for operation in tables.outcome_operations[first : first + sends].tolist():
-            slot, key = tables.operations[operation, 0], near_key.py_func(0, operation)
+            slot, key = tables.operations[operation, 0], grouped_key.py_func(0, operation)
             found = next(inbox for held, inbox in tables.operated.tolist() if held == key)
             print(f"  its operation   {operation}, of slot {slot}: inbox content 0 becomes {found}")
     after = worker.successors.all_rows()[0]

@@ -65,10 +65,10 @@ def is_compiled() -> bool:
     """Whether the kernels that take longest to compile are compiled, in this process or in Numba's cache."""
     find_cache_problem()
     from kraftcheck.explorer.tables.kernel.expand import expand_batch
-    from kraftcheck.explorer.tables.kernel.resolve import resolve
+    from kraftcheck.explorer.tables.kernel.resolve import resolve_states
 
     with suppress(OSError):
-        return all(one.signatures or one._cache._cache_file._load_index() for one in (expand_batch, resolve))
+        return all(one.signatures or one._cache._cache_file._load_index() for one in (expand_batch, resolve_states))
     return True
 
 
@@ -112,6 +112,6 @@ def timed_compilation(on_start: Callable[[], object] | None = None) -> Iterator[
 
 def compiled_code_folder() -> str:
     """Return the folder of compiled code."""
-    from kraftcheck.explorer.tables.kernel.native import CACHE
+    from kraftcheck.explorer.tables.kernel.native import CACHE_FOLDER
 
-    return CACHE
+    return CACHE_FOLDER

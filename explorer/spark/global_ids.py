@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.spark.definitions import VALUE_KINDS, Definition, RecordKind
-from kraftcheck.explorer.tables.interned_values import require_record, require_shared
-from kraftcheck.explorer.tables.kernel.symmetry import least_images
+from kraftcheck.explorer.tables.interned_values import require_shared_value, require_typed_record
+from kraftcheck.explorer.tables.kernel.symmetry import least_images_by_global_id
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.persistence.stored_files import require_valid
 from kraftcheck.spec.discovery import ClassName
@@ -141,16 +141,16 @@ class GlobalIds:
     def _add_value(self, kind: RecordKind, column: int, value: Any) -> None:
         interner = self.interner
         if kind == RecordKind.SHARED:
-            require_shared(interner, column, value)
+            require_shared_value(interner, column, value)
             self.shared[column].add(interner.shared.id_of(column, value))
         elif kind == RecordKind.SLOT:
             self._contents_of.append([0])
             self.slots.add(interner.slot(value))
         elif kind == RecordKind.LOCAL:
-            require_record(value, "id")
+            require_typed_record(value, "id")
             self.locals.add(interner.local(value))
         else:
-            require_record(value, "dest")
+            require_typed_record(value, "dest")
             self.messages.add(interner.inboxes.message(value))
 
     def _class(self, encoding: bytes) -> type:
@@ -218,7 +218,7 @@ class GlobalIds:
         self._fit()
         result = np.zeros((len(rows), 1 + len(self.slots.own)), np.int32)
         if self._symmetric:
-            least_images(
+            least_images_by_global_id(
                 self.interner.tables, np.ascontiguousarray(rows), self.controls.to_global, self._contents.to_global,
                 self.slots.to_global, self._control_classes.by_id, np.zeros(result.shape[1], np.int32), result,
             )  # fmt: skip

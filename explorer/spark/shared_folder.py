@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, records_from_table, records_to_table
-from kraftcheck.explorer.tables.kernel.packing import pack_states, unpack_states, write_partitions_of_ids
+from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_of_ids
 from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished
@@ -173,13 +173,13 @@ class StatePacking:
     def pack(self, states: States) -> Words:
         """Return states as packed words; missing columns are 0."""
         words = np.zeros((len(states), self._fields.words), np.uint64)
-        pack_states(states, self._fields, words)
+        pack_plain_rows(states, self._fields, words)
         return words
 
     def unpack(self, words: Words) -> States:
         """Return the states of packed words."""
         states = np.empty((len(words), len(self._fields.position)), np.int32)
-        unpack_states(words, self._fields, states)
+        unpack_plain_rows(words, self._fields, states)
         return states
 
     def to_bytes(self, words: Words) -> bytes:

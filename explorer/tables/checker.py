@@ -35,15 +35,15 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
-FIRST_SAMPLE_STATES = 1_000  # at the first sample
+FIRST_CALL_SAMPLE_STATES = 1_000  # at the first sample
 FEWEST_CALLS_TO_WARN = 1_000  # for a warning
 LONG_LEARNING_SECONDS, LONG_LEARNING_FRACTION = (
     10.0,
     0.1,
 )  # seconds, and the part of them in learning, from which a note says so
-STEEP_EXPONENT = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
+STEEP_CALL_GROWTH_EXPONENT = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
 
-ActionCounts = tuple[dict[str, int], dict[str, int]]
+StepAndCallCounts = tuple[dict[str, int], dict[str, int]]
 
 
 class ViolationChecker:
@@ -55,7 +55,7 @@ class ViolationChecker:
         options: SearchRequest,
         expander: Expander,
         count_visited: Callable[[], int],
-        tallies: Callable[[], ActionCounts] | None = None,
+        tallies: Callable[[], StepAndCallCounts] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
         self.system = PlainSystem(self.semantics, options)
@@ -123,14 +123,14 @@ class ViolationChecker:
         for index, row in enumerate(rows):
             state = self._learner.interner.decode_state(row)
             if me is None or me in state.replicas.values():
-                found = _error_with_trace(
+                found = _find_error_with_trace(
                     state, partial(find_raising_step, self.semantics, judged), partial(trace_to, index)
                 )
                 if found is not None:
                     return found
         for index, row in enumerate(rows if "of" in error.given else ()):
             state = self._learner.interner.decode_state(row)
-            found = _error_with_trace(state, partial(self._raised_next, error), partial(trace_to, index))
+            found = _find_error_with_trace(state, partial(self._raised_next, error), partial(trace_to, index))
             if found is not None:
                 return found
         return error
@@ -194,7 +194,7 @@ class ViolationChecker:
         self._growth.sample(distinct, calls)
         return SearchCounts(distinct, self.initial_count + sum(actions.values()), actions, calls)
 
-    def _own_tallies(self) -> ActionCounts:
+    def _own_tallies(self) -> StepAndCallCounts:
         learner = self._learner
         fired = self.expander.fired.tolist()
         return dict(zip(learner.action_names, fired, strict=True)), dict(learner.calls.counts)
@@ -229,7 +229,7 @@ class ViolationChecker:
             self.books.stop_at("max_states")
 
 
-def _error_with_trace(
+def _find_error_with_trace(
     state: State, raised: Callable[[State], RaisedError | None], trace_to: Callable[[], Behaviour]
 ) -> RaisedError | None:
     """Return the error that `raised` finds in a state, with the trace to that state, or None."""
@@ -252,7 +252,7 @@ class CallGrowthWatch:
 
     def sample(self, states: int, calls: dict[str, int]) -> None:
         """Sample the calls of each action, if the number of states has doubled."""
-        if states >= (2 * self._samples[-1][0] if self._samples else FIRST_SAMPLE_STATES):
+        if states >= (2 * self._samples[-1][0] if self._samples else FIRST_CALL_SAMPLE_STATES):
             self._samples.append((states, dict(calls)))
 
     def notes(self, states: int, calls: dict[str, int]) -> list[str]:
@@ -266,5 +266,5 @@ class CallGrowthWatch:
             "see docs/fast.md"
             for name, times in calls.items()
             if times >= FEWEST_CALLS_TO_WARN
-            and log(times / max(1, before.get(name, 0))) >= STEEP_EXPONENT * log(states / then)
+            and log(times / max(1, before.get(name, 0))) >= STEEP_CALL_GROWTH_EXPONENT * log(states / then)
         ]

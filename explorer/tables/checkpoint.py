@@ -23,7 +23,7 @@ from kraftcheck.explorer.tables.interned_values import (
     FILES_OF_VALUES,
     InternedValues,
     StateRequirements,
-    require_bytes,
+    require_file_length,
 )
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_states import LevelStates
@@ -45,7 +45,7 @@ MANIFEST_SHAPE = {
 MOST_REPEATED_STATES = 200_000  # states up to which levels are repeated as a whole
 SAMPLED_PIECES, STATES_A_SAMPLED_PIECE = 64, 64  # number and length of the sampled pieces of deeper levels
 STATES_A_READ = 1 << 12  # states read at a time
-EVALUATED_PIECES = 16  # pieces in which non-local properties are evaluated
+PYTHON_CHECKED_PIECES = 16  # pieces in which non-local properties are evaluated
 
 
 class Snapshot(NamedTuple):
@@ -85,7 +85,7 @@ class CheckpointRecheck:
             noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
             require_valid(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
         if self._python is not None:
-            for row in chain.from_iterable(self._pieces(1, EVALUATED_PIECES)):
+            for row in chain.from_iterable(self._pieces(1, PYTHON_CHECKED_PIECES)):
                 self._require_noted(set(self._python.violated_by(row)))
         for rows in self._pieces(last, SAMPLED_PIECES):
             for new in self._successors(rows):
@@ -226,6 +226,6 @@ class TablesCheckpoint(SearchCheckpoint):
         require_valid(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
         shapes = [shape for level in levels for shape in level]
         require_valid(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "rows of a wrong width")
-        require_bytes(STATES_FILE, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
+        require_file_length(STATES_FILE, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
         before = counts[-2] if len(counts) > 1 else 0
         require_valid(snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}")

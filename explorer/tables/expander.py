@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
-from kraftcheck.explorer.tables.kernel.symmetry import write_canonical
+from kraftcheck.explorer.tables.kernel.symmetry import write_least_images
 from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PropertyPartition, RefinementChecks, partition_properties
@@ -42,7 +42,7 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-PIECES_A_SHARE = 4  # a piece is this fraction of a worker's share of the remaining states
+SHARE_DIVISOR_OF_PIECE = 4  # a piece is this fraction of a worker's share of the remaining states
 SMALLEST_PIECE_DIVISOR = 8  # the smallest piece is this fraction of a batch that pays for a second thread
 
 
@@ -61,7 +61,7 @@ def work_pieces(which: Indices, workers: int) -> Iterator[Indices]:
     """
     ends, count, least = [0], len(which), max(1, MOST_SERIAL_STATES // SMALLEST_PIECE_DIVISOR)
     while workers > 1 and count - ends[-1] > least:
-        ends.append(ends[-1] + max(least, (count - ends[-1]) // (PIECES_A_SHARE * workers)))
+        ends.append(ends[-1] + max(least, (count - ends[-1]) // (SHARE_DIVISOR_OF_PIECE * workers)))
     return iter([which[first:end] for first, end in pairwise([*ends, count])])
 
 
@@ -142,7 +142,7 @@ class Expander:
         images = np.zeros(rows.shape, np.int32)
         while True:
             worker.stats[codes.STATS_MISSES] = 0
-            if not write_canonical(self.learner.tables, worker, rows, images):
+            if not write_least_images(self.learner.tables, worker, rows, images):
                 return images
             self.learner.resolve([worker])
 

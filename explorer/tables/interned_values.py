@@ -18,7 +18,7 @@ from kraftcheck.explorer.checkpoint import SearchCheckpoint
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import packed_inbox_codes
-from kraftcheck.explorer.tables.kernel.interning import LEARNED
+from kraftcheck.explorer.tables.kernel.interning import PYTHON_RULE
 from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows
@@ -39,7 +39,7 @@ from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
 
 FILES_OF_VALUES = ("values", "controls", "inboxes", "inbox_items")
 SLOT_TAG, LOCAL_TAG, MESSAGE_TAG, SHARED_TAG, INBOX_TAG = b"SLMHI"
-LENGTH_BYTES = 4  # bytes of a number in the file of values
+NUMBER_BYTES = 4  # bytes of a number in the file of values
 MANIFEST_SHAPE = {
     "slots": int,
     "locals": int,
@@ -102,7 +102,7 @@ class InternedValues:
     def _value(self, kind: int, number: int, value: Value) -> None:
         self._checkpoint.note(value)
         data = encode(value)
-        head = bytes([kind]) + number.to_bytes(LENGTH_BYTES, "big") + len(data).to_bytes(LENGTH_BYTES, "big")
+        head = bytes([kind]) + number.to_bytes(NUMBER_BYTES, "big") + len(data).to_bytes(NUMBER_BYTES, "big")
         self.files["values"].append(head + data)
 
     # Reading
@@ -122,7 +122,7 @@ class InternedValues:
         offset = 0
         for rows, columns in noted["controls"]:
             offset = self._controls.note(rows, columns, offset)
-        require_bytes("controls", self.files["controls"].length, offset)
+        require_file_length("controls", self.files["controls"].length, offset)
         blocks = list(self._controls.chunks(self.files["controls"], self._controls.count))
         require_control_rows(interner, blocks)
         restore_control_rows(interner, blocks)
@@ -150,17 +150,17 @@ class InternedValues:
         seen: Counter[tuple[int, int]] = Counter({(LOCAL_TAG, 0): 1})
         while start < len(data):
             kind = data[start]
-            number = int.from_bytes(data[start + 1 : start + 1 + LENGTH_BYTES], "big")
-            first = start + 1 + 2 * LENGTH_BYTES
-            start = first + int.from_bytes(data[first - LENGTH_BYTES : first], "big")
+            number = int.from_bytes(data[start + 1 : start + 1 + NUMBER_BYTES], "big")
+            first = start + 1 + 2 * NUMBER_BYTES
+            start = first + int.from_bytes(data[first - NUMBER_BYTES : first], "big")
             value = decode(data[first:start], self._checkpoint.lexicon)
             if kind == INBOX_TAG:
                 inboxes.append((number, value))
                 continue
             if kind == SHARED_TAG:
-                require_shared(interner, number, value)
+                require_shared_value(interner, number, value)
             elif kind != SLOT_TAG:
-                require_record(value, needs[kind])
+                require_typed_record(value, needs[kind])
             found = interner.shared.id_of(number, value) if kind == SHARED_TAG else intern[kind](value)
             if found != seen[kind, number]:
                 raise CorruptFileError(f"duplicate value: expected id {seen[kind, number]}, found {found}")
@@ -168,7 +168,7 @@ class InternedValues:
         return inboxes
 
     def _pairs(self, name: str, rows: int) -> NDArray[np.int32]:
-        require_bytes(name, self.files[name].length, 8 * rows)
+        require_file_length(name, self.files[name].length, 8 * rows)
         array = np.empty((rows, 2), np.int32)
         self.files[name].read_into(0, array)
         return array
@@ -272,18 +272,18 @@ def _representative_rows(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
 # Validation of untrusted numbers, which compiled code would use as indices
 
 
-def require_bytes(name: str, length: int, expected: int) -> None:
+def require_file_length(name: str, length: int, expected: int) -> None:
     """Require that a file has the length that its manifest implies."""
     require_valid(length == expected, f"{name}: expected {expected} bytes, found {length}")
 
 
-def require_record(value: Value, field: str) -> None:
+def require_typed_record(value: Value, field: str) -> None:
     """Require that a value is a record with the given field, and that its fields have their declared types."""
     is_right = isinstance(value, Record) and fits(value, type(value)) and hasattr(value, field)
     require_valid(is_right, f"expected a message or local state, found {cut(text_of(value), 80)}")
 
 
-def require_shared(interner: Interner, field: int, value: Value) -> None:
+def require_shared_value(interner: Interner, field: int, value: Value) -> None:
     """Require that a value has the type of a shared field."""
     assert interner.shared.type is not None
     kind = list(field_types(interner.shared.type).values())[field]
@@ -310,7 +310,7 @@ def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDAr
     has_value = np.zeros(len(heads), bool)
     has_value[learned - 1] = True
     needs_value = np.zeros(len(heads), bool)
-    needs_value[of[interner.tables.operations[operations, 2] == LEARNED]] = True
+    needs_value[of[interner.tables.operations[operations, 2] == PYTHON_RULE]] = True
     require_valid(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):

@@ -19,8 +19,8 @@ from kraftcheck.explorer.tables.kernel.arrays import FillTables
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_control_row
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_flat_batch, pack_all_flat, resolve_flat
-from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_batch, resolve_evaluations
-from kraftcheck.explorer.tables.kernel.packing import SPARE_STATES, pack_all
+from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch, resolve_flat_evaluations
+from kraftcheck.explorer.tables.kernel.packing import SPARE_ROOM_STATES, pack_canonical_rows
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import BitPacking, Indices, Rows, Words, WorkerBuffers, packing_with_spare_bits
 
@@ -74,7 +74,7 @@ class ControlRows:
 
     def pack(self, worker: WorkerBuffers, packing: BitPacking, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of canonical states, and the partition that owns each."""
-        pack_all(self._interner.tables, packing, rows, words, owner)
+        pack_canonical_rows(self._interner.tables, packing, rows, words, owner)
 
     def decode(self, rows: Rows) -> Rows:
         """Return the rows themselves, which have control rows."""
@@ -131,9 +131,9 @@ class FlatColumns:
 
     def evaluate(self, worker: WorkerBuffers, which: Indices) -> None:
         """Evaluate the invariants in the worker's states with these indices."""
-        evaluate_batch(self._interner.tables, worker, which)
+        evaluate_flat_batch(self._interner.tables, worker, which)
 
-    evaluation_resolver: FillTables = staticmethod(resolve_evaluations)
+    evaluation_resolver: FillTables = staticmethod(resolve_flat_evaluations)
     """The compiled function that resolves cache misses of `evaluate`."""
 
     def order(self, rows: Rows) -> Indices:
@@ -143,7 +143,7 @@ class FlatColumns:
     def counts(self, pool: Sequence[WorkerBuffers]) -> list[int]:
         """Return the number of ids of each field, with room for those of the next batch."""
         of_columns, of_clusters = self._interner.flat_counts(), self._interner.tables.cluster_counts
-        more = 2 * SPARE_STATES + sum(len(worker.succ) + QUEUE_PLACES for worker in pool)
+        more = 2 * SPARE_ROOM_STATES + sum(len(worker.succ) + QUEUE_PLACES for worker in pool)
         fields = enumerate(self.fields)
         return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
@@ -176,9 +176,9 @@ def enlarge_memo(worker: WorkerBuffers) -> None:
 
 def reset_memo(worker: WorkerBuffers, shared: int) -> None:
     """Clear a worker's memo of facts, for `shared` shared fields."""
-    worker.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
+    worker.fact_counts = np.zeros(facts.FACT_COUNTER_PLACES, np.int64)
     worker.facts = np.zeros((facts.LEAST_MEMO_PLACES, 2), np.int64)
-    worker.safe_pairs = np.zeros(facts.PAIR_TABLE_LOCALS**2, np.uint8)
+    worker.safe_pairs = np.zeros(facts.SAFE_PAIR_LOCALS**2, np.uint8)
     worker.listed = np.zeros(facts.LISTED_NODES_CAPACITY, np.int32)
-    worker.shared_contents = np.zeros((facts.MOST_SHARED_NUMBERS, shared), np.int32)
-    worker.shared_places = np.zeros(2 * facts.MOST_SHARED_NUMBERS, np.int32)
+    worker.shared_contents = np.zeros((facts.MOST_NUMBERED_SHARED_FIELDS, shared), np.int32)
+    worker.shared_places = np.zeros(2 * facts.MOST_NUMBERED_SHARED_FIELDS, np.int32)

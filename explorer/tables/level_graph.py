@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
 from kraftcheck.explorer.tables.checker import ViolationChecker
-from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_back
+from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags
 from kraftcheck.explorer.tables.kernel.hash_set import number_entries as number_states
 from kraftcheck.explorer.tables.learned_system import LearnedSystem, RowKeys

@@ -35,11 +35,11 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     MAX_LOAD,
     PLACES_BEHIND_HOMES,
     TABLE_SIZE,
+    copy_all,
     insert_found,
     insert_rows,
     look_up_flags,
     mark_known,
-    move_all,
     unpack_entries,
 )
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
@@ -141,7 +141,7 @@ class Partition:
         while not is_done:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self._small else GROWTH)) + 1
             self._allocate(capacity)
-            is_done = move_all(*old, self.keys, self.places, self.layout, self._packing.words)
+            is_done = copy_all(*old, self.keys, self.places, self.layout, self._packing.words)
             self._recycle(left if is_done else self._bytes)
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:

@@ -21,16 +21,16 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.kernel import saturation
 from kraftcheck.explorer.tables import engine, level_states
 from kraftcheck.explorer.tables.kernel import depth_first
-from kraftcheck.explorer.tables.kernel.native import CACHE
+from kraftcheck.explorer.tables.kernel.native import CACHE_FOLDER
 from kraftcheck.files import LockedFolderError, lock_file
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
 
-LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
+LOCK = Path(CACHE_FOLDER or gettempdir()) / "kraftcheck-tests.lock"
 
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    functions = (depth_first.descend, depth_first.advance_walks, saturation.saturated_union)
+    functions = (depth_first.search_depth_first, depth_first.advance_walks, saturation.saturated_union)
     return compiled.is_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 

@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import cgutils, inlined, kernel_compiler
 from kraftcheck.explorer.tables.kernel import native
-from kraftcheck.explorer.tables.kernel.maps import mix
+from kraftcheck.explorer.tables.kernel.maps import mix64
 
 jit = kernel_compiler(Path(__file__).parent, Path(native.__file__).parent)
 _ir: Any = vars(cgutils)["ir"]
@@ -239,7 +239,7 @@ def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
 
     The place is unsigned: for a signed one, compiled code took the second place as counted from the end.
     """
-    hashed = np.uint64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D))))
+    hashed = np.uint64(mix64(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D))))
     return hashed & np.uint64(d.meta[META_CACHE_MASK]) & ~np.uint64(1)
 
 
@@ -295,7 +295,7 @@ def cache_lookup(d: Any, key: Any, value: Any) -> None:
 @inlined
 def _enter_lookup(d: Any, key: Any, value: Any) -> None:
     mask = d.meta[META_LOOKUP_MASK]
-    i = np.int64(mix(key)) & mask
+    i = np.int64(mix64(key)) & mask
     while d.lookups[i, 0] != -1 and d.lookups[i, 0] != key:
         i = (i + 1) & mask
     d.lookups[i, 0] = key
@@ -307,7 +307,7 @@ def cached_lookup(d: Any, label: Any, value: Any) -> Any:
     """Return the cached result of applying a label to a value, -1 for a refusal; UNKNOWN_RESULT if it is not cached."""
     key = label << 32 | value
     mask = d.meta[META_LOOKUP_MASK]
-    i = np.int64(mix(key)) & mask
+    i = np.int64(mix64(key)) & mask
     while d.lookups[i, 0] != -1:
         if d.lookups[i, 0] == key:
             return d.lookups[i, 1]

@@ -33,7 +33,7 @@ from kraftcheck.explorer.tables.kernel.codes import (
     pair_key,
     violated_by_step,
 )
-from kraftcheck.explorer.tables.kernel.maps import find_value, is_full, store_value
+from kraftcheck.explorer.tables.kernel.maps import find_value, is_map_full, store_value
 from kraftcheck.explorer.tables.kernel.native import jit
 
 
@@ -297,7 +297,7 @@ def request_handlers(t: Any, local: Any, message: Any) -> Any:
     if found >= 0:
         return found
     if found == MISSING:
-        if is_full(t.meta[codes.META_ROOTS], t.roots):
+        if is_map_full(t.meta[codes.META_ROOTS], t.roots):
             abort_to_grow(t, codes.GROW_MAP)
         request_python(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
         t.meta[codes.META_ROOTS] += 1

@@ -33,10 +33,10 @@ from kraftcheck.explorer.tables.kernel.codes import (
     STATS_SIZE,
 )
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.maps import mix
+from kraftcheck.explorer.tables.kernel.maps import mix64
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
-from kraftcheck.explorer.tables.kernel.symmetry import canonical
+from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack_canonical_row, repack_one
+from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 
 MAX_LOAD = 0.75
 STATS_BASE, STATS_DEPTH = (
@@ -77,7 +77,7 @@ def depth_set_place(keys: Any, words: Any, place: Any) -> Any:
 
 
 @inlined
-def lacks_room(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
+def full_array_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
     """Return the array that may have no room for the next successors: STACK_FULL, SET_FULL or 0."""
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
@@ -88,11 +88,11 @@ def lacks_room(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
 
 
 @inlined
-def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
+def is_obsolete(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
     """Return whether a state is too deep to expand, or was reached at a smaller depth since it was pushed."""
     if limit <= 0 or depth >= limit:
         return limit > 0
-    pack_canonical(t, worker, worker.states, depth, 0, image, packing, words)
+    pack_key(t, worker, worker.states, depth, 0, image, packing, words)
     return np.int64(met.keys[depth_set_place(met.keys, words, 0), words.shape[1]]) < depth
 
 
@@ -101,7 +101,7 @@ def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any
     """Expand the state at `depth` of the current path; return its number of successors, MISSING or BUFFER_FULL."""
     n = expand(t, worker, depth)
     for k in range(n):
-        if not pack_canonical(t, worker, worker.succ, k, 2, image, packing, words):
+        if not pack_key(t, worker, worker.succ, k, 2, image, packing, words):
             n = MISSING
             break
     return n
@@ -122,7 +122,7 @@ def store_depth(met: Any, words: Any, depth: Any, limit: Any) -> Any:
 
 
 @jit
-def descend(
+def search_depth_first(
     t: Any, worker: Any, stack: Any, met: Any, packing: Any, top: Any, count: Any, limit: Any, deadlocks: Any, turn: Any
 ) -> Any:
     """Pop and expand states until an array is full, an event occurs or the turn ends.
@@ -138,14 +138,14 @@ def descend(
     expanded = 0
     while top > 0:
         # Stop between two states: at the end of the turn, or before an array might have no room.
-        why = TURN_OVER if expanded >= turn else lacks_room(worker, stack, met, top, count)
+        why = TURN_OVER if expanded >= turn else full_array_code(worker, stack, met, top, count)
         if why:
             return why, top, count
         # The state on top becomes the end of the path.
         depth = np.int64(depths[top - 1])
         for c in range(columns):
             path[depth, c] = stack.states[top - 1, c]
-        if is_out_of_date(t, worker, met, packing, depth, limit, image, words):
+        if is_obsolete(t, worker, met, packing, depth, limit, image, words):
             top -= 1
             continue
         n = expand_with_images(t, worker, packing, depth, image, words)
@@ -164,7 +164,7 @@ def descend(
                 collect_for_python(worker, succ, k, 2, ~depth)
             if not judge_successor(t, worker, depth, k):
                 continue
-            pack_canonical(t, worker, succ, k, 2, image, packing, words)
+            pack_key(t, worker, succ, k, 2, image, packing, words)
             is_new, is_open = store_depth(met, words, depth + 1, limit)
             count += is_new
             if is_open:
@@ -180,14 +180,14 @@ def descend(
 
 
 @inlined
-def pack_canonical(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
+def pack_key(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
     """Pack the canonical key of a state; return False where its image is not cached."""
     if t.meta[META_PERMUTATIONS] == 1:
-        pack(t, packing, states, at, column, words, 0)
+        pack_canonical_row(t, packing, states, at, column, words, 0)
         return True
-    known = canonical(t, worker, states, at, column, image.shape[1], image, 0, 0, image[1])
+    known = write_least_image(t, worker, states, at, column, image.shape[1], image, 0, 0, image[1])
     if known:
-        pack(t, packing, image, 0, 0, words, 0)
+        pack_canonical_row(t, packing, image, 0, 0, words, 0)
     return known
 
 
@@ -207,7 +207,7 @@ def insert_starts(met: Any, words: Any) -> Any:
 
 
 @jit
-def copy_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
+def copy_depth_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
     """Copy the states of a depth set to an empty set, converted to the packing of the new set."""
     keys, new_keys = met.keys, other.keys
     stored, new_stored = keys.shape[1] - 1, new_keys.shape[1] - 1
@@ -263,33 +263,33 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             if n == BUFFER_FULL:
                 worker.stats[STATS_CODE] = MANY_SUCCESSORS
                 return
-            fitting = sort_successors(t, fingerprints, succ, n, order, keys)
+            fitting = sort_by_fingerprint(t, fingerprints, succ, n, order, keys)
             if fitting <= refused[w]:
                 status[w] = NO_SUCCESSOR if n == 0 else CUT_OFF
                 break
             # Draw a successor, append it to the walk, and record the properties that it is the first to violate.
-            k = choose(walks.seeds[w], length[w], order, fitting, refused[w])
+            k = draw_successor(walks.seeds[w], length[w], order, fitting, refused[w])
             for c in range(path.shape[1]):
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
             bad, over, _ = successor_violations(t, succ, k)
-            record_first(walks.broken, w, length[w], 0, STATE_BITS, bad)
-            record_first(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
+            record_first_violations(walks.broken, w, length[w], 0, STATE_BITS, bad)
+            record_first_violations(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
     keep_alive(own_order)
     keep_alive(own_keys)
 
 
 @jit
-def draw_seeds(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> None:
+def draw_seeds_and_starts(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> None:
     """Write each walk's seed, and the initial state that it starts from."""
     for w in range(len(seeds)):
-        seeds[w] = mix(seed + mix(np.int64(first + w)))
-        chosen[w] = np.int64(((mix(seeds[w]) >> np.uint64(32)) * np.uint64(starts)) >> np.uint64(32))
+        seeds[w] = mix64(seed + mix64(np.int64(first + w)))
+        chosen[w] = np.int64(((mix64(seeds[w]) >> np.uint64(32)) * np.uint64(starts)) >> np.uint64(32))
 
 
 @inlined
-def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
+def sort_by_fingerprint(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
     """Write the indices of the successors that are not pruned, ordered by fingerprint; return their number."""
     fitting = 0
     for k in range(n):
@@ -299,7 +299,7 @@ def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, ke
         for c in range(3, succ.shape[1]):
             if succ[k, c] != 0:
                 total += fingerprints.contents[succ[k, c]]
-        key = mix(total ^ mix(np.int64(succ[k, 0]) + 1))
+        key = mix64(total ^ mix64(np.int64(succ[k, 0]) + 1))
         j = fitting
         while j > 0 and keys[j - 1] > key:
             keys[j], order[j] = keys[j - 1], order[j - 1]
@@ -310,17 +310,17 @@ def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, ke
 
 
 @inlined
-def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
+def draw_successor(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
     """Return a random element of `order`, other than the `refused` elements drawn and rejected for this step before."""
     for q in range(refused + 1):
-        drawn = mix(seed + mix(np.int64(step) << 32 | np.int64(q)))
+        drawn = mix64(seed + mix64(np.int64(step) << 32 | np.int64(q)))
         k = q + np.int64(((drawn >> np.uint64(32)) * np.uint64(n - q)) >> np.uint64(32))
         order[q], order[k] = order[k], order[q]
     return order[refused]
 
 
 @inlined
-def record_first(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
+def record_first_violations(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
     """Record `place` as the first violation of each property in `mask` that the walk has not violated before."""
     for p in range(bits if mask else 0):
         if mask >> p & 1 and broken[w, first + p] < 0:

@@ -13,8 +13,8 @@ from kraftcheck.explorer.tables.kernel.arrays import append_retried_state, recor
 from kraftcheck.explorer.tables.kernel.codes import BUFFER_FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import pack, partition_of_words
-from kraftcheck.explorer.tables.kernel.symmetry import canonical
+from kraftcheck.explorer.tables.kernel.packing import pack_canonical_row, partition_of_words
+from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 
 
 class EdgeArrays(ArrayGroup):
@@ -44,7 +44,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
         # Look up all successors and their images; stop before the array might have no room for their edges.
         n = expand(t, worker, which[i])
         for k in range(n if permutations > 1 else 0):
-            if not canonical(t, worker, succ, k, 2, columns, images, k, 0, image):
+            if not write_least_image(t, worker, succ, k, 2, columns, images, k, 0, image):
                 n = MISSING
         if n == MISSING:
             append_retried_state(worker, which[i])
@@ -61,9 +61,9 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
                 edges += 1
                 continue
             if permutations > 1:
-                pack(t, packing, images, k, 0, found.words, edges)
+                pack_canonical_row(t, packing, images, k, 0, found.words, edges)
             else:
-                pack(t, packing, succ, k, 2, found.words, edges)
+                pack_canonical_row(t, packing, succ, k, 2, found.words, edges)
             found.owners[edges] = partition_of_words(found.words, edges)
             edges += 1
         for k in range(stats[codes.STATS_BLOCKED]):
@@ -76,7 +76,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
 
 
 @jit
-def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
+def mark_states_with_path(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
     """Mark every state with a path to a marked state; `first` is an array of zeros, one longer than the states."""
     sources, targets, marked = bare_array(sources), bare_array(targets), bare_array(marked)
     first, before, waiting = bare_array(first), bare_array(before), bare_array(waiting)

@@ -23,31 +23,37 @@ from kraftcheck.explorer.tables.kernel.arrays import (
     record_miss,
 )
 from kraftcheck.explorer.tables.kernel.codes import BUFFER_FULL, MISSING, NONE, REFUSED, pair_key, span_start_and_end
-from kraftcheck.explorer.tables.kernel.maps import GROUP_PLACES, find_near, find_value, group_of, home_of_key
+from kraftcheck.explorer.tables.kernel.maps import (
+    GROUP_PLACES,
+    find_grouped,
+    find_value,
+    group_start,
+    home_of_key,
+)
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, pack, partition_of_hash
-from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
+from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, pack_canonical_row, partition_of_hash
+from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
+from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_tree
 
 RECENT_PLACES = 1 << 12  # places of the recent-successors cache, which drops duplicates before the visited set
 PREFETCH_DISTANCE = 8  # states between a prefetch and the read
 
 
 @inlined
-def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
+def find_next_row(t: Any, worker: Any, row: Any, delta: Any) -> Any:
     """Look up the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     if delta == 0:
         return row
-    found = find_near(t.changed, row, delta)
+    found = find_grouped(t.changed, row, delta)
     if found == MISSING:
         record_miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
     return found
 
 
 @inlined
-def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
+def find_next_content(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Look up the inbox content after network operation `op`; return REFUSED if forbidden, MISSING if unknown."""
-    found = find_near(t.operated, inbox, op)
+    found = find_grouped(t.operated, inbox, op)
     if found == MISSING:
         record_miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
     return found
@@ -68,7 +74,7 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
     for k in range(first, first + t.outcomes[outcome, codes.OUTCOME_COUNT]):
         op = np.int64(t.outcome_operations[k])
         place = 3 + t.operations[op, 0]
-        after = find_operated(t, worker, np.int64(succ[n, place]), op)
+        after = find_next_content(t, worker, np.int64(succ[n, place]), op)
         if after < 0:
             return False
         succ[n, place] = after
@@ -78,7 +84,9 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
 
 
 @inlined
-def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any, slot: Any, inbox: Any) -> Any:
+def write_successor(
+    t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any, slot: Any, inbox: Any
+) -> Any:
     """Write the successor of an outcome at index `n`; return the next index, or BUFFER_FULL.
 
     The next control row `goal` has the step's flags above it; `ref` is its table entry (see `is_target_evaluated`). The
@@ -137,27 +145,28 @@ def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: An
 
 
 @inlined
-def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
+def expand_outcome(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
     """Look up an outcome's next control row, and write the successor; `rest` is the inbox after consumption."""
-    goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.OUTCOME_DELTA]))
+    delta = np.int64(t.outcomes[outcome, codes.OUTCOME_DELTA])
+    goal = find_next_row(t, worker, row, delta)
     inbox = rest if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else NONE
     if goal < 0:
         if goal == REFUSED and t.meta[codes.META_WATCH_BOUNDS]:
             return record_exhausted(t, worker, at, n, outcome, row, slot, inbox)
         return n
-    return emit(t, worker, at, n, outcome, goal, np.int64(t.outcomes[outcome, codes.OUTCOME_DELTA]), slot, inbox)
+    return write_successor(t, worker, at, n, outcome, goal, delta, slot, inbox)
 
 
 @jit
-def follow_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
+def expand_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
     """Walk a decision tree and write the successors of the outcomes at its leaf."""
-    leaf = walk(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
+    leaf = walk_tree(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
     if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
         record_miss(worker, codes.MISS_PATH, node, row, local, at)
         return n
     first = np.int64(t.nodes[leaf, codes.NODE_A])
     for outcome in range(first, first + t.nodes[leaf, codes.NODE_OUTCOMES]):
-        n = follow(t, worker, at, n, outcome, row, slot, rest)
+        n = expand_outcome(t, worker, at, n, outcome, row, slot, rest)
         if n == BUFFER_FULL:
             break
     return n
@@ -174,12 +183,13 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
-            n = emit(t, worker, at, n, ref, codes.pack_row_and_flags(target, extra), ~np.int64(k), NONE, NONE)
+            goal = codes.pack_row_and_flags(target, extra)
+            n = write_successor(t, worker, at, n, ref, goal, ~np.int64(k), NONE, NONE)
         elif target == codes.EXHAUSTED:
             n = record_exhausted(t, worker, at, n, ref, row, NONE, NONE)
         else:
             local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
-            n = follow_tree(t, worker, at, n, ref, row, local, extra, NONE)
+            n = expand_tree(t, worker, at, n, ref, row, local, extra, NONE)
         if n == BUFFER_FULL:
             break
     return n
@@ -199,9 +209,9 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
-            n = follow_tree(t, worker, at, n, ref, row, local, slot, rest)
+            n = expand_tree(t, worker, at, n, ref, row, local, slot, rest)
         else:
-            n = follow(t, worker, at, n, ref, row, slot, rest)
+            n = expand_outcome(t, worker, at, n, ref, row, slot, rest)
         if n == BUFFER_FULL:
             break
     return n
@@ -215,12 +225,12 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
         if t.content_items[k, 1] <= 0:
             continue
         for j in range(t.meta[codes.META_NETWORK_STEPS]):
-            goal = find_changed(t, worker, row, np.int64(t.network_steps[j, 1]))
+            goal = find_next_row(t, worker, row, np.int64(t.network_steps[j, 1]))
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
-            after = find_operated(t, worker, inbox, op)
+            after = find_next_content(t, worker, inbox, op)
             outcome = np.int64(t.network_steps[j, 0])
             if goal >= 0 and after >= 0:
-                n = emit(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
+                n = write_successor(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
             elif goal == REFUSED and after >= 0 and after != inbox and t.meta[codes.META_WATCH_BOUNDS]:
                 n = record_exhausted_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION])
             if n == BUFFER_FULL:
@@ -273,7 +283,7 @@ def prefetch_row(t: Any, worker: Any, at: Any) -> None:
     row = np.int64(worker.states[at, 0])
     prefetch(t.row_info, row)
     prefetch(t.rows, row)
-    group = group_of(t.changed, row)
+    group = group_start(t.changed, row)
     prefetch(t.changed, group)
     prefetch(t.changed, group + GROUP_PLACES // 2)
 
@@ -285,7 +295,7 @@ def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     prefetch(t.row_items, codes.larger(t.row_info[row, codes.ROW_START], 0))
     for slot in range(t.meta[codes.META_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
-        group = group_of(t.operated, inbox)
+        group = group_start(t.operated, inbox)
         prefetch(t.operated, group)
         prefetch(t.operated, group + GROUP_PLACES // 2)
         if inbox != 0:
@@ -316,7 +326,7 @@ def hides_columns(t: Any) -> Any:
 
 
 @inlined
-def packed_value(t: Any, hides: Any, f: Any, field: Any) -> Any:
+def packed_field_value(t: Any, hides: Any, f: Any, field: Any) -> Any:
     """Return the packed value of id `field` in field number `f`: 0 is the control row, all others are inboxes."""
     if f > 0:
         return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
@@ -333,7 +343,7 @@ def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any,
     for f in range(len(packing.position)):
         before, after = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
         if before != after:
-            difference = packed_value(t, hides, f, before) ^ packed_value(t, hides, f, after)
+            difference = packed_field_value(t, hides, f, before) ^ packed_field_value(t, hides, f, after)
             change_bits(words, 1, packing.position[f], packing.width[f], difference)
             differ |= difference != 0
     return differ
@@ -367,7 +377,9 @@ def find_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
         return n
     known = True
     for k in range(n):
-        known &= canonical(t, worker, worker.succ, k, 2, worker.states.shape[1], images, k, 0, images[len(images) - 1])
+        known &= write_least_image(
+            t, worker, worker.succ, k, 2, worker.states.shape[1], images, k, 0, images[len(images) - 1]
+        )
     return n if known else MISSING
 
 
@@ -391,7 +403,7 @@ def append_successor(
         if not pack_changed(t, packing, worker, at, k, hides, words):
             return np.int64(0)
     else:
-        pack(t, packing, images, k, 0, words, 1)
+        pack_canonical_row(t, packing, images, k, 0, words, 1)
     h = hash_words(words, 1)
     if is_repeated(recent, words, 1, np.int64(h & np.uint64(RECENT_PLACES - 1))):
         return np.int64(0)
@@ -441,7 +453,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             record_deadlock(worker, which[i])
         notable = stats[codes.STATS_NOTABLE] != 0
         if images is None and n > 0:
-            pack(t, packing, states, which[i], 0, words, 0)
+            pack_canonical_row(t, packing, states, which[i], 0, words, 0)
         for k in range(n):
             if not notable:
                 worker.fired[succ[k, 0]] += 1

@@ -48,7 +48,7 @@ _LOW_BIT_OF_EACH_BYTE, _HIGH_BIT_OF_EACH_BYTE = np.uint64(0x0101010101010101), n
 
 
 @inlined
-def shape_of(layout: Any) -> Any:
+def layout_as_tuple(layout: Any) -> Any:
     """Return a layout as a tuple, which the compiler keeps in registers.
 
     The numbers are: homes; bytes of a key; the bit where the rest begins; low bits that the rest drops. The last two
@@ -64,7 +64,7 @@ def low_bits_mask(bits: Any) -> Any:
 
 
 @inlined
-def first_bytes(shape: Any, offset: Any) -> Any:
+def entry_mask(shape: Any, offset: Any) -> Any:
     """Return a mask of eight bytes of an entry from `offset` on: ones where the bytes belong to this entry."""
     return ~np.uint64(0) >> np.uint64(64 - 8 * smaller(shape[STRIDE] - offset, HEAD_BYTES))
 
@@ -82,7 +82,7 @@ def home_place(shape: Any, mixed: Any) -> Any:
 
 
 @inlined
-def bits_from(words: Any, place: Any, position: Any) -> Any:
+def read_64_bits(words: Any, place: Any, position: Any) -> Any:
     """Return 64 bits of packed words from a bit position on, padded with zeros."""
     w, s = position >> 6, position & 63
     value = words[place, w] >> np.uint64(s)
@@ -92,21 +92,21 @@ def bits_from(words: Any, place: Any, position: Any) -> Any:
 
 
 @inlined
-def head_of(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
+def head_for_words(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Return the first eight bytes of an entry for packed words, given the result of `hash_words`."""
     rest = (scale_to_capacity(shape, mixed) & _HOME_MASK) >> np.uint64(shape[SCALE])
     rest = (rest << np.uint64(shape[OWNER_BITS])) | ((mixed >> np.uint64(HOME_BITS)) & low_bits_mask(shape[OWNER_BITS]))
-    return (rest << np.uint64(shape[SHIFT])) | (bits_from(words, place, MIXED_BITS) & low_bits_mask(shape[SHIFT]))
+    return (rest << np.uint64(shape[SHIFT])) | (read_64_bits(words, place, MIXED_BITS) & low_bits_mask(shape[SHIFT]))
 
 
 @inlined
-def head_at(keys: Any, shape: Any, at: Any) -> Any:
+def head_at_place(keys: Any, shape: Any, at: Any) -> Any:
     """Return the first eight bytes of the entry at a place."""
-    return load64(keys, at * shape[STRIDE]) & first_bytes(shape, 0)
+    return load64(keys, at * shape[STRIDE]) & entry_mask(shape, 0)
 
 
 @inlined
-def position_of(shape: Any, offset: Any) -> Any:
+def bit_of_byte(shape: Any, offset: Any) -> Any:
     """Return the bit position in packed words at which the entry's byte `offset` begins."""
     return MIXED_BITS + shape[SHIFT] + 8 * (offset - HEAD_BYTES)
 
@@ -117,7 +117,7 @@ def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
     same = True
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         held = load64(keys, at * shape[STRIDE] + offset)
-        same &= (held ^ bits_from(words, place, position_of(shape, offset))) & first_bytes(shape, offset) == 0
+        same &= (held ^ read_64_bits(words, place, bit_of_byte(shape, offset))) & entry_mask(shape, offset) == 0
     return same
 
 
@@ -125,26 +125,26 @@ def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
 def write_entry(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> None:
     """Write the entry for words[place] at place `at` of the table, given its first eight bytes `head`."""
     for offset in range(0, shape[STRIDE], 8):
-        value = head if offset == 0 else bits_from(words, place, position_of(shape, offset))
-        mask, to = first_bytes(shape, offset), at * shape[STRIDE] + offset
+        value = head if offset == 0 else read_64_bits(words, place, bit_of_byte(shape, offset))
+        mask, to = entry_mask(shape, offset), at * shape[STRIDE] + offset
         store64(keys, to, (load64(keys, to) & ~mask) | (value & mask))
 
 
 @inlined
 def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
     """Restore the packed words of an entry to words[n], except their mixed bits; return the mixed number."""
-    head = head_at(keys, shape, at)
+    head = head_at_place(keys, shape, at)
     for w in range(words.shape[1]):
         words[n, w] = np.uint64(0)
     set_bits(words, n, MIXED_BITS, head & low_bits_mask(shape[SHIFT]))
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
-        value = load64(keys, at * shape[STRIDE] + offset) & first_bytes(shape, offset)
-        set_bits(words, n, position_of(shape, offset), value)
+        value = load64(keys, at * shape[STRIDE] + offset) & entry_mask(shape, offset)
+        set_bits(words, n, bit_of_byte(shape, offset), value)
     rest = head >> np.uint64(shape[SHIFT])
     owner = rest & low_bits_mask(shape[OWNER_BITS]) if shape[OWNER_BITS] != 0 else np.uint64(shape[OWNER])
     home = np.uint64(at - np.int64(places[at]) + 1)
     least = (home << np.uint64(HOME_BITS)) | (rest >> np.uint64(shape[OWNER_BITS]) << np.uint64(shape[SCALE]))
-    return (owner << np.uint64(HOME_BITS)) | unscale(least, np.uint64(shape[CAPACITY]))
+    return (owner << np.uint64(HOME_BITS)) | divide_up(least, np.uint64(shape[CAPACITY]))
 
 
 @inlined
@@ -157,7 +157,7 @@ def set_bits(words: Any, n: Any, position: Any, value: Any) -> None:
 
 
 @inlined
-def unscale(least: Any, capacity: Any) -> Any:
+def divide_up(least: Any, capacity: Any) -> Any:
     """Return the least number whose product with the capacity is at least `least`."""
     x = np.uint64(np.float64(least) / np.float64(capacity))  # it may be off by one
     if x * capacity < least:
@@ -172,12 +172,12 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
     """Return the place of the entry equal to words[place], or NONE."""
     mixed = hash_words(words, place)
     at, distance, result = home_place(shape, mixed), np.int64(1), NONE
-    head = head_of(shape, words, place, mixed)
+    head = head_for_words(shape, words, place, mixed)
     while True:
         found = np.int64(places[at])
         if found < distance:
             break
-        if found == distance and head_at(keys, shape, at) == head and matches_tail(keys, shape, at, words, place):
+        if found == distance and head_at_place(keys, shape, at) == head and matches_tail(keys, shape, at, words, place):
             result = at
             break
         distance += 1
@@ -186,9 +186,9 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
 
 
 @inlined
-def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: Any) -> Any:
+def insert_words(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Insert packed words; return their place, IS_DUPLICATE, or IS_TOO_FAR_FROM_HOME."""
-    head = head_of(shape, words, place, mixed)
+    head = head_for_words(shape, words, place, mixed)
     at, distance, result = home_place(shape, mixed), np.int64(1), np.int64(0)
     # Find the place that keeps the entries in the order of their scaled numbers. An entry nearer to its home than this
     # one would be ends the search: a duplicate would stand before it.
@@ -197,7 +197,7 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
         if found < distance:
             break
         if found == distance:
-            held = head_at(keys, shape, at)
+            held = head_at_place(keys, shape, at)
             if held == head and matches_tail(keys, shape, at, words, place):
                 result = IS_DUPLICATE
                 break
@@ -213,7 +213,7 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
         else:
             result = at
             move_bytes(keys, at * shape[STRIDE], (at + 1) * shape[STRIDE], (end - at) * shape[STRIDE])
-            move_places(places, at, end)
+            shift_displacements(places, at, end)
             write_entry(keys, shape, at, words, place, head)
             places[at] = distance
     return result
@@ -237,7 +237,7 @@ def first_free_place(places: Any, at: Any) -> Any:
 
 
 @inlined
-def move_places(places: Any, at: Any, end: Any) -> None:
+def shift_displacements(places: Any, at: Any, end: Any) -> None:
     """Shift the displacements from `at` to `end` by one place, and increase each by one."""
     while end - at >= 8:
         end -= 8
@@ -280,14 +280,14 @@ def insert_rows(
     """
     rows, words, new = bare_array(rows), bare_array(words), bare_array(new)
     keys, places = bare_array(keys), bare_array(places)
-    mixed, shape = stack_array(1, PREFETCH_DISTANCE), shape_of(layout)
+    mixed, shape = stack_array(1, PREFETCH_DISTANCE), layout_as_tuple(layout)
     limit = np.int64(shape[CAPACITY] * MAX_LOAD)
     for i in range(first, smaller(first + PREFETCH_DISTANCE, last)):
         mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i)
     for i in range(first, last):
         if count >= limit:
             return i, count, new_n
-        code = insert(keys, places, shape, words, i, mixed[0, i % PREFETCH_DISTANCE])
+        code = insert_words(keys, places, shape, words, i, mixed[0, i % PREFETCH_DISTANCE])
         if code == IS_TOO_FAR_FROM_HOME:
             return i, count, new_n
         if code >= 0:
@@ -326,10 +326,10 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
 
 
 @jit
-def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any) -> Any:
+def copy_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any) -> Any:
     """Copy every entry to a larger, empty table; return False where a displacement would be too large."""
-    keys, places, shape = bare_array(keys), bare_array(places), shape_of(layout)
-    new_keys, new_places, new = bare_array(new_keys), bare_array(new_places), shape_of(new_layout)
+    keys, places, shape = bare_array(keys), bare_array(places), layout_as_tuple(layout)
+    new_keys, new_places, new = bare_array(new_keys), bare_array(new_places), layout_as_tuple(new_layout)
     words, free = stack_array(1, columns), np.int64(0)
     for at in range(len(places)):
         if places[at] == 0:
@@ -339,7 +339,7 @@ def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
         free = larger(free, home)
         if free - home >= MOST_DISPLACEMENT:
             return False
-        write_entry(new_keys, new, free, words, 0, head_of(new, words, 0, mixed))
+        write_entry(new_keys, new, free, words, 0, head_for_words(new, words, 0, mixed))
         new_places[free] = free - home + 1
         free += 1
     return True
@@ -348,7 +348,7 @@ def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
 @jit
 def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
     """Write the packed words of every entry; return their number."""
-    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), shape_of(layout)
+    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), layout_as_tuple(layout)
     n = 0
     for at in range(len(places)):
         if places[at] == 0:
@@ -361,7 +361,7 @@ def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 @jit
 def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
     """Set `known` to 1 at the place of each entry that is among the packed `words`."""
-    keys, places, shape = bare_array(keys), bare_array(places), shape_of(layout)
+    keys, places, shape = bare_array(keys), bare_array(places), layout_as_tuple(layout)
     words, known = bare_array(words), bare_array(known)
     for i in range(len(words)):
         at = find_place(keys, places, shape, words, i)
@@ -372,7 +372,7 @@ def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> N
 @jit
 def look_up_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
     """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
-    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), shape_of(layout)
+    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), layout_as_tuple(layout)
     flags, found = bare_array(flags), bare_array(found)
     for i in range(len(words)):
         found[i] = flags[find_place(keys, places, shape, words, i)]
@@ -381,7 +381,7 @@ def look_up_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, f
 @jit
 def number_entries(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
     """Store numbers[i] in `noted` at the place of the entry words[i], for all `words`, which must be entries."""
-    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), shape_of(layout)
+    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), layout_as_tuple(layout)
     numbers, noted = bare_array(numbers), bare_array(noted)
     for i in range(len(words)):
         noted[find_place(keys, places, shape, words, i)] = numbers[i]

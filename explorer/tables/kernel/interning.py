@@ -13,13 +13,13 @@ from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, request_python
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, pair_key
-from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
+from kraftcheck.explorer.tables.kernel.maps import find_grouped, grouped_key, is_map_full, mix64, store_grouped
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
+from kraftcheck.explorer.tables.kernel.tree_walk import walk_by_control_row
 
-LEARNED = np.int64(-2)  # in place of a counting rule: Python computes the result
-CLEARS = np.int64(-3)  # the operation removes a group of messages
-QUEUES = np.int64(-4)  # the operation appends to a channel, or removes its oldest message
+PYTHON_RULE = np.int64(-2)  # in place of a counting rule: Python computes the result
+GROUP_RULE = np.int64(-3)  # the operation removes a group of messages
+CHANNEL_RULE = np.int64(-4)  # the operation appends to a channel, or removes its oldest message
 
 
 @jit
@@ -28,28 +28,28 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
 
     `groups` is None where operations are on single messages only; Numba then compiles nothing for groups and channels.
     """
-    key = near_key(np.int64(inbox), np.int64(op))
-    found = find_near(t.operated, np.int64(inbox), np.int64(op))
+    key = grouped_key(np.int64(inbox), np.int64(op))
+    found = find_grouped(t.operated, np.int64(inbox), np.int64(op))
     if found != MISSING:
         return found
-    if is_full(t.meta[codes.META_OPERATIONS], t.operated):
+    if is_map_full(t.meta[codes.META_OPERATIONS], t.operated):
         abort_to_grow(t, codes.GROW_MAP)
-    if t.operations[op, 2] == LEARNED:
+    if t.operations[op, 2] == PYTHON_RULE:
         request_python(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(MISSING)
     if groups is None:
         result = apply_counting_rule(t, inbox, op)
-    elif t.operations[op, 2] == QUEUES:
-        result = apply_queue_rule(t, inbox, op)
+    elif t.operations[op, 2] == CHANNEL_RULE:
+        result = apply_channel_rule(t, inbox, op)
     else:
-        result = remove_group(t, inbox, op) if t.operations[op, 2] == CLEARS else apply_counting_rule(t, inbox, op)
+        result = remove_group(t, inbox, op) if t.operations[op, 2] == GROUP_RULE else apply_counting_rule(t, inbox, op)
     t.meta[codes.META_OPERATIONS] += 1
-    store_near(t.operated, key, result)
+    store_grouped(t.operated, key, result)
     return result
 
 
 @inlined
-def items_of(t: Any, inbox: Any) -> Any:
+def find_items_and_free_place(t: Any, inbox: Any) -> Any:
     """Return the place and the number of an inbox content's items, and a free place for a changed copy of them."""
     start, n = t.contents[inbox, codes.CONTENT_START], t.contents[inbox, codes.CONTENT_COUNT]
     free = t.meta[codes.META_CONTENT_ITEMS]
@@ -59,7 +59,7 @@ def items_of(t: Any, inbox: Any) -> Any:
 
 
 @inlined
-def set_message_count(t: Any, place: Any, message: Any, count: Any) -> Any:
+def write_content_item(t: Any, place: Any, message: Any, count: Any) -> Any:
     """Write an item of an inbox content; return the next place."""
     t.content_items[place, 0] = message
     t.content_items[place, 1] = count
@@ -70,7 +70,7 @@ def set_message_count(t: Any, place: Any, message: Any, count: Any) -> Any:
 def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
     """Change a message's count in an inbox content as operation `op` says; return the new content, or REFUSED."""
     message = t.operations[op, 1]
-    start, n, free = items_of(t, inbox)
+    start, n, free = find_items_and_free_place(t, inbox)
     # Copy the items, which are ordered by message, and change the count of one. An item may be dropped at the count 0.
     # A message without an item is inserted if the rule has a count for absent messages.
     end, seen = free, False
@@ -80,7 +80,7 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
             seen = True
             if t.operations[op, 2] < 0:
                 return np.int64(REFUSED)
-            end = set_message_count(t, end, message, t.operations[op, 2])
+            end = write_content_item(t, end, message, t.operations[op, 2])
         if m == message:
             seen = True
             if c < t.operations[op, 4]:
@@ -88,11 +88,11 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
             c += t.operations[op, 3]
             if c == 0 and t.operations[op, 5]:
                 continue
-        end = set_message_count(t, end, m, c)
+        end = write_content_item(t, end, m, c)
     if not seen:
         if t.operations[op, 2] < 0:
             return np.int64(REFUSED)
-        end = set_message_count(t, end, message, t.operations[op, 2])
+        end = write_content_item(t, end, message, t.operations[op, 2])
     return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
@@ -100,16 +100,16 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
 def remove_group(t: Any, inbox: Any, op: Any) -> Any:
     """Remove a group of messages from an inbox content; return the resulting content."""
     group = t.operations[op, 1] + 1
-    start, n, free = items_of(t, inbox)
+    start, n, free = find_items_and_free_place(t, inbox)
     end = free
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
-            end = set_message_count(t, end, t.content_items[k, 0], t.content_items[k, 1])
+            end = write_content_item(t, end, t.content_items[k, 0], t.content_items[k, 1])
     return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
-def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
+def apply_channel_rule(t: Any, inbox: Any, op: Any) -> Any:
     """Append a message to its channel, or remove it if it is the channel's oldest; return the resulting content.
 
     A channel's oldest message has the count 1, the next one 0, then -1, and so on. Items are ordered by message; equal
@@ -117,7 +117,7 @@ def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
     """
     message, change = t.operations[op, 1], t.operations[op, 3]
     channel = t.messages[message, 2]
-    start, n, free = items_of(t, inbox)
+    start, n, free = find_items_and_free_place(t, inbox)
     # Find the channel's length, and whether the message is in it, or is its oldest one.
     length, is_there, is_oldest = 0, False, False
     for k in range(start, start + n):
@@ -134,14 +134,14 @@ def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
         m, c = t.content_items[k, 0], t.content_items[k, 1]
         if change > 0 and not is_done and m >= message:
             is_done = True
-            end = set_message_count(t, end, message, 1 - length)
+            end = write_content_item(t, end, message, 1 - length)
         if change < 0 and t.messages[m, 2] == channel:
             if c == 1:
                 continue
             c += 1
-        end = set_message_count(t, end, m, c)
+        end = write_content_item(t, end, m, c)
     if change > 0 and not is_done:
-        end = set_message_count(t, end, message, 1 - length)
+        end = write_content_item(t, end, message, 1 - length)
     return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
@@ -194,8 +194,10 @@ def inbox_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
     """Hash the items of an inbox content."""
     h = np.uint64(slot)
     for k in range(start, start + n):
-        h = mix(h ^ np.uint64(t.content_items[k, 0])) + np.uint64(t.content_items[k, 1]) * np.uint64(0x9E3779B97F4A7C15)
-    return mix(h)
+        h = mix64(h ^ np.uint64(t.content_items[k, 0])) + np.uint64(t.content_items[k, 1]) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+    return mix64(h)
 
 
 @jit
@@ -224,21 +226,21 @@ def intern_content_images(t: Any, content: Any) -> None:
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
             while j > 0 and t.content_items[free + j - 1, 0] > message:
-                set_message_count(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
+                write_content_item(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
                 j -= 1
-            set_message_count(t, free + j, message, count)
+            write_content_item(t, free + j, message, count)
         image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.CONTENT_SLOT]]), n)
         t.permuted_contents[content, g] = image
 
 
 @jit
-def home_of_row(t: Any, row: Any) -> Any:
+def control_row_home(t: Any, row: Any) -> Any:
     """Return the home place of a control row in the hash table of control rows; it hashes two columns at a time."""
     h, columns = np.uint64(1469598103934665603), t.rows.shape[1]
     for c in range(0, columns - 1, 2):
         h = (h ^ np.uint64(pair_key(t.rows[row, c], t.rows[row, c + 1]))) * np.uint64(0x9E3779B97F4A7C15)
         h ^= h >> np.uint64(29)
-    return np.int64(mix(h + np.uint64(t.rows[row, columns - 1]))) & np.int64(len(t.row_table) - 1)
+    return np.int64(mix64(h + np.uint64(t.rows[row, columns - 1]))) & np.int64(len(t.row_table) - 1)
 
 
 @jit
@@ -250,7 +252,7 @@ def intern_row(t: Any, written: Any) -> Any:
     if (fresh + 2) * 2 > len(t.row_table):
         abort_to_grow(t, codes.GROW_HASHES)
     # Look for an equal control row.
-    mask, i = np.int64(len(t.row_table) - 1), home_of_row(t, written)
+    mask, i = np.int64(len(t.row_table) - 1), control_row_home(t, written)
     columns = t.rows.shape[1]
     while t.row_table[i] != -1:
         other = t.row_table[i]
@@ -277,7 +279,7 @@ def intern_row(t: Any, written: Any) -> Any:
 
 
 @jit
-def set_identity(t: Any, row: Any) -> None:
+def set_row_identity(t: Any, row: Any) -> None:
     """Set the control row that represents this one in canonical keys: the same row without hidden columns."""
     hides = False
     fresh = t.meta[codes.META_ROWS]
@@ -295,7 +297,7 @@ def rehash_rows(t: Any) -> None:
     """Insert every control row into an emptied hash table."""
     mask = np.int64(len(t.row_table) - 1)
     for row in range(t.meta[codes.META_ROWS]):
-        i = home_of_row(t, row)
+        i = control_row_home(t, row)
         while t.row_table[i] != -1:
             i = (i + 1) & mask
         t.row_table[i] = row
@@ -348,7 +350,7 @@ def evaluate_row(t: Any, row: Any) -> None:
                 if kind == 2 and (peer == 0 or q == s):
                     continue
                 root = np.int64(t.properties[p, 0])
-                leaf = walk_to(t, root, row, me, peer)
+                leaf = walk_by_control_row(t, root, row, me, peer)
                 if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                     missing = True
                     request_python(t, codes.ASK_PATH, root, row, me, peer, NONE)
@@ -360,7 +362,7 @@ def evaluate_row(t: Any, row: Any) -> None:
                         bad |= np.int64(1) << np.int64(p)
     # Store the verdict only if every property has one.
     if not missing:
-        set_identity(t, row)
+        set_row_identity(t, row)
         t.row_info[row, codes.ROW_VIOLATED] = bad
         t.row_info[row, codes.ROW_FLAGS] = flags
 
@@ -377,7 +379,7 @@ def evaluate_step(t: Any, row: Any, target: Any) -> Any:
             if before == after or before == 0 or after == 0:
                 continue
             root = np.int64(t.step_properties[p, 0])
-            leaf = walk_to(t, root, row, before, after)
+            leaf = walk_by_control_row(t, root, row, before, after)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                 missing = True
                 request_python(t, codes.ASK_PATH, root, row, before, after, NONE)

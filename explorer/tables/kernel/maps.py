@@ -19,13 +19,13 @@ from kraftcheck.explorer.tables.kernel.codes import (
 )
 from kraftcheck.explorer.tables.kernel.native import jit
 
-NEAR_BITS = 24  # of a near map's key, for its second number
+GROUPED_KEY_BITS = 24  # of a near map's key, for its second number
 GROUP_BITS = 3
 GROUP_PLACES = 1 << GROUP_BITS  # places of an id's group
 
 
 @inlined
-def mix(key: Any) -> Any:
+def mix64(key: Any) -> Any:
     """Mix the bits of a 64-bit number by a bijection."""
     x = np.uint64(key)
     x ^= x >> np.uint64(32)
@@ -38,7 +38,7 @@ def mix(key: Any) -> Any:
 
 @inlined
 def key_hash(key: Any) -> Any:
-    """Hash a map's key; cheaper than `mix`, and good enough for keys that are two ids."""
+    """Hash a map's key; cheaper than `mix64`, and good enough for keys that are two ids."""
     x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(x ^ (x >> np.uint64(32)))
 
@@ -79,28 +79,28 @@ def store_value(pairs: Any, key: Any, value: Any) -> Any:
 
 
 @inlined
-def group_of(pairs: Any, number: Any) -> Any:
+def group_start(pairs: Any, number: Any) -> Any:
     """Return the first place of the group that a map keeps for keys whose first part is `number`."""
     return (key_hash(number) << GROUP_BITS) & np.int64(len(pairs) - 1)
 
 
 @inlined
-def place_in_group(key: Any) -> Any:
+def start_offset_in_group(key: Any) -> Any:
     """Return the offset within its group at which the search for a key starts."""
     return np.int64((np.uint64(key) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(64 - GROUP_BITS))
 
 
 @inlined
-def near_key(number: Any, other: Any) -> Any:
+def grouped_key(number: Any, other: Any) -> Any:
     """Pack an id and a second number into the key of a map that keeps one id's entries side by side."""
-    return (number << NEAR_BITS) | other
+    return (number << GROUPED_KEY_BITS) | other
 
 
 @inlined
-def find_near(pairs: Any, number: Any, other: Any) -> Any:
+def find_grouped(pairs: Any, number: Any, other: Any) -> Any:
     """Return the value for a pair of numbers in a map that keeps one number's pairs side by side, or MISSING."""
-    key = near_key(number, other)
-    group, first = group_of(pairs, number), place_in_group(key)
+    key = grouped_key(number, other)
+    group, first = group_start(pairs, number), start_offset_in_group(key)
     for k in range(GROUP_PLACES):
         i = group | ((first + k) & (GROUP_PLACES - 1))
         if pairs[i, 0] == key:
@@ -111,9 +111,9 @@ def find_near(pairs: Any, number: Any, other: Any) -> Any:
 
 
 @inlined
-def store_near(pairs: Any, key: Any, value: Any) -> Any:
+def store_grouped(pairs: Any, key: Any, value: Any) -> Any:
     """Set a key's value in a map that keeps one id's entries side by side; return whether the key is new."""
-    group, first = group_of(pairs, key >> NEAR_BITS), place_in_group(key)
+    group, first = group_start(pairs, key >> GROUPED_KEY_BITS), start_offset_in_group(key)
     for k in range(GROUP_PLACES):
         i = group | ((first + k) & (GROUP_PLACES - 1))
         if pairs[i, 0] == key or pairs[i, 0] == -1:
@@ -125,7 +125,7 @@ def store_near(pairs: Any, key: Any, value: Any) -> Any:
 
 
 @inlined
-def is_full(entries: Any, pairs: Any) -> Any:
+def is_map_full(entries: Any, pairs: Any) -> Any:
     """Return whether a map of `entries` entries must grow; a dense map is small enough for the processor's caches."""
     return (entries + 2) * 4 > 3 * len(pairs)
 
@@ -133,7 +133,7 @@ def is_full(entries: Any, pairs: Any) -> Any:
 @jit
 def put_from_python(pairs: Any, key: Any, value: Any, near: Any) -> Any:
     """Set the value of a key, as an entry point for Python; return whether the key is new."""
-    return store_near(pairs, key, value) if near else store_value(pairs, key, value)
+    return store_grouped(pairs, key, value) if near else store_value(pairs, key, value)
 
 
 @jit
@@ -162,12 +162,12 @@ def fingerprint_rows(t: Any, of: Any, first: Any, last: Any) -> None:
     for row in range(first, last):
         total = np.uint64(0)
         for c in range(bounds):
-            total += mix((c + 1) << 32 | np.int64(t.rows[row, c]))
+            total += mix64((c + 1) << 32 | np.int64(t.rows[row, c]))
         for c in range(bounds, smaller(base, bounds + len(of.shared))):
             total += of.shared[c - bounds, t.rows[row, c]]
         for s in range(t.meta[META_SLOTS]):
             if t.rows[row, base + s] != 0:
-                total += mix(of.slots[s] ^ of.locals[t.rows[row, base + s]])
+                total += mix64(of.slots[s] ^ of.locals[t.rows[row, base + s]])
         of.rows[row] = total
 
 
@@ -178,5 +178,5 @@ def fingerprint_contents(t: Any, of: Any, first: Any, last: Any) -> None:
         total = np.uint64(0)
         start = np.int64(t.contents[content, CONTENT_START])
         for k in range(start, start + t.contents[content, CONTENT_COUNT]):
-            total += mix(of.messages[t.content_items[k, 0]] ^ mix(np.int64(t.content_items[k, 1]) + 1))
+            total += mix64(of.messages[t.content_items[k, 0]] ^ mix64(np.int64(t.content_items[k, 1]) + 1))
         of.contents[content] = total

@@ -6,6 +6,6 @@ from pathlib import Path
 
 from kraftcheck.explorer.native.compiling import cache_folder, kernel_compiler
 
-_HERE = Path(__file__).parent
-CACHE = cache_folder(_HERE)
-jit = kernel_compiler(_HERE)
+_KERNEL_FOLDER = Path(__file__).parent
+CACHE_FOLDER = cache_folder(_KERNEL_FOLDER)
+jit = kernel_compiler(_KERNEL_FOLDER)

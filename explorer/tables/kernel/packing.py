@@ -7,7 +7,7 @@ hides is in no field.
 
 Threads intern contents in parallel without locks. A thread writes the contents to a place of its own, then
 publishes that place in the hash table by compare-and-swap. Each thread first reserves room for its batch
-(`reserve_room`).
+(`reserve_cluster_room`).
 
 Source: A. Laarman, J. van de Pol, M. Weber, "Parallel Recursive State Compression for Free" (2011).
 """
@@ -22,15 +22,15 @@ from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import add_atomically, bare_array, inlined, replace_atomically
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, ROW_IDENTITY, first_inbox_column
-from kraftcheck.explorer.tables.kernel.maps import mix
+from kraftcheck.explorer.tables.kernel.maps import mix64
 from kraftcheck.explorer.tables.kernel.native import jit
 
 PARTITION_BITS = 6
 MIXED_BITS = 40  # the first bits of a packed state, which `hash_words` mixes into its place in the visited set
 HOME_BITS = MIXED_BITS - PARTITION_BITS
-MIXED = np.uint64((1 << MIXED_BITS) - 1)
-_FACTOR = np.uint64(0x9E3779B97F4A7C15 & ((1 << MIXED_BITS) - 1))
-_INVERSE = np.uint64(pow(int(_FACTOR), -1, 1 << MIXED_BITS))
+MIXED_BITS_MASK = np.uint64((1 << MIXED_BITS) - 1)
+_MIX_FACTOR = np.uint64(0x9E3779B97F4A7C15 & ((1 << MIXED_BITS) - 1))
+_INVERSE_MIX_FACTOR = np.uint64(pow(int(_MIX_FACTOR), -1, 1 << MIXED_BITS))
 
 
 class PackingArrays(ArrayGroup):
@@ -76,11 +76,11 @@ def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
 
 
 @inlined
-def hash_of_others(words: Any, place: Any) -> Any:
+def hash_of_unmixed_bits(words: Any, place: Any) -> Any:
     """Return a hash, `MIXED_BITS` bits long, of the bits of packed words after the first `MIXED_BITS`."""
-    h = mix((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
+    h = mix64((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
     for w in range(1, words.shape[1]):
-        h = mix(h ^ words[place, w])
+        h = mix64(h ^ words[place, w])
     return h >> np.uint64(64 - MIXED_BITS)
 
 
@@ -90,17 +90,17 @@ def hash_words(words: Any, place: Any) -> Any:
 
     The map is a bijection of the first bits for any given other bits, so `unmix` can restore them from the result.
     """
-    x = (words[place, 0] * _FACTOR) & MIXED
+    x = (words[place, 0] * _MIX_FACTOR) & MIXED_BITS_MASK
     x ^= x >> np.uint64(MIXED_BITS // 2)
-    return (x * _FACTOR + hash_of_others(words, place)) & MIXED
+    return (x * _MIX_FACTOR + hash_of_unmixed_bits(words, place)) & MIXED_BITS_MASK
 
 
 @inlined
 def unmix(words: Any, place: Any, mixed: Any) -> None:
     """Restore the first bits of packed words, 0 so far, from `mixed`, the result of `hash_words`."""
-    x = ((mixed - hash_of_others(words, place)) * _INVERSE) & MIXED
+    x = ((mixed - hash_of_unmixed_bits(words, place)) * _INVERSE_MIX_FACTOR) & MIXED_BITS_MASK
     x ^= x >> np.uint64(MIXED_BITS // 2)
-    words[place, 0] |= (x * _INVERSE) & MIXED
+    words[place, 0] |= (x * _INVERSE_MIX_FACTOR) & MIXED_BITS_MASK
 
 
 @inlined
@@ -116,7 +116,7 @@ def partition_of_words(words: Any, place: Any) -> Any:
 
 
 @inlined
-def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
+def pack_canonical_row(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
     """Write the packed canonical key of a state with a control row, from states[at, column:] to words[place]."""
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
@@ -127,11 +127,11 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
 
 
 @jit
-def pack_all(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
+def pack_canonical_rows(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
     """Write the packed words and the owning partition of each state; the states are canonical."""
     states, words, owner = bare_array(states), bare_array(words), bare_array(owner)
     for i in range(len(states)):
-        pack(t, packing, states, i, 0, words, i)
+        pack_canonical_row(t, packing, states, i, 0, words, i)
         owner[i] = partition_of_words(words, i)
 
 
@@ -155,7 +155,7 @@ def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) 
 
 
 @jit
-def pack_states(states: Any, packing: Any, words: Any) -> None:
+def pack_plain_rows(states: Any, packing: Any, words: Any) -> None:
     """Pack rows of numbers as they are, without table lookups; `words` must be zero."""
     states, words = bare_array(states), bare_array(words)
     for i in range(len(states)):
@@ -164,7 +164,7 @@ def pack_states(states: Any, packing: Any, words: Any) -> None:
 
 
 @jit
-def unpack_states(words: Any, packing: Any, states: Any) -> None:
+def unpack_plain_rows(words: Any, packing: Any, states: Any) -> None:
     """Unpack rows of plain numbers."""
     states, words = bare_array(states), bare_array(words)
     for i in range(len(states)):
@@ -184,18 +184,18 @@ def write_partitions_of_ids(states: Any, parts: Any, owner: Any) -> None:
         h = np.uint64(0)
         for f in range(states.shape[1]):
             if states[i, f] != 0:
-                h += mix((np.uint64(f + 1) << np.uint64(32)) | np.uint64(states[i, f]))
-        owner[i] = np.int64(((mix(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
+                h += mix64((np.uint64(f + 1) << np.uint64(32)) | np.uint64(states[i, f]))
+        owner[i] = np.int64(((mix64(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
-HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
-ITEM_MASK = (1 << HASH_BITS) - 1
-NO_CONTENTS = np.int64(-1)  # in place of a hash: the contents are all zeros
-SPARE_STATES = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
+CLUSTER_HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
+CLUSTER_ITEM_MASK = (1 << CLUSTER_HASH_BITS) - 1
+ALL_ZERO_CONTENTS = np.int64(-1)  # in place of a hash: the contents are all zeros
+SPARE_ROOM_STATES = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
 
 
 @inlined
-def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
+def packed_column_value(t: Any, packing: Any, column: Any, held: Any) -> Any:
     """Return the packed value of a single-column field that has the value `held`."""
     code = held
     if column >= first_inbox_column(t, len(packing.field_of)):
@@ -206,26 +206,26 @@ def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
 
 
 @inlined
-def cluster_place(table: Any, short: Any) -> Any:
-    """Return the home place of a hash of `HASH_BITS` bits in a table whose length is a power of two."""
-    return np.int64((np.uint64(short) * np.uint64(len(table))) >> np.uint64(HASH_BITS))
+def cluster_home(table: Any, short: Any) -> Any:
+    """Return the home place of a hash of `CLUSTER_HASH_BITS` bits in a table whose length is a power of two."""
+    return np.int64((np.uint64(short) * np.uint64(len(table))) >> np.uint64(CLUSTER_HASH_BITS))
 
 
 @inlined
 def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Return the hash of a cluster's contents in the state rows[row, column:], or NOTHING if the contents are all 0."""
+    """Return the hash of a cluster's contents in the state rows[row, column:], or ALL_ZERO_CONTENTS."""
     h, some = np.uint64(f), np.int64(0)
     for k in range(packing.firsts[f], packing.firsts[f + 1]):
         held = np.int64(rows[row, column + packing.columns[k]])
         some |= held
         h += np.uint64(held) * packing.factors[k]
-    return np.int64(mix(h) >> np.uint64(64 - HASH_BITS)) if some else NO_CONTENTS
+    return np.int64(mix64(h) >> np.uint64(64 - CLUSTER_HASH_BITS)) if some else ALL_ZERO_CONTENTS
 
 
 @inlined
 def holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
     """Return whether a hash-table entry holds the contents that cluster `f` has in state rows[row, column:]."""
-    at, first = entry & ITEM_MASK, packing.firsts[f]
+    at, first = entry & CLUSTER_ITEM_MASK, packing.firsts[f]
     same = t.cluster_items[at] == f
     for k in range(first, packing.firsts[f + 1]):
         same &= t.cluster_items[at + codes.CLUSTER_HEAD_SIZE + k - first] == rows[row, column + packing.columns[k]]
@@ -241,15 +241,15 @@ def write_new_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column
     t.cluster_items[at], t.cluster_items[at + 1] = f, add_atomically(t.cluster_counts, f, 1) + 1
     for k in range(first, last):
         t.cluster_items[at + codes.CLUSTER_HEAD_SIZE + k - first] = rows[row, column + packing.columns[k]]
-    return np.int64(np.uint64(short) << np.uint64(HASH_BITS)) | at
+    return np.int64(np.uint64(short) << np.uint64(CLUSTER_HASH_BITS)) | at
 
 
 @inlined
-def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+def intern_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Return the id of the contents of cluster `f`, given their hash; intern new contents in reserved room."""
-    if short == NO_CONTENTS:
+    if short == ALL_ZERO_CONTENTS:
         return np.int64(0)
-    i, own = cluster_place(t.cluster_table, short), np.int64(0)
+    i, own = cluster_home(t.cluster_table, short), np.int64(0)
     while True:
         entry = t.cluster_table[i]
         if entry == 0:
@@ -258,15 +258,15 @@ def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: An
             entry = replace_atomically(t.cluster_table, i, 0, own)
             if entry == 0:
                 entry = own
-        if np.int64(np.uint64(entry) >> np.uint64(HASH_BITS)) == short and (
+        if np.int64(np.uint64(entry) >> np.uint64(CLUSTER_HASH_BITS)) == short and (
             entry == own or holds_contents(t, packing, entry, f, rows, row, column)
         ):
-            return np.int64(t.cluster_items[(entry & ITEM_MASK) + 1])
+            return np.int64(t.cluster_items[(entry & CLUSTER_ITEM_MASK) + 1])
         i = (i + 1) & (len(t.cluster_table) - 1)
 
 
 @inlined
-def lacks_room(t: Any, packing: Any, states: Any) -> Any:
+def lacks_cluster_room(t: Any, packing: Any, states: Any) -> Any:
     """Return whether a table must grow to hold the contents of `states` more states; record the table to grow."""
     grow = np.int64(0)
     if 2 * (t.meta[codes.META_CLUSTERS] + states * packing.clusters[0]) > len(t.cluster_table):
@@ -279,19 +279,19 @@ def lacks_room(t: Any, packing: Any, states: Any) -> Any:
 
 
 @inlined
-def reserve_room(t: Any, packing: Any, states: Any) -> Any:
+def reserve_cluster_room(t: Any, packing: Any, states: Any) -> Any:
     """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
-    taken = add_atomically(t.meta, codes.META_CLUSTER_ROOM, states) + states + SPARE_STATES
-    fits = not lacks_room(t, packing, taken)
+    taken = add_atomically(t.meta, codes.META_CLUSTER_ROOM, states) + states + SPARE_ROOM_STATES
+    fits = not lacks_cluster_room(t, packing, taken)
     for f in range(packing.clusters[0]):
         fits &= (t.cluster_counts[f] + taken) >> packing.width[f] == 0
     if not fits:
-        release_room(t, states)
+        release_cluster_room(t, states)
     return fits
 
 
 @inlined
-def release_room(t: Any, states: Any) -> None:
+def release_cluster_room(t: Any, states: Any) -> None:
     """Release reserved room for the contents of `states` states."""
     add_atomically(t.meta, codes.META_CLUSTER_ROOM, -states)
 
@@ -301,29 +301,29 @@ def rehash_clusters(old: Any, new: Any) -> None:
     """Copy every entry of the hash table to a larger, empty one."""
     for n in range(len(old)):
         if old[n] != 0:
-            i = cluster_place(new, np.int64(np.uint64(old[n]) >> np.uint64(HASH_BITS)))
+            i = cluster_home(new, np.int64(np.uint64(old[n]) >> np.uint64(CLUSTER_HASH_BITS)))
             while new[i] != 0:
                 i = (i + 1) & (len(new) - 1)
             new[i] = old[n]
 
 
 @inlined
-def pack_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: Any, place: Any) -> None:
+def pack_single_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: Any, place: Any) -> None:
     """Write the single-column fields of the flat state rows[row, column:] to words[place]; set the clusters to 0."""
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
     for f in range(packing.clusters[0], len(packing.position)):
         own = np.int64(packing.columns[packing.firsts[f]])
-        code = code_of_column(t, packing, own, np.int64(rows[row, column + own]))
+        code = packed_column_value(t, packing, own, np.int64(rows[row, column + own]))
         put_bits(words, place, packing.position[f], packing.width[f], np.uint64(code))
 
 
 @inlined
-def update_packed(t: Any, packing: Any, worker: Any, n: Any, column: Any, before: Any, later: Any) -> None:
+def update_packed_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, before: Any, later: Any) -> None:
     """Update the packed words of successor `n` for a changed column, or mark that one of its clusters changed."""
     f = np.int64(packing.field_of[column])
     if f >= packing.clusters[0]:
-        difference = code_of_column(t, packing, column, before) ^ code_of_column(t, packing, column, later)
+        difference = packed_column_value(t, packing, column, before) ^ packed_column_value(t, packing, column, later)
         change_bits(worker.words, n, packing.position[f], packing.width[f], np.uint64(difference))
     elif f >= 0 and before != later:
         worker.touched[n] = 1

@@ -25,16 +25,23 @@ from kraftcheck.explorer.tables.kernel.codes import (
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.interning import (
     apply_operation,
+    control_row_home,
     evaluate_row,
     evaluate_step,
-    home_of_row,
     intern_content_images,
     intern_row,
     intern_row_images,
 )
-from kraftcheck.explorer.tables.kernel.maps import find_near, find_value, is_full, near_key, store_near, store_value
+from kraftcheck.explorer.tables.kernel.maps import (
+    find_grouped,
+    find_value,
+    grouped_key,
+    is_map_full,
+    store_grouped,
+    store_value,
+)
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk, walk_to
+from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_by_control_row, walk_tree
 
 
 @jit
@@ -45,7 +52,7 @@ def change_local(t: Any, local: Any, change: Any) -> Any:
     if found >= 0:
         return found
     if found == MISSING:
-        if is_full(t.meta[codes.META_LOCAL_CHANGES], t.changed_locals):
+        if is_map_full(t.meta[codes.META_LOCAL_CHANGES], t.changed_locals):
             abort_to_grow(t, codes.GROW_MAP)
         request_python(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
         t.meta[codes.META_LOCAL_CHANGES] += 1
@@ -54,7 +61,7 @@ def change_local(t: Any, local: Any, change: Any) -> Any:
 
 
 @jit
-def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
+def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
     """Write the control row after a delta to a free place; return 0, REFUSED or MISSING."""
     for c in range(t.rows.shape[1]):
         t.rows[place, c] = t.rows[row, c]
@@ -78,47 +85,47 @@ def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
 
 
 @inlined
-def flags_to(t: Any, target: Any, flags: Any) -> Any:
+def flags_of_step_to(t: Any, target: Any, flags: Any) -> Any:
     """Return a step's flags, with MUST_CHECK_TARGET unless the next control row is evaluated and violates nothing."""
     return np.int64(flags) | (0 if t.row_info[target, codes.ROW_FLAGS] == codes.JUDGED_ROW else codes.MUST_CHECK_TARGET)
 
 
 @jit
-def clear_unsettled(t: Any, row: Any, ref: Any) -> None:
+def clear_check_flag(t: Any, row: Any, ref: Any) -> None:
     """Clear MUST_CHECK_TARGET in the table entry of a step from control row `row`; `ref`: see `is_target_evaluated`."""
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS_MASK
     else:
-        value = find_near(t.changed, np.int64(row), np.int64(ref))
+        value = find_grouped(t.changed, np.int64(row), np.int64(ref))
         settled = value & ~codes.pack_row_and_flags(np.int64(0), codes.MUST_CHECK_TARGET)
-        store_near(t.changed, near_key(np.int64(row), np.int64(ref)), settled)
+        store_grouped(t.changed, grouped_key(np.int64(row), np.int64(ref)), settled)
 
 
 @jit
 def apply_delta(t: Any, row: Any, delta: Any) -> Any:
     """Compute the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
-    key = near_key(np.int64(row), np.int64(delta))
-    found = find_near(t.changed, np.int64(row), np.int64(delta))
+    key = grouped_key(np.int64(row), np.int64(delta))
+    found = find_grouped(t.changed, np.int64(row), np.int64(delta))
     if found != MISSING:
         return found
-    if is_full(t.meta[codes.META_DELTAS], t.changed):
+    if is_map_full(t.meta[codes.META_DELTAS], t.changed):
         abort_to_grow(t, codes.GROW_MAP)
     fresh = t.meta[codes.META_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
         abort_to_grow(t, codes.GROW_ROWS)
-    result = write_target(t, row, delta, fresh)
+    result = write_next_row(t, row, delta, fresh)
     if result == 0:
         target = intern_row(t, fresh)
         flags = evaluate_step(t, row, target)
-        result = np.int64(flags) if flags < 0 else codes.pack_row_and_flags(target, flags_to(t, target, flags))
+        result = np.int64(flags) if flags < 0 else codes.pack_row_and_flags(target, flags_of_step_to(t, target, flags))
     if result != MISSING:
         t.meta[codes.META_DELTAS] += 1
-        store_near(t.changed, key, result)
+        store_grouped(t.changed, key, result)
     return result
 
 
 @jit
-def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
+def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
     """List the outcomes of the internal actions of replicas and environment, as items from index `start` on.
 
     Their control rows are written, not yet interned, from `fresh` on; an item has the place of its row, or a sentinel.
@@ -146,7 +153,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 n += 1
                 continue
             # The tree's leaf has the outcomes. Write the control row that each leads to.
-            leaf = walk_to(t, root, row, local, 0)
+            leaf = walk_by_control_row(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] == codes.UNKNOWN:
                 missing = True
                 request_python(t, codes.ASK_PATH, root, row, local, 0, NONE)
@@ -157,7 +164,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
             if fresh + written + count + 4 >= t.rows.shape[0]:
                 abort_to_grow(t, codes.GROW_ROWS)
             for o in range(first, first + count):
-                found = write_target(t, row, np.int64(t.outcomes[o, codes.OUTCOME_DELTA]), fresh + written)
+                found = write_next_row(t, row, np.int64(t.outcomes[o, codes.OUTCOME_DELTA]), fresh + written)
                 t.row_items[start + n, 0] = o
                 t.row_items[start + n, 1] = fresh + written if found == 0 else codes.EXHAUSTED
                 t.row_items[start + n, 2] = NONE
@@ -168,15 +175,15 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
 
 
 @jit
-def build_row(t: Any, row: Any) -> None:
+def build_row_steps(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
     start, fresh = t.meta[codes.META_ROW_ITEMS], t.meta[codes.META_ROWS]
-    n, missing = list_outcomes(t, row, start, fresh)
+    n, missing = list_row_outcomes(t, row, start, fresh)
     # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties. Prefetches overlap
     # the random reads of the hash table, then those of the rows found there.
     for k in range(start, start + n):
         if t.row_items[k, 1] >= 0:
-            home = home_of_row(t, np.int64(t.row_items[k, 1]))
+            home = control_row_home(t, np.int64(t.row_items[k, 1]))
             prefetch(t.row_table, home)
             t.row_items[k, 2] = home
     for k in range(start, start + n):
@@ -199,7 +206,7 @@ def build_row(t: Any, row: Any) -> None:
         if is_sure and not t.row_info[target, codes.ROW_FLAGS] & codes.JUDGED_ROW:
             evaluate_row(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
-            t.row_items[k, 2] = flags_to(t, target, np.int64(t.row_items[k, 2]))
+            t.row_items[k, 2] = flags_of_step_to(t, target, np.int64(t.row_items[k, 2]))
     # Keep only a complete list; otherwise it is built again once Python has answered the requests.
     if missing:
         return
@@ -214,7 +221,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     start = t.meta[codes.META_BUNDLE_ITEMS]
     n = 0
     missing = False
-    if is_full(t.meta[codes.META_BUNDLES], t.bundles):
+    if is_map_full(t.meta[codes.META_BUNDLES], t.bundles):
         abort_to_grow(t, codes.GROW_MAP)
     first_item = t.contents[inbox, codes.CONTENT_START]
     for k in range(first_item, first_item + t.contents[inbox, codes.CONTENT_COUNT]):
@@ -254,7 +261,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     store_value(t.bundles, pair_key(local, inbox), pack_span(start, n))
 
 
-MOST_EXPANSIONS_IN_TURN = 16
+MOST_EXPANSIONS_BEFORE_PYTHON = 16
 
 
 @jit
@@ -264,7 +271,7 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
     # The arguments of each kind are those that `record_miss` of `arrays.py` was given.
     if kind == codes.MISS_STEPS:
         if t.row_info[a, codes.ROW_START] < 0:
-            build_row(t, a)
+            build_row_steps(t, a)
         return t.row_info[a, codes.ROW_START] >= 0
     if kind == codes.MISS_BUNDLE:
         if find_value(t.bundles, pair_key(a, b)) == MISSING:
@@ -278,11 +285,11 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
         if not t.row_info[a, codes.ROW_FLAGS] & JUDGED_ROW:
             evaluate_row(t, a)
         if t.row_info[a, codes.ROW_FLAGS] == JUDGED_ROW:
-            clear_unsettled(t, b, c)
+            clear_check_flag(t, b, c)
         return t.row_info[a, codes.ROW_FLAGS] & JUDGED_ROW != 0
     if kind == codes.MISS_PATH:
         at = worker.misses[i, 4]
-        leaf = walk(t, t.rows, b, ALL_SLOTS, a, c, np.int64(0), worker.states, at, ROW_INBOXES)
+        leaf = walk_tree(t, t.rows, b, ALL_SLOTS, a, c, np.int64(0), worker.states, at, ROW_INBOXES)
         if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
             request_python(t, codes.ASK_PATH, a, b, c, 0, at)
             return False
@@ -308,7 +315,7 @@ def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
 
 
 @inlined
-def needs_more(t: Any, worker: Any, at: Any) -> Any:
+def may_miss_again(t: Any, worker: Any, at: Any) -> Any:
     """Return whether expanding a state may miss the tables: its inboxes are not empty, or its row's steps unknown."""
     under_way = np.int64(0)
     for c in range(1, worker.states.shape[1]):
@@ -317,7 +324,7 @@ def needs_more(t: Any, worker: Any, at: Any) -> Any:
 
 
 @jit
-def resolve(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
+def resolve_states(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
     """Resolve the worker's cache misses, and those that the same states meet next.
 
     A state meets one miss after another: a handler's outcome, the next control row, its properties, an inbox. Each
@@ -332,9 +339,9 @@ def resolve(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         worker.stats[codes.STATS_MISSES] = 0
-        while needs_more(t, worker, at) and expand(t, worker, at) == MISSING:
+        while may_miss_again(t, worker, at) and expand(t, worker, at) == MISSING:
             tries += 1
-            if not resolve_misses(t, worker, symmetric, groups) or tries == MOST_EXPANSIONS_IN_TURN:
+            if not resolve_misses(t, worker, symmetric, groups) or tries == MOST_EXPANSIONS_BEFORE_PYTHON:
                 t.waiting[t.meta[codes.META_WAITING]] = at
                 t.meta[codes.META_WAITING] += 1
                 break

@@ -23,7 +23,7 @@ from kraftcheck.explorer.tables.kernel.native import jit
 
 
 @inlined
-def canonical(
+def write_least_image(
     t: Any, worker: Any, states: Any, at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any
 ) -> Any:
     """Write the least image of states[at, column:] to best[place, to:]; return False where an image is not cached."""
@@ -60,7 +60,7 @@ def canonical(
 
 
 @jit
-def write_canonical(t: Any, worker: Any, states: Any, images: Any) -> Any:
+def write_least_images(t: Any, worker: Any, states: Any, images: Any) -> Any:
     """Write the canonical image of each state; return the number of states with an image that is not cached."""
     states, images = bare_array(states), bare_array(images)
     columns = states.shape[1]
@@ -68,14 +68,14 @@ def write_canonical(t: Any, worker: Any, states: Any, images: Any) -> Any:
     image = bare_array(own_image)
     unknown = 0
     for i in range(len(states)):
-        if not canonical(t, worker, states, i, 0, columns, images, i, 0, image):
+        if not write_least_image(t, worker, states, i, 0, columns, images, i, 0, image):
             unknown += 1
     keep_alive(own_image)
     return unknown
 
 
 @jit
-def least_images(
+def least_images_by_global_id(
     t: Any, rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, image: Any, least: Any
 ) -> None:
     """Write the least image of each state under the symmetry group, compared by ids that all processes share.

@@ -12,12 +12,12 @@ from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair_key
 from kraftcheck.explorer.tables.kernel.maps import find_value, store_value
 from kraftcheck.explorer.tables.kernel.native import jit
 
-ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # arguments of `walk` for states with control rows
+ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # arguments of `walk_tree` for states with control rows
 LEAST_JUMPS, MOST_JUMPS = 4, 64  # length of a node's jump array
 
 
 @inlined
-def child(t: Any, node: Any, answer: Any) -> Any:
+def find_child(t: Any, node: Any, answer: Any) -> Any:
     """Return a node's child for an answer, or MISSING."""
     if answer < t.nodes[node, codes.NODE_JUMP_COUNT]:
         return np.int64(t.jumps[t.nodes[node, codes.NODE_JUMPS] + answer])
@@ -25,7 +25,7 @@ def child(t: Any, node: Any, answer: Any) -> Any:
 
 
 @inlined
-def walk(
+def walk_tree(
     t: Any, rows: Any, row: Any, slots: Any, node: Any, me: Any, peer: Any, states: Any, at: Any, inboxes: Any
 ) -> Any:
     """Walk a decision tree to a leaf or an UNKNOWN node.
@@ -58,15 +58,15 @@ def walk(
             answer = np.int64(t.inbox_answers[t.nodes[node, codes.NODE_A], inbox])
             if answer < 0:
                 return MISSING
-        node = child(t, node, answer)
+        node = find_child(t, node, answer)
         if node < 0:
             return MISSING
 
 
 @jit
-def child_of(t: Any, node: Any, answer: Any) -> Any:
+def find_child_from_python(t: Any, node: Any, answer: Any) -> Any:
     """Return a node's child for an answer, or MISSING; an entry point for Python."""
-    return child(t, node, answer)
+    return find_child(t, node, answer)
 
 
 @jit
@@ -84,7 +84,7 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             if t.nodes[node, column] != path[k, column]:
                 return MISSING, nodes, jumps
         answer = path[k, 3]
-        found = child(t, node, answer)
+        found = find_child(t, node, answer)
         if found < 0:
             found = np.int64(nodes)
             t.nodes[found] = 0
@@ -114,13 +114,13 @@ def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
 
 
 @jit
-def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
+def walk_by_control_row(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
     """Walk a decision tree until a leaf, or until a query that a control row does not answer."""
-    return walk(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, NONE, ROW_INBOXES)
+    return walk_tree(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, NONE, ROW_INBOXES)
 
 
 @jit
-def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
+def next_unanswered_request(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
     """Return the index of the first request to Python without a result in its decision tree, or `last`."""
     states = bare_array(states)
     for i in range(first, last):
@@ -128,7 +128,7 @@ def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) ->
             return i
         at = np.int64(t.asked[i, 5])
         node, row, me, peer = t.asked[i, 1], t.asked[i, 2], t.asked[i, 3], t.asked[i, 4]
-        leaf = walk(t, t.rows, row, ALL_SLOTS, node, me, peer, states, at, inboxes)
+        leaf = walk_tree(t, t.rows, row, ALL_SLOTS, node, me, peer, states, at, inboxes)
         if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
             return i
     return last

@@ -15,7 +15,7 @@ from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import REFUSED
-from kraftcheck.explorer.tables.kernel.tree_walk import next_unanswered
+from kraftcheck.explorer.tables.kernel.tree_walk import next_unanswered_request
 from kraftcheck.explorer.tables.learning.decision_trees import (
     DecisionTrees,
     EffectTable,
@@ -71,7 +71,7 @@ class MissAnswers:
         for number, (kind, a, b, c, d, e) in enumerate(tables.asked[:count].tolist()):
             if kind == codes.ASK_PATH:
                 if number >= known:
-                    known = next_unanswered(tables, number, count, worker.states, inboxes)
+                    known = next_unanswered_request(tables, number, count, worker.states, inboxes)
                 if number == known:
                     self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
             elif (kind, a, b) not in done:

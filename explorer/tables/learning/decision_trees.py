@@ -49,7 +49,7 @@ from kraftcheck.explorer.tables.kernel.codes import (
     SHARED_QUERY,
     UNKNOWN,
 )
-from kraftcheck.explorer.tables.kernel.tree_walk import child_of, insert_path
+from kraftcheck.explorer.tables.kernel.tree_walk import find_child_from_python, insert_path
 from kraftcheck.explorer.tables.learning.growing_tables import (
     CLASS_QUERY_KEY,
     PRESENT_QUERY_KEY,
@@ -441,7 +441,7 @@ class DecisionTrees:
                 answer = self._interner.queries.answer(a, local)
             else:
                 answer = self._interner.inboxes.queries.answer(a, inboxes[b] if b < len(inboxes) else 0)
-            node = child_of(self._tables, node, answer)
+            node = find_child_from_python(self._tables, node, answer)
         return False
 
     def insert(self, root: int, path: Mapping[NodeQuery, int]) -> int:

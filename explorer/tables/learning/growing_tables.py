@@ -23,8 +23,8 @@ from kraftcheck.explorer.native.arrays import reserve_zero_bytes
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import MemoTables, TableFull
 from kraftcheck.explorer.tables.kernel.interning import rehash_contents, rehash_rows
-from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put_from_python
-from kraftcheck.explorer.tables.kernel.packing import ITEM_MASK, rehash_clusters
+from kraftcheck.explorer.tables.kernel.maps import copy_map, is_map_full, put_from_python
+from kraftcheck.explorer.tables.kernel.packing import CLUSTER_ITEM_MASK, rehash_clusters
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.state import Permutation
@@ -134,7 +134,7 @@ class GrowingTables(MemoTables):
         nodes, jumps = self._used["nodes"], self._used["jumps"]
         self.lengthen("nodes", nodes + length)
         self.lengthen("jumps", jumps + length * MOST_JUMPS)
-        while is_full.py_func(self.meta[codes.META_BRANCHES] + length, self.branches):
+        while is_map_full.py_func(self.meta[codes.META_BRANCHES] + length, self.branches):
             self._grow_map("branches")
         return nodes, jumps
 
@@ -154,7 +154,7 @@ class GrowingTables(MemoTables):
     def put(self, name: str, key: int, value: int) -> None:
         """Set the value of a key in a map, which grows if needed."""
         count = META_PLACE_BY_MAP[name]
-        if is_full.py_func(self.meta[count], getattr(self, name)):
+        if is_map_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
         self.meta[count] += put_from_python(getattr(self, name), key, value, name in GROUPED_MAPS)
 
@@ -195,7 +195,7 @@ class GrowingTables(MemoTables):
 
     def _grow_maps(self) -> None:
         for name, count in META_PLACE_BY_MAP.items():
-            if is_full.py_func(self.meta[count], getattr(self, name)):
+            if is_map_full.py_func(self.meta[count], getattr(self, name)):
                 self._grow_map(name)
 
     def _grow_contents(self) -> None:
@@ -210,8 +210,8 @@ class GrowingTables(MemoTables):
             self.rehash_contents(2 * len(self.content_table))
 
     def _grow_cluster_items(self) -> None:
-        if 2 * len(self.cluster_items) > ITEM_MASK:
-            what = f"more than {ITEM_MASK:,} entries of column groups"
+        if 2 * len(self.cluster_items) > CLUSTER_ITEM_MASK:
+            what = f"more than {CLUSTER_ITEM_MASK:,} entries of column groups"
             raise ProtocolError(f"{what}: the table engine is full; {LIMIT_ADVICE}")
         self._double("cluster_items")
 

@@ -18,12 +18,12 @@ from kraftcheck.explorer.tables.kernel.arrays import TableFull
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, packed_inbox_codes
 from kraftcheck.explorer.tables.kernel.flat.facts import intern_flat
 from kraftcheck.explorer.tables.kernel.interning import (
-    CLEARS,
-    LEARNED,
-    QUEUES,
+    CHANNEL_RULE,
+    GROUP_RULE,
+    PYTHON_RULE,
     intern_content,
     intern_row,
-    set_identity,
+    set_row_identity,
 )
 from kraftcheck.explorer.tables.learning.growing_tables import (
     NOT_EVALUATED,
@@ -91,8 +91,10 @@ class InboxTable:
             )
             record = self.messages[message]
             rule = self._network.rule_of(name, record)
-            kind = LEARNED if rule is None else CLEARS if rule.clears else QUEUES if rule.queues else rule.absent
-            self.has_groups |= kind in (CLEARS, QUEUES)
+            kind = PYTHON_RULE
+            if rule is not None:
+                kind = GROUP_RULE if rule.clears else CHANNEL_RULE if rule.queues else rule.absent
+            self.has_groups |= kind in (GROUP_RULE, CHANNEL_RULE)
             counting = (kind, rule.change, rule.least, rule.forgets) if rule else (kind, 0, 0, 0)
             self._tables.set("operations", found, (self._slot(record.dest), message, *counting))
         return found
@@ -298,7 +300,7 @@ class Interner:
         for column in places:
             values[column] = 1
         row = self.control_row(values + replicas)
-        self.tables.call_with_room(partial(set_identity, self.tables, row))
+        self.tables.call_with_room(partial(set_row_identity, self.tables, row))
         result = [row] + [0] * len(self.slots)
         for slot, content in contents:
             result[1 + slot] = content

@@ -16,7 +16,7 @@ from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import FillTables, TableFull, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES
-from kraftcheck.explorer.tables.kernel.resolve import resolve
+from kraftcheck.explorer.tables.kernel.resolve import resolve_states
 from kraftcheck.explorer.tables.learning.answers import MissAnswers, TreeOwner
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_id_below
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -146,7 +146,7 @@ class Learner:
     def _make_rows(self, tables: GrowingTables, worker: WorkerArrays) -> None:
         """Run the compiled resolution of cache misses for states with control rows."""
         has_groups = self.interner.inboxes.has_groups
-        resolve(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
+        resolve_states(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
 
     def _resolve(self, worker: WorkerArrays, make: FillTables, evaluates: bool) -> None:
         """Resolve one worker's cache misses until no request is left."""

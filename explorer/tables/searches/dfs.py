@@ -25,9 +25,9 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     STATS_DEPTH,
     DepthSetArrays,
     StackArrays,
-    copy_set,
-    descend,
+    copy_depth_set,
     insert_starts,
+    search_depth_first,
 )
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import BitPacking, Rows, Words
@@ -70,7 +70,7 @@ class DepthSet(DepthSetArrays):
 
     def _move(self, new: BitPacking, capacity: int) -> None:
         other = DepthSet(new, capacity)
-        copy_set(self, self.packing, other, new)
+        copy_depth_set(self, self.packing, other, new)
         self.keys, self.packing = other.keys, new
 
 
@@ -152,7 +152,7 @@ class DepthFirst:
         visited.fit(expander.packing)
         self._before = self._path.copy() if expander.step_checks else self._path
         turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_KERNEL_CALL)
-        code, top, visited.count = descend(
+        code, top, visited.count = search_depth_first(
             expander.learner.tables, worker, stack, visited, visited.packing, top, visited.count, limit,
             self.options.deadlock, turn,
         )  # fmt: skip

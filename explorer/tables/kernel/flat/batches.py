@@ -35,21 +35,21 @@ from kraftcheck.explorer.tables.kernel.codes import (
 from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, forget_recent, is_repeated
 from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
 from kraftcheck.explorer.tables.kernel.interning import intern_content_images
-from kraftcheck.explorer.tables.kernel.maps import GROUP_PLACES, group_of, home_of_key
+from kraftcheck.explorer.tables.kernel.maps import GROUP_PLACES, group_start, home_of_key
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
-    ITEM_MASK,
-    NO_CONTENTS,
+    ALL_ZERO_CONTENTS,
+    CLUSTER_ITEM_MASK,
     cluster_hash,
-    cluster_number,
-    cluster_place,
+    cluster_home,
     hash_words,
-    lacks_room,
-    pack_columns,
+    intern_cluster_contents,
+    lacks_cluster_room,
+    pack_single_columns,
     partition_of_hash,
     put_bits,
-    release_room,
-    reserve_room,
+    release_cluster_room,
+    reserve_cluster_room,
 )
 
 ABOVE_ALL_IMAGES = np.int64(1 << 62)
@@ -62,7 +62,7 @@ def part_image(permuted: Any, number: Any, g: Any) -> Any:
 
 
 @inlined
-def narrow_to_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
+def narrow_permutations(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
     """Move the permutations with the least images of these columns to the front of `worker.left`; count them."""
     left, sources, present = worker.left, worker.sources, np.int64(0)
     for s in range(slots):
@@ -103,8 +103,8 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
     # Drop permutations column by column: by local states, then inboxes, then shared fields.
     for g in range(count):
         left[g] = g
-    count = narrow_to_least(t.permuted_locals, worker, states, at, column + base, slots, count)
-    count = narrow_to_least(t.permuted_contents, worker, states, at, column + inboxes, slots, count)
+    count = narrow_permutations(t.permuted_locals, worker, states, at, column + base, slots, count)
+    count = narrow_permutations(t.permuted_contents, worker, states, at, column + inboxes, slots, count)
     for c in range(bounds, base):
         if count == 1 or t.hidden[c]:
             continue
@@ -142,7 +142,7 @@ def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, 
 
 
 @inlined
-def find_canonical(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+def find_canonical_permutations(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Find the permutation for the least image of each successor; return whether all images are cached."""
     known = True
     for k in range(n):
@@ -161,18 +161,18 @@ def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, ow
         g = np.int64(0)
         if t.meta[codes.META_PERMUTATIONS] > 1:
             g = canonical_permutation(t, worker, True, states, i, np.int64(0))
-        if lacks_room(t, packing, 1):
+        if lacks_cluster_room(t, packing, 1):
             abort_to_grow(t, 0)
         write_image(t, worker, states, i, np.int64(0), g, images, 0)
-        pack_columns(t, packing, images, 0, np.int64(0), words, i)
+        pack_single_columns(t, packing, images, 0, np.int64(0), words, i)
         for f in range(clusters):
             short = cluster_hash(packing, f, images, 0, np.int64(0))
-            number = cluster_number(t, packing, f, images, 0, np.int64(0), short)
+            number = intern_cluster_contents(t, packing, f, images, 0, np.int64(0), short)
             put_bits(words, i, packing.position[f], packing.width[f], np.uint64(number))
         owners[i] = partition_of_hash(hash_words(words, i))
 
 
-MOST_EXPANSIONS_IN_TURN = 16  # expansions of a state before Python answers its requests
+MOST_EXPANSIONS_BEFORE_PYTHON = 16  # expansions of a state before Python answers its requests
 IS_QUEUED = np.int64(-1)  # in place of a count: the successor is queued
 QUEUE_PLACES = 1 << 6  # places of the queue
 
@@ -186,11 +186,11 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
             n = expand_flat(t, packing, worker, at, True)
             known = n != MISSING and n != BUFFER_FULL and check_pruned_successors(t, worker, True, n)
             if known and t.meta[codes.META_PERMUTATIONS] > 1:
-                known = find_canonical(t, worker, True, n)
+                known = find_canonical_permutations(t, worker, True, n)
             if known or n == BUFFER_FULL:
                 break
             tries += 1
-            if t.meta[codes.META_ASKED] or tries == MOST_EXPANSIONS_IN_TURN:
+            if t.meta[codes.META_ASKED] or tries == MOST_EXPANSIONS_BEFORE_PYTHON:
                 t.waiting[t.meta[codes.META_WAITING]] = at
                 t.meta[codes.META_WAITING] += 1
                 break
@@ -198,7 +198,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
 
 
 @inlined
-def accept_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
+def judge_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
     record_violations(worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, violated_by_step(flags))
@@ -217,7 +217,7 @@ def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
         if inbox != 0:
             local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + s])
             prefetch(t.bundles, home_of_key(t.bundles, pair_key(local, inbox)))
-            group = group_of(t.operated, inbox)
+            group = group_start(t.operated, inbox)
             prefetch(t.operated, group)
             prefetch(t.operated, group + GROUP_PLACES // 2)
 
@@ -254,12 +254,15 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
     for k in range(count):
         for f in range(clusters):
             hashes[k, f] = cluster_hash(packing, f, held, k, np.int64(0))
-            if hashes[k, f] != NO_CONTENTS:
-                prefetch(t.cluster_table, cluster_place(t.cluster_table, hashes[k, f]))
+            if hashes[k, f] != ALL_ZERO_CONTENTS:
+                prefetch(t.cluster_table, cluster_home(t.cluster_table, hashes[k, f]))
     for k in range(count):
         for f in range(clusters):
-            if hashes[k, f] != NO_CONTENTS:
-                prefetch(t.cluster_items, t.cluster_table[cluster_place(t.cluster_table, hashes[k, f])] & ITEM_MASK)
+            if hashes[k, f] != ALL_ZERO_CONTENTS:
+                prefetch(
+                    t.cluster_items,
+                    t.cluster_table[cluster_home(t.cluster_table, hashes[k, f])] & CLUSTER_ITEM_MASK,
+                )
 
 
 @jit
@@ -270,10 +273,10 @@ def flush_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, coun
     prefetch_clusters(t, packing, worker, held, count)
     for k in range(count):
         for f in range(clusters):
-            number = cluster_number(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
+            number = intern_cluster_contents(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
             put_bits(words, k, packing.position[f], packing.width[f], np.uint64(number))
         fullest = codes.larger(fullest, append_unique(found, recent, words, k, worker.waiting_rows, k, np.int64(0)))
-    release_room(t, count)
+    release_cluster_room(t, count)
     return fullest
 
 
@@ -286,13 +289,13 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
     if packing.clusters[0] == 0:
         if symmetric:
             write_image(t, worker, succ, k, np.int64(2), worker.least[k], worker.scratch, 0)
-            pack_columns(t, packing, worker.scratch, 0, np.int64(0), words, k)
+            pack_single_columns(t, packing, worker.scratch, 0, np.int64(0), words, k)
         return append_unique(found, recent, words, k, succ, k, np.int64(2))
     for c in range(worker.waiting_rows.shape[1]):
         worker.waiting_rows[waiting, c] = succ[k, 2 + c]
     if symmetric:
         write_image(t, worker, succ, k, np.int64(2), worker.least[k], worker.waiting_images, waiting)
-        pack_columns(t, packing, worker.waiting_images, waiting, np.int64(0), worker.waiting_words, waiting)
+        pack_single_columns(t, packing, worker.waiting_images, waiting, np.int64(0), worker.waiting_words, waiting)
     else:
         for w in range(words.shape[1]):
             worker.waiting_words[waiting, w] = words[k, w]
@@ -300,18 +303,18 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
 
 
 @inlined
-def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
+def expand_and_judge(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or BUFFER_FULL."""
     n = expand_flat(t, packing, worker, at, False)
     if n > 0 and not check_pruned_successors(t, worker, False, n):
         n = MISSING
-    if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical(t, worker, False, n):
+    if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical_permutations(t, worker, False, n):
         n = MISSING
     return n
 
 
 @inlined
-def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
+def reserve_or_stop_code(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
     """Return the code that ends the batch if there is no room for `n` more successors, else OK with room reserved."""
     code = codes.OK
     if n == BUFFER_FULL:
@@ -320,7 +323,7 @@ def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fulles
         len(worker.collected) > 0 and worker.stats[codes.STATS_COLLECTED] + n > len(worker.collected)
     ):
         code = codes.NO_ROOM
-    elif n > 0 and packing.clusters[0] > 0 and not reserve_room(t, packing, n):
+    elif n > 0 and packing.clusters[0] > 0 and not reserve_cluster_room(t, packing, n):
         code = codes.MANY_CLUSTERS
     return code
 
@@ -340,12 +343,12 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         if i + PREFETCH_DISTANCE < len(which):
             prefetch_inboxes(t, worker, which[i + PREFETCH_DISTANCE])
         # A miss drops all successors of the state, so that its steps are counted once: see `expand_batch`.
-        n = expand_completely(t, packing, worker, which[i])
+        n = expand_and_judge(t, packing, worker, which[i])
         if n == MISSING:
             append_retried_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
-        code = lacks_room_for(t, packing, worker, found, n, fullest + waiting)
+        code = reserve_or_stop_code(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
             record_early_stop(worker, i, code)
             break
@@ -358,7 +361,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             worker.fired[succ[k, 0]] += 1
             if succ[k, 1] == codes.SELF_LOOP_FLAGS:
                 continue
-            pruned = notable and not accept_flat_successor(t, worker, which[i], k)
+            pruned = notable and not judge_flat_successor(t, worker, which[i], k)
             if len(worker.collected) > 0:
                 collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:
@@ -372,6 +375,6 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
                 fullest = codes.larger(fullest, flush_queue(t, packing, worker, found, recent, waiting, symmetric))
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:
-            release_room(t, unused)
+            release_cluster_room(t, unused)
         stats[codes.STATS_GENERATED] += n
     flush_queue(t, packing, worker, found, recent, waiting, symmetric)

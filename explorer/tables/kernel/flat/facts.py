@@ -24,11 +24,11 @@ from kraftcheck.explorer.tables.kernel.arrays import (
     request_python,
 )
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, first_inbox_column, flat_slot_count, pair_key
-from kraftcheck.explorer.tables.kernel.interning import apply_operation, intern_row, set_identity
-from kraftcheck.explorer.tables.kernel.maps import find_near, find_value, mix
+from kraftcheck.explorer.tables.kernel.interning import apply_operation, intern_row, set_row_identity
+from kraftcheck.explorer.tables.kernel.maps import find_grouped, find_value, mix64
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolve import build_bundle
-from kraftcheck.explorer.tables.kernel.tree_walk import child, walk
+from kraftcheck.explorer.tables.kernel.tree_walk import find_child, walk_tree
 
 
 @jit
@@ -50,7 +50,7 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
         if t.meta[codes.META_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.META_ROWS] + 4) * 2 > len(t.row_table):
             return i
         ids[i] = intern_columns(t, flat, np.int64(i), flat.shape[1])
-        set_identity(t, np.int64(ids[i]))
+        set_row_identity(t, np.int64(ids[i]))
     return len(flat)
 
 
@@ -66,7 +66,7 @@ def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: A
 def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
     """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
     slots, inboxes = flat_slot_count(t, rows.shape[1]), first_inbox_column(t, rows.shape[1])
-    leaf = walk(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
+    leaf = walk_tree(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
     if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
         worker.stats[codes.STATS_MISSED] = 1
         leaf = MISSING
@@ -76,7 +76,7 @@ def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, 
 
 
 @inlined
-def handlers_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
+def internal_handler_list(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     """Return the id of the list of tree nodes for a replica's internal actions; a negative number if unknown."""
     found = np.int64(t.own_roots[local])
     if found < 0:
@@ -89,7 +89,7 @@ def handlers_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
 @inlined
 def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
     """Return an inbox's content after network operation `op`: REFUSED if forbidden, MISSING if unknown."""
-    found = find_near(t.operated, inbox, op)
+    found = find_grouped(t.operated, inbox, op)
     if found == MISSING and serial:
         found = apply_operation(t, inbox, op, True)
     if found == MISSING:
@@ -98,7 +98,7 @@ def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any)
 
 
 @inlined
-def handlers_of_inbox(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
+def inbox_handler_span(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
     """Return the span of `bundle_items` with a local state's handlers for its inbox, or a negative number."""
     found = find_value(t.bundles, pair_key(local, inbox))
     if found < 0 and serial:
@@ -113,11 +113,11 @@ def handlers_of_inbox(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) 
 # internal actions that may be enabled.
 FACT_HOLDS_OF_ONE, FACT_HOLDS_OF_PAIR, FACT_STEP_HOLDS, FACT_ENABLED_ACTIONS = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
-MOST_SHARED_NUMBERS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
+MOST_NUMBERED_SHARED_FIELDS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
 LEAST_MEMO_PLACES, MOST_MEMO_PLACES = 1 << 14, 1 << 20  # places of the memo, a direct-mapped cache
-PAIR_TABLE_LOCALS = 1 << 10  # local ids below this have a place in the pair table `safe_pairs`
+SAFE_PAIR_LOCALS = 1 << 10  # local ids below this have a place in the pair table `safe_pairs`
 LISTED_NODES_CAPACITY = 1 << 18  # places of `listed`, for tree nodes of internal actions
-LEAST_MEAN_USES = 8  # mean uses of a number of the shared fields from which numbering pays
+LEAST_MEAN_NUMBER_USES = 8  # mean uses of a number of the shared fields from which numbering pays
 
 # Places in `fact_counts`.
 (
@@ -130,17 +130,17 @@ LEAST_MEAN_USES = 8  # mean uses of a number of the shared fields from which num
     AT_REPLACED_FACTS,  # facts that overwrote another one
     AT_READS_SHARED,  # from here on, by kind of fact: whether a fact of that kind has read shared fields
 ) = range(8)
-FACT_COUNTS = AT_READS_SHARED + (1 << KIND_BITS)
+FACT_COUNTER_PLACES = AT_READS_SHARED + (1 << KIND_BITS)
 
 READS_OTHER_PARTS = np.int64(-5)  # in place of a node: the tree reads another part of the state
 NO_SHARED_NUMBER = np.int64(0)  # of shared fields: facts are keyed without their contents
 
 
 @jit
-def clear_numbers(worker: Any) -> None:
+def clear_shared_numbers(worker: Any) -> None:
     """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
-    counts[AT_CONTENTS_SELDOM_REPEAT] = counts[AT_NUMBER_LOOKUPS] < LEAST_MEAN_USES * counts[AT_NUMBERS]
+    counts[AT_CONTENTS_SELDOM_REPEAT] = counts[AT_NUMBER_LOOKUPS] < LEAST_MEAN_NUMBER_USES * counts[AT_NUMBERS]
     counts[AT_NUMBERS] = counts[AT_NUMBER_LOOKUPS] = counts[AT_NUMBERS_RAN_OUT] = 0
     worker.shared_places[:] = 0
     clear_facts(worker)
@@ -154,7 +154,7 @@ def clear_facts(worker: Any) -> None:
 
 
 @jit
-def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
+def number_of_shared_fields(t: Any, worker: Any, rows: Any, row: Any) -> Any:
     """Return the number of the contents of a flat state's shared fields, or NO_SHARED_NUMBER."""
     first, last = t.meta[codes.META_BOUNDS], t.meta[codes.META_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
@@ -167,7 +167,7 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
         h = (h ^ np.uint64(rows[row, c])) * np.uint64(0x9E3779B97F4A7C15)
         h ^= h >> np.uint64(29)
     mask = np.int64(len(places) - 1)
-    i = np.int64(mix(h)) & mask
+    i = np.int64(mix64(h)) & mask
     while places[i] != 0:
         number = np.int64(places[i])
         same = True
@@ -188,7 +188,7 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
 
 
 @inlined
-def number_in_key(worker: Any, kind: Any, shared: Any) -> Any:
+def shared_number_in_key(worker: Any, kind: Any, shared: Any) -> Any:
     """Return the shared fields' number for a fact's key; NO_SHARED_NUMBER if no fact of this kind reads them."""
     return shared if worker.fact_counts[AT_READS_SHARED + kind] else NO_SHARED_NUMBER
 
@@ -207,14 +207,14 @@ def fact_place(facts: Any, key: Any) -> Any:
 
 
 @inlined
-def memo_get(worker: Any, key: Any) -> Any:
+def get_fact(worker: Any, key: Any) -> Any:
     """Return the memoized fact of a key, or 0."""
     place = fact_place(worker.facts, key)
     return worker.facts[place, 1] if worker.facts[place, 0] == key else np.int64(0)
 
 
 @inlined
-def memo_put(worker: Any, key: Any, fact: Any) -> None:
+def put_fact(worker: Any, key: Any, fact: Any) -> None:
     """Memoize the fact of a key; it overwrites a fact at the same place."""
     place = fact_place(worker.facts, key)
     worker.fact_counts[AT_REPLACED_FACTS] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
@@ -247,14 +247,14 @@ def copy_facts(facts: Any, more: Any) -> None:
 @inlined
 def is_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
     """Return whether all pair properties of the kinds `asked` are known to hold for two local states in any state."""
-    return codes.larger(me, peer) < PAIR_TABLE_LOCALS and worker.safe_pairs[me * PAIR_TABLE_LOCALS + peer] & asked != 0
+    return codes.larger(me, peer) < SAFE_PAIR_LOCALS and worker.safe_pairs[me * SAFE_PAIR_LOCALS + peer] & asked != 0
 
 
 @inlined
 def store_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
     """Store that all pair properties of the kinds `asked` hold for two local states in any state."""
-    if codes.larger(me, peer) < PAIR_TABLE_LOCALS:
-        worker.safe_pairs[me * PAIR_TABLE_LOCALS + peer] |= np.uint8(asked)
+    if codes.larger(me, peer) < SAFE_PAIR_LOCALS:
+        worker.safe_pairs[me * SAFE_PAIR_LOCALS + peer] |= np.uint8(asked)
 
 
 @inlined
@@ -279,13 +279,13 @@ def walk_by_shared_and_locals(
             answer = np.int64(rows[row, a] if asks == codes.SHARED else t.shared_answers[a, rows[row, b]])
         else:
             return np.int64(MISSING) if asks == codes.UNKNOWN else READS_OTHER_PARTS
-        node = child(t, node, answer)
+        node = find_child(t, node, answer)
         if node < 0:
             return np.int64(MISSING)
 
 
 @inlined
-def decide_property(
+def decide_property_by_parts(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
     """Walk a property's tree; return flags: violated, decided by shared fields and replicas alone, verdict known."""
@@ -300,7 +300,7 @@ def decide_property(
 def memoized_verdicts(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
     """Return the memoized verdicts for one or two replicas: masks of properties satisfied (low bits) and violated."""
     kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
-    return memo_get(worker, fact_key(kind, number_in_key(worker, kind, shared), me, peer))
+    return get_fact(worker, fact_key(kind, shared_number_in_key(worker, kind, shared), me, peer))
 
 
 @jit
@@ -312,7 +312,7 @@ def violated_by_part(
     Verdicts that these parts alone decide are memoized. A pair is evaluated in both orders.
     """
     kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
-    number = number_in_key(worker, kind, shared)
+    number = shared_number_in_key(worker, kind, shared)
     key = fact_key(kind, number, me, peer)
     bad, missing, sure = np.int64(0), False, np.int64(0)
     for p in range(t.meta[codes.META_PROPERTIES]):
@@ -320,9 +320,9 @@ def violated_by_part(
         if left & bit == 0:
             continue
         root = np.int64(t.properties[p, 0])
-        is_bad, certain, is_known = decide_property(t, worker, serial, rows, row, root, kind, number, me, peer)
+        is_bad, certain, is_known = decide_property_by_parts(t, worker, serial, rows, row, root, kind, number, me, peer)
         if peer != 0:
-            other_bad, other_certain, other_known = decide_property(
+            other_bad, other_certain, other_known = decide_property_by_parts(
                 t, worker, serial, rows, row, root, kind, number, peer, me
             )
             certain = (is_bad and certain) or (other_bad and other_certain) or (certain and other_certain)
@@ -333,7 +333,7 @@ def violated_by_part(
             sure |= bit << codes.MOST_PROPERTIES if is_bad else bit
         missing |= not is_known
     if sure:
-        memo_put(worker, key, sure | memo_get(worker, key))
+        put_fact(worker, key, sure | get_fact(worker, key))
     return np.int64(MISSING) if missing else bad
 
 
@@ -345,14 +345,18 @@ def evaluate_part(
     fact = memoized_verdicts(worker, shared, me, peer)
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
-    if peer != 0 and fact & asked == asked and number_in_key(worker, FACT_HOLDS_OF_PAIR, shared) == NO_SHARED_NUMBER:
+    if (
+        peer != 0
+        and fact & asked == asked
+        and shared_number_in_key(worker, FACT_HOLDS_OF_PAIR, shared) == NO_SHARED_NUMBER
+    ):
         store_safe_pair(worker, me, peer, constraints + 1)
     found = violated_by_part(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
     return bad | found, found >= 0
 
 
 @inlined
-def broken_by_messages(t: Any, rows: Any, row: Any) -> Any:
+def violated_by_messages(t: Any, rows: Any, row: Any) -> Any:
     """Return the mask of message invariants that messages in flight violate."""
     bad = np.int64(0)
     for c in range(first_inbox_column(t, rows.shape[1]), rows.shape[1]):
@@ -366,7 +370,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
     base, slots = t.meta[codes.META_SLOT_BASE], flat_slot_count(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
-    shared = shared_number(t, worker, rows, row)
+    shared = number_of_shared_fields(t, worker, rows, row)
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.
     if of_all:
@@ -383,17 +387,17 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
             bad |= more
             known &= is_known
     if not constraints:
-        bad |= broken_by_messages(t, rows, row)
+        bad |= violated_by_messages(t, rows, row)
     return bad if known else np.int64(MISSING)
 
 
 @jit
-def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
+def evaluate_flat_batch(t: Any, worker: Any, which: Any) -> None:
     """Evaluate the invariants of the worker's states with these indices, and record violations."""
     which = bare_array(which)
     for i in range(len(which)):
         if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
-            clear_numbers(worker)
+            clear_shared_numbers(worker)
         bad = violated_by_flat_state(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
             append_retried_state(worker, which[i])
@@ -402,7 +406,7 @@ def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
 
 
 @jit
-def resolve_evaluations(t: Any, worker: Any) -> None:
+def resolve_flat_evaluations(t: Any, worker: Any) -> None:
     """Evaluate the invariants of states that met cache misses again; leave those that need Python waiting."""
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at = np.int64(t.waiting[t.meta[codes.META_SETTLED]])

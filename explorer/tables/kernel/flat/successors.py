@@ -25,17 +25,17 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     FACT_ENABLED_ACTIONS,
     FACT_STEP_HOLDS,
     clear_facts,
-    clear_numbers,
-    decide_property,
+    clear_shared_numbers,
+    decide_property_by_parts,
     fact_key,
     find_leaf,
-    handlers_of,
-    handlers_of_inbox,
+    get_fact,
     inbox_after_operation,
-    memo_get,
-    memo_put,
-    number_in_key,
-    shared_number,
+    inbox_handler_span,
+    internal_handler_list,
+    number_of_shared_fields,
+    put_fact,
+    shared_number_in_key,
     span_as_fact,
     span_of_fact,
     violated_by_flat_state,
@@ -43,7 +43,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
 )
 from kraftcheck.explorer.tables.kernel.maps import find_value
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import pack_columns, update_packed
+from kraftcheck.explorer.tables.kernel.packing import pack_single_columns, update_packed_column
 from kraftcheck.explorer.tables.kernel.resolve import change_local
 
 
@@ -53,7 +53,7 @@ def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later:
     before = np.int64(worker.succ[n, 2 + column])
     worker.succ[n, 2 + column] = later
     if t.meta[codes.META_PERMUTATIONS] == 1:  # under a symmetry the canonical image is packed later
-        update_packed(t, packing, worker, n, column, before, later)
+        update_packed_column(t, packing, worker, n, column, before, later)
 
 
 @inlined
@@ -91,21 +91,24 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 
 
 @jit
-def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
+def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.META_SLOT_BASE]
-    flags, number = np.int64(0), number_in_key(worker, FACT_STEP_HOLDS, worker.fact_counts[AT_CURRENT_NUMBER])
+    flags, number = (
+        np.int64(0),
+        shared_number_in_key(worker, FACT_STEP_HOLDS, worker.fact_counts[AT_CURRENT_NUMBER]),
+    )
     missing = False
     for s in range(flat_slot_count(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
         key = fact_key(FACT_STEP_HOLDS, number, before, later)
-        if memo_get(worker, key):
+        if get_fact(worker, key):
             continue
         all_hold = True
         for p in range(t.meta[codes.META_STEP_PROPERTIES]):
-            is_bad, certain, is_known = decide_property(
+            is_bad, certain, is_known = decide_property_by_parts(
                 t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), FACT_STEP_HOLDS, number, before, later
             )
             all_hold &= certain and not is_bad
@@ -113,7 +116,7 @@ def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
             if is_bad:
                 flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_violation_flags(p)
         if all_hold:
-            memo_put(worker, key, np.int64(1))
+            put_fact(worker, key, np.int64(1))
     return np.int64(MISSING) if missing else flags
 
 
@@ -127,7 +130,7 @@ def satisfies_constraints(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 
 
 @inlined
-def emit(
+def write_flat_successor(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
 ) -> Any:
     """Write the successor of an outcome at index `n`, with the actor's new inbox; return the next, or BUFFER_FULL."""
@@ -165,7 +168,7 @@ def emit(
     # Evaluate the step properties, and the constraints of the successor.
     flags = np.int64(t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS])
     if t.meta[codes.META_STEP_PROPERTIES]:
-        more = step_flags(t, worker, serial, at, n)
+        more = evaluate_step_flags(t, worker, serial, at, n)
         if more < 0:
             return n
         flags |= more
@@ -183,7 +186,7 @@ def emit(
 
 
 @jit
-def follow(
+def expand_tree(
     t: Any,
     packing: Any,
     worker: Any,
@@ -209,7 +212,9 @@ def follow(
         last = first + t.nodes[leaf, codes.NODE_OUTCOMES]
     for outcome in range(first, last):
         left = inbox if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else NONE
-        n = emit(t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.OUTCOME_DELTA], slot, left)
+        n = write_flat_successor(
+            t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.OUTCOME_DELTA], slot, left
+        )
         if n == BUFFER_FULL:
             break
     return n
@@ -227,7 +232,7 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
             content = inbox_after_operation(t, worker, serial, inbox, op)
             if content >= 0:
                 outcome, delta = np.int64(t.network_steps[j, 0]), t.network_steps[j, 1]
-                n = emit(t, packing, worker, serial, at, n, outcome, delta, slot, content)
+                n = write_flat_successor(t, packing, worker, serial, at, n, outcome, delta, slot, content)
             if n == BUFFER_FULL:
                 return n
     return n
@@ -258,21 +263,21 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
 @inlined
 def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
-    number = number_in_key(worker, FACT_ENABLED_ACTIONS, worker.fact_counts[AT_CURRENT_NUMBER])
+    number = shared_number_in_key(worker, FACT_ENABLED_ACTIONS, worker.fact_counts[AT_CURRENT_NUMBER])
     key = fact_key(FACT_ENABLED_ACTIONS, number, local, np.int64(0))
-    fact = memo_get(worker, key)
+    fact = get_fact(worker, key)
     if fact == 0:
-        roots = handlers_of(t, worker, serial, local)
+        roots = internal_handler_list(t, worker, serial, local)
         if roots < 0:
             return n
         fact, known = list_enabled_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
             first, last = span_start_and_end(span_of_fact(fact))
             worker.fact_counts[AT_LISTED_NODES] += last - first
-            memo_put(worker, key, fact)
+            put_fact(worker, key, fact)
     first, last = span_start_and_end(span_of_fact(fact))
     for k in range(first, last):
-        n = follow(t, packing, worker, serial, at, n, np.int64(worker.listed[k]), local, slot, NONE, NONE)
+        n = expand_tree(t, packing, worker, serial, at, n, np.int64(worker.listed[k]), local, slot, NONE, NONE)
         if n == BUFFER_FULL:
             break
     return n
@@ -282,12 +287,12 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
 def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of a replica's message handlers, and of the network's steps on its messages."""
     local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + slot])
-    bundle = handlers_of_inbox(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
+    bundle = inbox_handler_span(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
     first, last = span_start_and_end(codes.larger(bundle, 0))
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         outcome = NONE if t.bundle_items[k, 1] else ref
-        n = follow(t, packing, worker, serial, at, n, ref, local, slot, outcome, rest)
+        n = expand_tree(t, packing, worker, serial, at, n, ref, local, slot, outcome, rest)
         if n == BUFFER_FULL:
             return n
     return expand_network(t, packing, worker, serial, at, n, slot, inbox) if t.meta[codes.META_NETWORK_STEPS] else n
@@ -304,10 +309,10 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     worker.stats[codes.STATS_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
     if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
-        clear_numbers(worker)
-    worker.fact_counts[AT_CURRENT_NUMBER] = shared_number(t, worker, states, at)
+        clear_shared_numbers(worker)
+    worker.fact_counts[AT_CURRENT_NUMBER] = number_of_shared_fields(t, worker, states, at)
     if t.meta[codes.META_PERMUTATIONS] == 1:
-        pack_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
+        pack_single_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
     # Internal actions of the replicas, then those of the environment.
     n = np.int64(0)
     for s in range(slots + 1):
