@@ -18,7 +18,7 @@ from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import PRUNED_TARGET, TaskExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
-from kraftcheck.explorer.tables.level_graph import check_behaviours
+from kraftcheck.explorer.tables.level_graph import check_graph_properties
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -50,7 +50,7 @@ class SparkCounterexamples:
             def path_to(row: Any, level: int) -> Behaviour:
                 return self._behaviour(log, tasks.ids.to_global(row[None])[0], level)
 
-            check_behaviours(states, self._checker, self._options, path_to, pause)
+            check_graph_properties(states, self._checker, self._options, path_to, pause)
 
     def take_events(self, log: RunLog, events: list[Definition], level: int) -> None:
         """Record the violations that tasks report for a level, in ascending order of their states."""

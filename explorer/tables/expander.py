@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_images
-from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
+from kraftcheck.explorer.tables.layouts import ControlRowLayout, FlatLayout, Layout, enlarge_fact_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PropertyPartition, RefinementChecks, partition_properties
 from kraftcheck.explorer.tables.rows import (
@@ -76,7 +76,7 @@ class Expander:
         for worker in self.pool:
             worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing_of_widths([1])
-        self.layout: Layout = ControlRows(learner.interner)
+        self.layout: Layout = ControlRowLayout(learner.interner)
         self._own: Layout = self.layout  # the search's layout, which `with_control_rows` does not change
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
@@ -233,14 +233,14 @@ class Expander:
         interner.shared.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
-        self._own = FlatColumns(interner, self.pool) if flat else ControlRows(interner)
+        self._own = FlatLayout(interner, self.pool) if flat else ControlRowLayout(interner)
         self._set_layout(self._own, packing_of_widths([1]))
         self._reset_packing()
 
     def pack_together(self, fields: list[list[int]]) -> None:
         """Set the groups of columns that packed flat states store as one field each; the buffers must be empty."""
         layout = self.layout
-        assert isinstance(layout, FlatColumns)
+        assert isinstance(layout, FlatLayout)
         if sorted(column for field in fields for column in field) != layout.packed:
             raise AssertionError(f"expected each packed column in exactly one field, found {fields}")
         layout.fields = fields
@@ -261,7 +261,7 @@ class Expander:
         """Return a context in which states have control rows; at its end the search's layout is restored."""
         before, packed = self.layout, self.packing
         if before.is_flat:
-            self._set_layout(ControlRows(self.learner.interner), packing_of_widths([1]))
+            self._set_layout(ControlRowLayout(self.learner.interner), packing_of_widths([1]))
         try:
             yield
         finally:
@@ -279,19 +279,19 @@ class Expander:
     def check_invariants(self, rows: Rows) -> list[ExpansionEvent]:
         """Evaluate the invariants of new flat states; return events for properties not violated before."""
         layout, which = self.layout, np.arange(len(rows), dtype=np.int64)
-        assert isinstance(layout, FlatColumns)
+        assert isinstance(layout, FlatLayout)
         while len(which):
             workers = self.pool[: 1 if len(which) <= MOST_SERIAL_STATES else self.workers]
             for worker in workers:
                 worker.begin(rows, len(which))
-                enlarge_memo(worker)
+                enlarge_fact_memo(worker)
             pieces = work_pieces(which, len(workers))
             self.threads.run(partial(self._evaluate, layout, pieces), len(workers))
             which = np.concatenate([worker.missed_states() for worker in workers])
             self.learner.resolve(workers, layout.evaluation_resolver, evaluates=True)
         return self.events()
 
-    def _evaluate(self, layout: FlatColumns, pieces: Iterator[Indices], number: int) -> None:
+    def _evaluate(self, layout: FlatLayout, pieces: Iterator[Indices], number: int) -> None:
         for piece in pieces:
             layout.evaluate(self.pool[number], piece)
 

@@ -24,10 +24,10 @@ from kraftcheck.explorer.tables.kernel.packing import SPARE_ROOM_STATES, pack_ca
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import BitPacking, Indices, Rows, Words, WorkerBuffers, packing_with_spare_bits
 
-ORDER_BITS = 14  # high bits of a control row's id that `order` compares
+ROW_ORDER_BITS = 14  # high bits of a control row's id that `order` compares
 
 
-class ControlRows:
+class ControlRowLayout:
     """The factored layout: a control row's id, then an inbox content for each replica."""
 
     is_flat, is_outgrown, first_inbox = False, False, 1
@@ -60,7 +60,7 @@ class ControlRows:
         """Return the indices of the states ordered by control row, so that consecutive states share cached entries."""
         order = np.arange(len(rows), dtype=np.int64)
         most = self._interner.counts()[0]
-        shift = max(0, most.bit_length() - ORDER_BITS)
+        shift = max(0, most.bit_length() - ROW_ORDER_BITS)
         order_by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
         return order
 
@@ -81,7 +81,7 @@ class ControlRows:
         return rows
 
 
-class FlatColumns:
+class FlatLayout:
     """The flat layout: the columns of the control row, then an inbox content for each replica."""
 
     is_flat = True
@@ -96,7 +96,7 @@ class FlatColumns:
         for worker in pool:
             worker.sources = sources.astype(np.int32)
             worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (sources.astype(np.int64) & 63), axis=0)
-            reset_memo(worker, interner.base - len(interner.bounds))
+            clear_fact_memo(worker, interner.base - len(interner.bounds))
 
     @property
     def width(self) -> int:
@@ -111,7 +111,7 @@ class FlatColumns:
     def fit(self, worker: WorkerBuffers, packing: BitPacking) -> None:
         """Resize the worker's buffers for this packing."""
         columns, clusters = worker.succ.shape[1] - 2, int(packing.clusters[0])
-        enlarge_memo(worker)
+        enlarge_fact_memo(worker)
         if worker.words.shape != (len(worker.succ) + 1, packing.words):
             worker.words = np.zeros((len(worker.succ) + 1, packing.words), np.uint64)
             worker.waiting_words = np.zeros((QUEUE_PLACES, packing.words), np.uint64)
@@ -163,10 +163,10 @@ class FlatColumns:
         return self._interner.control_rows_of(rows, self.slots)
 
 
-Layout = ControlRows | FlatColumns
+Layout = ControlRowLayout | FlatLayout
 
 
-def enlarge_memo(worker: WorkerBuffers) -> None:
+def enlarge_fact_memo(worker: WorkerBuffers) -> None:
     """Enlarge a worker's memo of facts if many entries overwrite each other."""
     if 4 * worker.fact_counts[facts.AT_REPLACED_FACTS] > len(worker.facts) < facts.MOST_MEMO_PLACES:
         more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)
@@ -174,7 +174,7 @@ def enlarge_memo(worker: WorkerBuffers) -> None:
         worker.facts, worker.fact_counts[facts.AT_REPLACED_FACTS] = more, 0
 
 
-def reset_memo(worker: WorkerBuffers, shared: int) -> None:
+def clear_fact_memo(worker: WorkerBuffers, shared: int) -> None:
     """Clear a worker's memo of facts, for `shared` shared fields."""
     worker.fact_counts = np.zeros(facts.FACT_COUNTER_PLACES, np.int64)
     worker.facts = np.zeros((facts.LEAST_MEMO_PLACES, 2), np.int64)

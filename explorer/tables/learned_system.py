@@ -24,7 +24,7 @@ from kraftcheck.explorer.transition_system import Mask, Steps
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
-RowKeys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the visited set that own them
+PackedKeys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the visited set that own them
 
 
 class WorkerEdges(EdgeArrays):
@@ -55,7 +55,7 @@ class LearnedSystem:
         """Return the initial states."""
         return self.expander.encode(self._starts)
 
-    def canonical(self, states: Rows) -> RowKeys:
+    def canonical(self, states: Rows) -> PackedKeys:
         """Return the packed canonical keys of states, and the partitions that own them."""
         return self.expander.packed(states, self.packing)
 

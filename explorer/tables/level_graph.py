@@ -14,7 +14,7 @@ from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags
 from kraftcheck.explorer.tables.kernel.hash_set import number_entries as number_states
-from kraftcheck.explorer.tables.learned_system import LearnedSystem, RowKeys
+from kraftcheck.explorer.tables.learned_system import LearnedSystem, PackedKeys
 from kraftcheck.explorer.tables.level_states import LevelStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
@@ -59,7 +59,7 @@ class LevelStore:
                 yield first, rows
                 first += len(rows)
 
-    def numbers(self, keys: RowKeys, which: Indices) -> Numbers:
+    def numbers(self, keys: PackedKeys, which: Indices) -> Numbers:
         """Return the numbers of the states with keys[which]."""
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)
@@ -100,7 +100,7 @@ def mark_predecessors(room: SpillArena, sources: Numbers, targets: Numbers, mark
         room.give_back(used)
 
 
-def check_behaviours(
+def check_graph_properties(
     states: LevelStates,
     checker: ViolationChecker,
     options: SearchRequest,

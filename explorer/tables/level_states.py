@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import STATES_A_BATCH, Rows, SpillingLevels, SuccessorsOfWorkers
-from kraftcheck.explorer.tables.visited import Memory, SpillingSet
+from kraftcheck.explorer.tables.visited import SearchMemory, SpillingSet
 from kraftcheck.persistence.stored_files import GrowingFile
 
 SAMPLED_VALUES = 64  # values in a sample
@@ -157,7 +157,7 @@ class LevelStates:
     def __init__(
         self, expander: Expander, memory: int | None, batch: int | None, folder: Path | None, file: GrowingFile | None
     ) -> None:
-        self.expander, self.folder, self.memory = expander, folder, Memory(memory)
+        self.expander, self.folder, self.memory = expander, folder, SearchMemory(memory)
         self.chunk = batch or STATES_A_BATCH  # maximum number of states in one worker's batch
         self.visited = SpillingSet(self.memory.budget, expander.threads, expander.packed, folder)
         self.levels = SpillingLevels(self.memory.budget.rows, file, folder)
@@ -245,15 +245,15 @@ CLUSTERING_FROM_STATES, CLUSTERING_TO_STATES = 1 << 17, 1 << 23
 """Range of the number of flat states in which clusters are chosen."""
 UNCLUSTERED_BITS = 64
 """Bits of a packed state that needs no clusters."""
-LEAST_SAVED_BITS = 16
+LEAST_SAVED_BITS_TO_REPACK = 16
 """Minimum number of bits saved per state that pays for repacking all states."""
 SAMPLED_STATES = 1 << 17  # states in the sample
-BITMAP_SIZE_BITS = 20  # binary logarithm of the bitmap size for linear counting
+BITMAP_LOG2 = 20  # binary logarithm of the bitmap size for linear counting
 BYTES_OF_CLUSTER_CONTENT, BYTES_OF_CLUSTER_COLUMN = (
     24,
     4,
 )  # bytes of a content: its hash-table entry and head; each column
-STATE_WEIGHT = 0.7  # weight of bytes saved in states against bytes spent on contents
+SAVED_BYTES_WEIGHT = 0.7  # weight of bytes saved in states against bytes spent on contents
 
 
 class LayoutPolicy:
@@ -296,7 +296,7 @@ class LayoutPolicy:
         if visited.archive is not None or expander.packing.bits <= UNCLUSTERED_BITS or states > CLUSTERING_TO_STATES:
             return None
         clustering = self._clustering(states)
-        return clustering.fields() if clustering.bits() + LEAST_SAVED_BITS <= expander.packing.bits else None
+        return clustering.fields() if clustering.bits() + LEAST_SAVED_BITS_TO_REPACK <= expander.packing.bits else None
 
     def _clustering(self, states: int) -> ColumnClustering:
         """Return the clusters that a sample of the states suggests."""
@@ -367,7 +367,7 @@ class ColumnClustering:
 
     def _gain(self, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
         saved = (a.bits + b.bits - merged.bits) / 8 * self._states
-        return STATE_WEIGHT * saved - (merged.cost - a.cost - b.cost)
+        return SAVED_BYTES_WEIGHT * saved - (merged.cost - a.cost - b.cost)
 
     def _merged(self, a: ColumnGroup, b: ColumnGroup) -> ColumnGroup | None:
         """Return the union of two column groups, or None if packing them as one field does not pay."""
@@ -380,15 +380,15 @@ class ColumnClustering:
 
     def _contents(self, hashes: NDArray[np.uint64]) -> float:
         """Return the number of distinct contents in all states, extrapolated from the sample and its first half."""
-        whole = linear_count(hashes)
-        more = max(0.0, log(whole / max(1.0, linear_count(hashes[: self._half])), 2)) if self._half else 1.0
+        whole = estimate_distinct(hashes)
+        more = max(0.0, log(whole / max(1.0, estimate_distinct(hashes[: self._half])), 2)) if self._half else 1.0
         return float(whole * self._scale**more)
 
 
-def linear_count(hashes: NDArray[np.uint64]) -> float:
+def estimate_distinct(hashes: NDArray[np.uint64]) -> float:
     """Return the estimated number of distinct hashes, by linear counting."""
-    places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - BITMAP_SIZE_BITS)
-    flags = np.zeros(1 << BITMAP_SIZE_BITS, np.bool_)
+    places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - BITMAP_LOG2)
+    flags = np.zeros(1 << BITMAP_LOG2, np.bool_)
     flags[places] = True
     return max(1.0, -len(flags) * log(1 - np.count_nonzero(flags) / len(flags)))
 

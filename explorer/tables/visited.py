@@ -61,15 +61,15 @@ from kraftcheck.explorer.tables.rows import (
 from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
 from kraftcheck.processes import default_memory_bytes
 
-FIRST_CAPACITY = 1 << 10
+FIRST_PARTITION_CAPACITY = 1 << 10
 SMALL_PARTITION, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small ones grow fast; large ones little, to save memory
-SPARE_FACTOR = 1.1  # room in a partition for more than its share
-PAGE = 1 << 12  # bytes of a page of virtual memory
-RANGE_SIZE = 2  # partitions in a range that a thread takes
-LAST_RANGES = 4  # ranges at the end that are split into single partitions
-REPACKED_STATES = 1 << 16  # states that are repacked together, at least
+SPARE_PARTITION_FACTOR = 1.1  # room in a partition for more than its share
+PAGE_BYTES = 1 << 12  # bytes of a page of virtual memory
+PARTITIONS_A_RANGE = 2  # partitions in a range that a thread takes
+SPLIT_RANGES = 4  # ranges at the end that are split into single partitions
+LEAST_REPACKED_STATES = 1 << 16  # states that are repacked together, at least
 
-NEVER_ENOUGH = np.zeros(1, np.int64)
+UNSET_STOP_FLAG = np.zeros(1, np.int64)
 
 _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
@@ -81,7 +81,7 @@ class Partition:
         self,
         packing: BitPacking,
         number: int | None = None,
-        capacity: int = FIRST_CAPACITY,
+        capacity: int = FIRST_PARTITION_CAPACITY,
         small: int = SMALL_PARTITION,
         spare: tuple[ThreadSpareArray, ThreadSpareArray] | None = None,
         table: NDArray[np.int64] | None = None,
@@ -101,7 +101,7 @@ class Partition:
         keys = places * stride + HEAD_BYTES
         self._bytes = self._spare[0].take(keys), self._spare[1].take(places)
         self._use_arrays(self._bytes[0][:keys], self._bytes[1][:places])
-        self.keys[::PAGE] = 0  # a page read before its first write faults twice, and page faults stall all threads
+        self.keys[::PAGE_BYTES] = 0  # a page read before its first write faults twice; page faults stall all threads
         self.places[:] = 0
 
     def _use_arrays(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
@@ -215,7 +215,7 @@ class VisitedSet:
         total = int(sum(part.counts.sum() for part in found.parts))
         owners = self._threads.count if total > MOST_SERIAL_STATES and not beside else 1
         new_rows: list[Rows] = []
-        enough = self._threads.enough if beside else NEVER_ENOUGH
+        enough = self._threads.enough if beside else UNSET_STOP_FLAG
         # A partition belongs to one thread at a time, so no insertion takes a lock. The number of threads changes the
         # order of the new rows, not which keys are new. Results that must not depend on it, like the choice of a
         # counterexample, order states by fingerprint (`witness.py`).
@@ -247,10 +247,12 @@ class VisitedSet:
         the threads end at about the same time.
         """
         filled = sum((part.counts for part in found.parts), self._tables[:, ENTRIES])
-        may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, RANGE_SIZE).any(axis=1)
-        firsts = (np.argsort(~may_grow, kind="stable") * RANGE_SIZE).tolist()
-        pieces = [(first, first + RANGE_SIZE) for first in firsts[:-LAST_RANGES]]
-        return pieces + [(p, p + 1) for first in firsts[-LAST_RANGES:] for p in range(first, first + RANGE_SIZE)]
+        may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, PARTITIONS_A_RANGE).any(axis=1)
+        firsts = (np.argsort(~may_grow, kind="stable") * PARTITIONS_A_RANGE).tolist()
+        pieces = [(first, first + PARTITIONS_A_RANGE) for first in firsts[:-SPLIT_RANGES]]
+        return pieces + [
+            (p, p + 1) for first in firsts[-SPLIT_RANGES:] for p in range(first, first + PARTITIONS_A_RANGE)
+        ]
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
         """Return an array for `count` new states of one thread, and one spare row."""
@@ -268,7 +270,7 @@ class VisitedSet:
             self.reserve(0, new)
             return
         before = self.partitions
-        self.partitions = self._empty([max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
+        self.partitions = self._empty([max(FIRST_PARTITION_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
         locks = [Lock() for _ in self.partitions]
         owners = self._threads.count if states > MOST_SERIAL_STATES else 1
         left = iter(range(PARTITION_COUNT))
@@ -287,14 +289,14 @@ class VisitedSet:
         for p in left:
             gathered.append(before[p].words())
             before[p] = Partition(old, capacity=1)
-            if sum(map(len, gathered)) >= REPACKED_STATES:
+            if sum(map(len, gathered)) >= LEAST_REPACKED_STATES:
                 break
         return gathered
 
     def reserve(self, states: int, packing: BitPacking) -> None:
         """Allocate an empty set for `states` states of this packing."""
         self.packing = packing
-        capacity = max(FIRST_CAPACITY, int(states / PARTITION_COUNT * SPARE_FACTOR / MAX_LOAD))
+        capacity = max(FIRST_PARTITION_CAPACITY, int(states / PARTITION_COUNT * SPARE_PARTITION_FACTOR / MAX_LOAD))
         self.partitions = self._empty([capacity] * PARTITION_COUNT)
 
     def clear(self) -> None:
@@ -303,15 +305,15 @@ class VisitedSet:
             partition.clear()
 
 
-MOST_ROWS = 1 << 25  # maximum bytes of rows in memory: old levels are seldom read
-MOST_FLAT = 1 << 24  # maximum bytes of a worker's flat successors, which should stay in its cache
-LEAST_BATCH = 1 << 12  # minimum number of states in a batch
-LEAST_SHARE = 8  # states get at least an eighth of the memory
+MOST_ROW_BYTES_IN_MEMORY = 1 << 25  # maximum bytes of rows in memory: old levels are seldom read
+MOST_FLAT_BUFFER_BYTES = 1 << 24  # maximum bytes of a worker's flat successors, which should stay in its cache
+LEAST_BATCH_STATES = 1 << 12  # minimum number of states in a batch
+LEAST_STATE_SHARE_DIVISOR = 8  # states get at least an eighth of the memory
 LEAST_MEMO_BYTES = 1 << 25  # minimum bytes for memo tables
-FAST_SHARE = 1 << 14  # bytes of the visited set per place below which a partition grows fast
+BYTES_A_FAST_GROWN_PLACE = 1 << 14  # bytes of the visited set per place below which a partition grows fast
 
 
-class Budget(NamedTuple):
+class MemoryBudget(NamedTuple):
     """Bytes for each use of memory."""
 
     visited: int  # the visited set, or the set of candidates once visited states are on disk
@@ -319,58 +321,58 @@ class Budget(NamedTuple):
     buffers: int  # successors of the current batch
 
     @classmethod
-    def of(cls, memory: int | None) -> Budget:
+    def of(cls, memory: int | None) -> MemoryBudget:
         """Divide `memory` bytes among the visited set, the rows of levels, and the successor buffers."""
         total = memory or default_memory_bytes()
-        return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
+        return cls(total // 2, min(total // 8, MOST_ROW_BYTES_IN_MEMORY), total // 4)
 
     def entries(self, bits: int) -> int:
         """Return the number of packed states of `bits` bits that the visited set can hold in its memory."""
-        return max(1 << 10, int(self.visited * 0.65) // visited_entry_bytes(bits, FIRST_CAPACITY))
+        return max(1 << 10, int(self.visited * 0.65) // visited_entry_bytes(bits, FIRST_PARTITION_CAPACITY))
 
     @property
     def small(self) -> int:
         """Number of places below which a partition grows by a larger factor; lower if memory is small."""
-        return min(SMALL_PARTITION, self.visited // FAST_SHARE)
+        return min(SMALL_PARTITION, self.visited // BYTES_A_FAST_GROWN_PLACE)
 
     def batch(self, most: int, columns: int, workers: int, *, is_flat: bool = False) -> int:
         """Return the number of states of a worker's batch: as many as the buffers have room for, at most `most`."""
         room = self.buffers // workers
-        fitting = (min(room, MOST_FLAT) if is_flat else room) // (2 * SUCCESSOR_ROOM_A_STATE * 4 * columns)
-        return max(min(fitting, most), min(LEAST_BATCH, most))
+        fitting = (min(room, MOST_FLAT_BUFFER_BYTES) if is_flat else room) // (2 * SUCCESSOR_ROOM_A_STATE * 4 * columns)
+        return max(min(fitting, most), min(LEAST_BATCH_STATES, most))
 
 
-class Memory:
+class SearchMemory:
     """The memory of a search: memo tables take their need, and states share the rest."""
 
     def __init__(self, memory: int | None) -> None:
         self.total = memory or default_memory_bytes()
-        self.budget = Budget.of(self.total)
+        self.budget = MemoryBudget.of(self.total)
         self._learned = 0
 
     @property
     def most_learned(self) -> int:
         """Bytes that the memo tables may take."""
-        return max(self.total - self.total // LEAST_SHARE, LEAST_MEMO_BYTES)
+        return max(self.total - self.total // LEAST_STATE_SHARE_DIVISOR, LEAST_MEMO_BYTES)
 
     def divide(self, learned: int) -> bool:
         """Divide the memory again if the memo tables have grown or shrunk enough; return whether they have."""
-        if abs(learned - self._learned) <= self.total // (2 * LEAST_SHARE):
+        if abs(learned - self._learned) <= self.total // (2 * LEAST_STATE_SHARE_DIVISOR):
             return False
         self._learned = learned
-        self.budget = Budget.of(max(self.total - learned, self.total // LEAST_SHARE, 1))
+        self.budget = MemoryBudget.of(max(self.total - learned, self.total // LEAST_STATE_SHARE_DIVISOR, 1))
         return True
 
 
-Flags = NDArray[np.uint8]
-CHUNK_STATES = 1 << 14  # entries read at a time
-WRITTEN_TOGETHER = 1 << 12  # entries of a partition in one write, at least
-MERGED_CANDIDATES = 1 << 14  # candidates in one chunk of a merge
+FlagArray = NDArray[np.uint8]
+ENTRIES_A_READ = 1 << 14  # entries read at a time
+LEAST_ENTRIES_A_WRITE = 1 << 12  # entries of a partition in one write, at least
+CANDIDATES_A_CHUNK = 1 << 14  # candidates in one chunk of a merge
 
-Pack = Callable[[Rows, BitPacking], tuple[Words, NDArray[np.int64]]]
+PackRows = Callable[[Rows, BitPacking], tuple[Words, NDArray[np.int64]]]
 
 
-class Archive:
+class VisitedArchive:
     """Packed words of visited states in an unnamed file, by partition; read sequentially only."""
 
     def __init__(self, packing: BitPacking, folder: Path | None = None) -> None:
@@ -386,16 +388,16 @@ class Archive:
         waiting = self._waiting[partition]
         waiting.append(words)
         self.count += len(words)
-        if sum(map(len, waiting)) >= WRITTEN_TOGETHER:
+        if sum(map(len, waiting)) >= LEAST_ENTRIES_A_WRITE:
             self._parts[partition].append(self._file, np.concatenate(waiting))
             waiting.clear()
 
     def chunks(self, partition: int) -> Iterator[Words]:
         """Yield the entries of a partition in chunks; threads may read different partitions at the same time."""
-        yield from self._parts[partition].chunks(self._file, CHUNK_STATES)
+        yield from self._parts[partition].chunks(self._file, ENTRIES_A_READ)
         yield from self._waiting[partition]
 
-    def known(self, number: int, partition: Partition) -> Flags:
+    def known(self, number: int, partition: Partition) -> FlagArray:
         """Return a flag for each place of a partition in memory: whether its entry is in the archive."""
         known = np.zeros(len(partition.places), np.uint8)
         if partition.count:
@@ -411,9 +413,9 @@ class Archive:
             found.add_words(words)
         return found
 
-    def repacked(self, old: BitPacking, new: BitPacking) -> Archive:
+    def repacked(self, old: BitPacking, new: BitPacking) -> VisitedArchive:
         """Convert the archive to a new packing, which may change the partitions of states; close the old archive."""
-        fresh = Archive(new, self._folder)
+        fresh = VisitedArchive(new, self._folder)
         for number in range(PARTITION_COUNT):
             for words in self.chunks(number):
                 for p, again in repacked_words(words, old, new):
@@ -429,9 +431,9 @@ class Archive:
 class SpillingSet:
     """The visited states, in memory or on disk."""
 
-    def __init__(self, budget: Budget, threads: ThreadPool, pack: Pack, folder: Path | None = None) -> None:
+    def __init__(self, budget: MemoryBudget, threads: ThreadPool, pack: PackRows, folder: Path | None = None) -> None:
         self.in_memory = VisitedSet(threads, budget.small)
-        self.archive: Archive | None = None
+        self.archive: VisitedArchive | None = None
         self.candidates = SpillingLevels(budget.rows, folder=folder)
         self._budget = budget
         self._threads = threads
@@ -449,7 +451,7 @@ class SpillingSet:
         """Number of candidates: states found since the last merge, which may be on disk already."""
         return sum(self.candidates.counts)
 
-    def allow(self, budget: Budget) -> None:
+    def allow(self, budget: MemoryBudget) -> None:
         """Set the memory budget."""
         self._budget = budget
         self.candidates.budget = budget.rows
@@ -483,20 +485,20 @@ class SpillingSet:
         if archive is None or not self.pending:
             return
         partitions = self.in_memory.partitions
-        known: dict[int, Flags] = {}
+        known: dict[int, FlagArray] = {}
 
         def own(number: int) -> None:
             for p in range(number, PARTITION_COUNT, self._threads.count):
                 known[p] = archive.known(p, partitions[p])
 
         self._threads.run(own, self._threads.count)
-        for rows in self.candidates.chunks(1, MERGED_CANDIDATES):
+        for rows in self.candidates.chunks(1, CANDIDATES_A_CHUNK):
             yield self._archive_new(rows, known, archive)
         self._clear_memory()
         self.candidates.clear()
         self.candidates.begin()
 
-    def _archive_new(self, rows: Rows, known: dict[int, Flags], archive: Archive) -> Rows:
+    def _archive_new(self, rows: Rows, known: dict[int, FlagArray], archive: VisitedArchive) -> Rows:
         """Append the candidates not marked as known to the archive; return the appended rows."""
         words, owner = self._pack(rows, self.in_memory.packing)
         fresh = []
@@ -511,7 +513,7 @@ class SpillingSet:
     def spill(self) -> None:
         """Move the states in memory to the archive, which must contain none of them."""
         if self.archive is None:
-            self.archive = Archive(self.in_memory.packing, self._folder)
+            self.archive = VisitedArchive(self.in_memory.packing, self._folder)
             self.candidates.begin()
         for number, partition in enumerate(self.in_memory.partitions):
             self.archive.append(number, partition.words())

@@ -33,11 +33,11 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.state import State
 
-LEAST_STATE_SECONDS = 5.0
+LEAST_STATE_SEARCH_SECONDS = 5.0
 """Minimum number of seconds to look for least states; a long search may take as long again."""
 
 
-class LeastStates:
+class LeastStateFinder:
     """Finds the least state of a level, compared by fingerprint."""
 
     def __init__(self, expander: Expander, levels: SpillingLevels, batch: int) -> None:
@@ -53,8 +53,8 @@ class LeastStates:
         self._fingerprints = None
 
     def allow(self, seconds: float) -> None:
-        """Limit the time for finding least states to `seconds`, or to `LEAST_STATE_SECONDS` if longer."""
-        self._until = time.monotonic() + max(LEAST_STATE_SECONDS, seconds)
+        """Limit the time for finding least states to `seconds`, or to `LEAST_STATE_SEARCH_SECONDS` if longer."""
+        self._until = time.monotonic() + max(LEAST_STATE_SEARCH_SECONDS, seconds)
 
     def least_in_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
         """Return the row of the least state in a level for which `leads` succeeds, or None.
@@ -153,7 +153,7 @@ class WitnessSearch:
     def __init__(
         self, expander: Expander, levels: SpillingLevels, checker: ViolationChecker, options: SearchRequest, batch: int
     ) -> None:
-        self.least = LeastStates(expander, levels, batch)
+        self.least = LeastStateFinder(expander, levels, batch)
         self._expander, self._levels, self._checker = expander, levels, checker
         self._books, self._options = checker.books, options
 

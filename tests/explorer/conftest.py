@@ -42,7 +42,7 @@ def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> li
 
     monkeypatch.setattr(level_states, "CLUSTERING_FROM_STATES", 1)
     monkeypatch.setattr(level_states, "UNCLUSTERED_BITS", 0)
-    monkeypatch.setattr(level_states, "LEAST_SAVED_BITS", -(10**6))
+    monkeypatch.setattr(level_states, "LEAST_SAVED_BITS_TO_REPACK", -(10**6))
     monkeypatch.setattr(ColumnClustering, "_gain", gain)
     monkeypatch.setattr(Expander, "pack_together", noting)
     return noted

@@ -170,7 +170,7 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
 def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Few contents of the shared fields have numbers, and few things that replicas may do have a place."""
     seen: list[tuple[int, int]] = []
-    forget = layouts.reset_memo
+    forget = layouts.clear_fact_memo
 
     def noting(worker: WorkerBuffers, shared: int) -> None:
         if len(worker.fact_counts):
@@ -180,7 +180,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
 
     monkeypatch.setattr(facts, "MOST_NUMBERED_SHARED_FIELDS", 4)
     monkeypatch.setattr(facts, "LISTED_NODES_CAPACITY", 16)
-    monkeypatch.setattr(layouts, "reset_memo", noting)
+    monkeypatch.setattr(layouts, "clear_fact_memo", noting)
     for found in sample(3, seed=4_712, large=60, most=1_000):
         check_agreement(found, 2)
         search = BreadthFirst(found.protocol, found.description.options(found.protocol), 1)

@@ -10,7 +10,7 @@ import pytest
 from kraftcheck import load
 from kraftcheck.api import explain
 from kraftcheck.catalogue import Job
-from kraftcheck.explorer.tables.searches.bfs import MAY_DIFFER_NOTE, BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import COUNTEREXAMPLE_MAY_DIFFER_NOTE, BreadthFirst
 from kraftcheck.spec import Protocol, invariant
 from kraftcheck.spec.examples.lock_service import Client, Grant, ImpatientServer, Phase
 
@@ -78,11 +78,11 @@ def test_where_there_is_no_time_to_look_for_the_least_it_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        "kraftcheck.explorer.tables.witness.LeastStates.allow", lambda self, _: setattr(self, "_until", 0)
+        "kraftcheck.explorer.tables.witness.LeastStateFinder.allow", lambda self, _: setattr(self, "_until", 0)
     )
     (text,), notes = told(ImpatientServer, config(tmp_path, "MutualExclusion"), (1, 3, 1))
     assert text.startswith("Counterexample to MutualExclusion, 8 states\n")
-    assert MAY_DIFFER_NOTE in notes
+    assert COUNTEREXAMPLE_MAY_DIFFER_NOTE in notes
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.rows import (
     packing_of_widths,
 )
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.visited import LEAST_BATCH, Archive, Budget, Partition
+from kraftcheck.explorer.tables.visited import LEAST_BATCH_STATES, MemoryBudget, Partition, VisitedArchive
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.processes import available_memory_bytes
 from kraftcheck.spec.cfg.binding import bind, override
@@ -176,7 +176,7 @@ def words_of(numbers: range, packed: BitPacking) -> np.ndarray:
 @pytest.mark.parametrize("fields", [2, 7])
 def test_an_archive_knows_its_states(fields: int, tmp_path: Path) -> None:
     packed = packing_of_widths([29] * fields)
-    archive, partition = Archive(packed, tmp_path), Partition(packed)
+    archive, partition = VisitedArchive(packed, tmp_path), Partition(packed)
     for first in range(0, 40_000, 1_000):  # in pieces, among those of other partitions
         archive.append(3, words_of(range(first, first + 1_000), packed))
         archive.append(5, words_of(range(first, first + 7), packed))
@@ -195,7 +195,7 @@ def test_an_archive_knows_its_states(fields: int, tmp_path: Path) -> None:
 
 def test_an_archive_is_packed_anew() -> None:
     old, new = packing_of_widths([20, 30, 20]), packing_of_widths([25, 40, 30, 7])
-    archive = Archive(old)
+    archive = VisitedArchive(old)
     random = np.random.default_rng(3)
     low = random.integers(0, 1 << 62, 5_000, dtype=np.uint64)
     words = np.stack([low, np.zeros_like(low), np.zeros_like(low)], axis=1)[:, : old.words]
@@ -209,13 +209,13 @@ def test_an_archive_is_packed_anew() -> None:
 
 
 def test_budgets() -> None:
-    budget = Budget.of(80 << 20)
-    assert budget == Budget(40 << 20, 10 << 20, 20 << 20)
+    budget = MemoryBudget.of(80 << 20)
+    assert budget == MemoryBudget(40 << 20, 10 << 20, 20 << 20)
     assert budget.entries(64) * 7 < budget.visited
     assert budget.batch(STATES_A_BATCH, columns=4, workers=2) == (20 << 20) // (2 * 2 * 12 * 4 * 4)
-    assert Budget.of(1).batch(STATES_A_BATCH, columns=4, workers=2) == LEAST_BATCH
-    assert Budget.of(1).batch(50, columns=4, workers=2) == 50
-    everything = Budget.of(None)
+    assert MemoryBudget.of(1).batch(STATES_A_BATCH, columns=4, workers=2) == LEAST_BATCH_STATES
+    assert MemoryBudget.of(1).batch(50, columns=4, workers=2) == 50
+    everything = MemoryBudget.of(None)
     assert 1 << 24 < everything.visited < available_memory_bytes()
     assert everything.rows <= 1 << 25
 
@@ -233,12 +233,12 @@ def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.Monkey
     roomy = Watched(protocol, options, 1, batch=300)
     whole = roomy.run()
     monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_MEMO_BYTES", 0)
-    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_SHARE", 64)
+    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_STATE_SHARE_DIVISOR", 64)
     memory = 64 * learned_by(roomy) // 63 + (1 << 14)
     search = Watched(protocol, replace(options, memory=memory), 1, batch=300)
     assert found(search.run()) == found(whole)
     assert search.states.visited.archive is not None
-    assert search.states.memory.budget.visited < Budget.of(memory).visited // 2
+    assert search.states.memory.budget.visited < MemoryBudget.of(memory).visited // 2
     assert learned_by(search) + search.levels.nbytes <= memory
 
 

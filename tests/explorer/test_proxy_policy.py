@@ -10,12 +10,12 @@ import pytest
 
 from kraftcheck import check
 from kraftcheck.explorer.result import Verdict
-from kraftcheck.explorer.tables.learning.decision_trees import FEWEST_CALLS_TO_JUDGE, ProxyPolicy
+from kraftcheck.explorer.tables.learning.decision_trees import CALLS_TO_JUDGE_PROXIES, ProxyPolicy
 from kraftcheck.spec import Protocol, Record, State, Steps, become, internal, invariant
 
 pytestmark = pytest.mark.kernel
 
-MOST = 6 * FEWEST_CALLS_TO_JUDGE
+MOST = 6 * CALLS_TO_JUDGE_PROXIES
 
 
 class Counter(Record):
@@ -45,7 +45,7 @@ class Counting(Protocol):
     def count(self, me: Counter) -> Steps:
         """Count."""
         if me.count < MOST:
-            yield become(me.but(count=me.count + 1, is_high=me.count > FEWEST_CALLS_TO_JUDGE))
+            yield become(me.but(count=me.count + 1, is_high=me.count > CALLS_TO_JUDGE_PROXIES))
 
     @invariant
     def few_fields_matter(self, me: Counter) -> bool:
@@ -79,9 +79,9 @@ def test_a_property_that_reads_one_field_is_asked_once_for_each_of_its_values() 
 def test_a_property_that_differs_everywhere_is_given_whole_replicas() -> None:
     check(Counting(), deadlock=False, engine="tables")
     kinds = [type(one) is Counter for one in given["the number"]]
-    assert not any(kinds[1:FEWEST_CALLS_TO_JUDGE])
-    assert all(kinds[-FEWEST_CALLS_TO_JUDGE:])
-    assert len(kinds) <= MOST + 1 + 2 * FEWEST_CALLS_TO_JUDGE  # hardly any number is asked about again
+    assert not any(kinds[1:CALLS_TO_JUDGE_PROXIES])
+    assert all(kinds[-CALLS_TO_JUDGE_PROXIES:])
+    assert len(kinds) <= MOST + 1 + 2 * CALLS_TO_JUDGE_PROXIES  # hardly any number is asked about again
 
 
 @pytest.mark.sampled(4)
@@ -89,11 +89,11 @@ def test_a_property_that_differs_everywhere_is_given_whole_replicas() -> None:
     "least_bad",
     [
         1,
-        FEWEST_CALLS_TO_JUDGE - 1,
-        FEWEST_CALLS_TO_JUDGE,
-        FEWEST_CALLS_TO_JUDGE + 1,
-        FEWEST_CALLS_TO_JUDGE + 2,
-        3 * FEWEST_CALLS_TO_JUDGE,
+        CALLS_TO_JUDGE_PROXIES - 1,
+        CALLS_TO_JUDGE_PROXIES,
+        CALLS_TO_JUDGE_PROXIES + 1,
+        CALLS_TO_JUDGE_PROXIES + 2,
+        3 * CALLS_TO_JUDGE_PROXIES,
         MOST,
     ],
 )
@@ -112,9 +112,9 @@ def test_what_is_given_whole_stays_so_when_there_are_many_more_replicas() -> Non
     known, forgotten = SimpleNamespace(locals=[None], protocol=Counting()), []
     how = ProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)))
     how.misses[7], matters = 0, cast(Any, SimpleNamespace(name="matters"))
-    assert [how.of(7, matters) for _ in range(FEWEST_CALLS_TO_JUDGE)] == [(True, True)] * FEWEST_CALLS_TO_JUDGE
+    assert [how.of(7, matters) for _ in range(CALLS_TO_JUDGE_PROXIES)] == [(True, True)] * CALLS_TO_JUDGE_PROXIES
     assert how.of(7, matters) == (True, False)
-    known.locals *= 8 * FEWEST_CALLS_TO_JUDGE
+    known.locals *= 8 * CALLS_TO_JUDGE_PROXIES
     assert how.of(7, matters) == (True, False)
     assert forgotten == [7]
     how.opaque.add("matters")

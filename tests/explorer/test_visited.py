@@ -45,7 +45,7 @@ from kraftcheck.explorer.tables.rows import (
     packing_with_spare_bits,
     visited_entry_bytes,
 )
-from kraftcheck.explorer.tables.visited import FIRST_CAPACITY, Partition, VisitedSet
+from kraftcheck.explorer.tables.visited import FIRST_PARTITION_CAPACITY, Partition, VisitedSet
 from kraftcheck.persistence.stored_files import SpillArena, is_mapped
 
 pytestmark = pytest.mark.kernel
@@ -353,7 +353,7 @@ def test_what_may_grow_comes_first() -> None:
     packed = packing_of(60)
     words = np.unique(np.random.default_rng(2).integers(0, 1 << 60, (80_000, 1), dtype=np.uint64), axis=0)
     owner = mixed_of(words)[1]
-    few, visited, part = int(FIRST_CAPACITY * MAX_LOAD) // 2, VisitedSet(ThreadPool(2)), SuccessorBuffers()
+    few, visited, part = int(FIRST_PARTITION_CAPACITY * MAX_LOAD) // 2, VisitedSet(ThreadPool(2)), SuccessorBuffers()
     counts = [2 * few + 2 if p in (9, 40) else few for p in range(PARTITION_COUNT)]
     kept = np.concatenate([np.flatnonzero(owner == p)[:count] for p, count in enumerate(counts)])
     rows = np.arange(len(words), dtype=np.int32).reshape(-1, 1)

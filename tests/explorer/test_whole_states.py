@@ -116,7 +116,7 @@ def test_a_conjunct_may_name_what_another_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decision_trees, "MOST_STATE_INPUTS", 1 << 20)
+    monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 1 << 20)
     random, split = Random(9), 0
     for number in range(examples):
         file = tmp_path / f"workers_{number}.py"
@@ -128,7 +128,7 @@ def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, mon
 
 
 def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decision_trees, "MOST_STATE_INPUTS", 4)
+    monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 4)
     file = tmp_path / "workers.py"
     invariant = "len({state.shared, *state.replicas.values()}) > 1"
     file.write_text(MODEL.replace("{constraint}", CONJUNCTS[0]).replace("{invariant}", invariant))

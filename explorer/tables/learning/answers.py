@@ -120,7 +120,7 @@ class MissAnswers:
     def _unread(self) -> dict[str, Value]:
         """Arguments with a shared state that raises `MissingRead` when an action reads it."""
         assert self.interner.shared.type is not None
-        return {"shared": SharedProxy(self.interner.shared.type, _refuse_own_answer)}
+        return {"shared": SharedProxy(self.interner.shared.type, _raise_missing_read)}
 
     def _call_without_context(self, action: Action, me: Any, message: Any) -> FlaggedSteps | None:
         """Return an action's steps if they depend on the local state and the message alone, else None."""
@@ -212,5 +212,5 @@ class MissAnswers:
         tables.put("operated", content << 24 | op, result)
 
 
-def _refuse_own_answer(name: str) -> Value:
+def _raise_missing_read(name: str) -> Value:
     raise MissingRead(name)

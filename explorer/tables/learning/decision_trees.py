@@ -61,7 +61,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import (
     require_id_below,
 )
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.shared_sets import ElementPasses, KnownElements, may_pass
+from kraftcheck.explorer.tables.learning.shared_sets import ElementPasses, KnownElements, may_pass_test
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
@@ -69,7 +69,7 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
 
 
-class ReadSource(NamedTuple):
+class TrackedRecord(NamedTuple):
     """A record whose fields are read: the queries that read it, and the query of the whole with its answer."""
 
     record: Record
@@ -179,10 +179,10 @@ class ReadLog:
         change = value.changes(has)
         return change if change is None or not is_minimal else value.minimal().changes(has)
 
-    def _shared_source(self, index: int, value: Record) -> ReadSource:
+    def _shared_source(self, index: int, value: Record) -> TrackedRecord:
         column, queries = len(self._interner.bounds) + index, self._interner.shared.queries[index]
         answer = self._control[column]
-        return ReadSource(value, queries, answer, SHARED_QUERY, column, ((SHARED, column, 0), answer))
+        return TrackedRecord(value, queries, answer, SHARED_QUERY, column, ((SHARED, column, 0), answer))
 
     def _projection(self, read: Projection) -> ProjectionProxy:
         """Return a proxy for a projection of all replicas."""
@@ -191,7 +191,7 @@ class ReadLog:
             query = self._interner.inboxes.queries.number(read.name, project)
             return ProjectionProxy(self._interner.slots, partial(self._read_inbox, query))
         if self.by_field:
-            query = self._interner.queries.number(("own", read.name), partial(_unless_itself, project))
+            query = self._interner.queries.number(("own", read.name), partial(_projected_or_whole_answer, project))
             return ProjectionProxy(self._interner.slots, partial(self._read_part, query))
         query = self._interner.queries.number(("projection", read.name), project)
         return ProjectionProxy(self._interner.slots, partial(self._read_replica, query))
@@ -286,12 +286,12 @@ class ReadLog:
             given[read.name] = Map((key, value) for key, value in pairs if value is not NOT_PROJECTED)
         return given
 
-    def _local_source(self, role: int, local: int) -> ReadSource:
+    def _local_source(self, role: int, local: int) -> TrackedRecord:
         queries = self._interner.queries
         whole = (LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), queries.answer(WHOLE_LOCAL_QUERY, local)
-        return ReadSource(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
+        return TrackedRecord(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
 
-    def _read_field(self, source: ReadSource, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
+    def _read_field(self, source: TrackedRecord, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
         """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
         path = (*outer, *inner)
         if source.whole[0] in self.path or any(
@@ -310,7 +310,7 @@ class ReadLog:
         self._ask(source, ("field", *path), partial(_value_at_path, path))
         return None
 
-    def _ask(self, source: ReadSource, key: QueryKey, function: Callable[[Any], Value]) -> None:
+    def _ask(self, source: TrackedRecord, key: QueryKey, function: Callable[[Any], Value]) -> None:
         number = source.queries.number(key, function)
         self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 
@@ -334,7 +334,7 @@ def _class_at_path(path: FieldPath, record: Record) -> type:
     return type(_value_at_path(path, record))
 
 
-def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
+def _projected_or_whole_answer(project: Callable[[Record], Value], record: Record) -> Value:
     """Return the projection of a record, or `WHOLE_REPLICA_ANSWER` if the projection is the record itself."""
     value = project(record)
     return WHOLE_REPLICA_ANSWER if value is record else value
@@ -398,8 +398,8 @@ def _is_changed_proxy(replica: Any) -> bool:
     return isinstance(replica, PeerProxy) and "id" not in replica.__changes__
 
 
-MOST_STATE_INPUTS = 1 << 15  # inputs of a property over whole states from which on they must repeat
-FEWEST_CALLS_TO_JUDGE = 64  # calls of a property before the policy checks whether its results repeat across replicas
+STATE_INPUTS_TO_JUDGE_REPEATS = 1 << 15  # inputs of a property over whole states from which on they must repeat
+CALLS_TO_JUDGE_PROXIES = 64  # calls of a property before the policy checks whether its results repeat across replicas
 
 
 class ImpureCallError(Exception):
@@ -473,7 +473,7 @@ class DecisionTrees:
     def forget_awaiting(self, field: int, element: Value) -> None:
         """Reset the trees that a new element of an exploded set may affect."""
         for root, tests in list(self._awaiting[field].items()):
-            if any(passes is None or may_pass(passes, element) for passes in tests.values()):
+            if any(passes is None or may_pass_test(passes, element) for passes in tests.values()):
                 self.forget(root)
                 del self._awaiting[field][root]
 
@@ -505,14 +505,14 @@ class ProxyPolicy:
         name = owner.name
         if isinstance(owner, Property) and reads_parts(owner):
             self._of_states[name] += 1
-            if self._of_states[name] > max(MOST_STATE_INPUTS, self._interner.totals()[-1] // 2):
+            if self._of_states[name] > max(STATE_INPUTS_TO_JUDGE_REPEATS, self._interner.totals()[-1] // 2):
                 raise WholeStateNeededError(name)
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1
         opaque = name in self.opaque
         opaque_me = opaque or (root, False) in self._whole  # a switch to plain records is final
-        opaque_me |= (misses or 0) > max(FEWEST_CALLS_TO_JUDGE, len(self._interner.locals) // 2)
+        opaque_me |= (misses or 0) > max(CALLS_TO_JUDGE_PROXIES, len(self._interner.locals) // 2)
         if opaque_me and (root, opaque) not in self._whole:
             self._whole.add((root, opaque))
             self._trees.forget(root)

@@ -44,7 +44,7 @@ from kraftcheck.spec.language.state import Permutation, State, permutation_group
 from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 
-class InboxTable:
+class InboxInterner:
     """The messages and inbox contents of one protocol; `judge` returns the invariants that a message violates."""
 
     def __init__(
@@ -91,7 +91,7 @@ class InboxTable:
             )
             record = self.messages[message]
             rule = self._network.rule_of(name, record)
-            kind = PYTHON_RULE
+            kind: int | np.int64 = PYTHON_RULE
             if rule is not None:
                 kind = GROUP_RULE if rule.clears else CHANNEL_RULE if rule.queues else rule.absent
             self.has_groups |= kind in (GROUP_RULE, CHANNEL_RULE)
@@ -194,7 +194,7 @@ class Interner:
         self._locals_of: Counter[Value] = Counter()
         self._changes = InternedList()
         self._orbits = OrbitInterner(PermutationGroup(self.group), self.tables)
-        self.inboxes = InboxTable(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
+        self.inboxes = InboxInterner(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
         self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
         self.shared.sets.is_allowed = len(self.group) == 1 and view is None
 

@@ -36,12 +36,12 @@ SPARE_COLUMNS = 4
 """Columns reserved for new elements; more elements insert columns into all control rows."""
 
 ElementPasses = Callable[[Any], Any]
-MOST_KEPT_TESTS = 4096
+MOST_KEPT_ELEMENT_TESTS = 4096
 """Tests of the elements of a set that are kept."""
 
-_UNSET = object()
+_UNSET_VARIABLE = object()
 _NO_KEY = object()
-_SCALARS = frozenset({bool, int, str, NoneType, ModelValue})
+_SCALAR_TYPES = frozenset({bool, int, str, NoneType, ModelValue})
 
 
 class ExplodedSets:
@@ -186,7 +186,7 @@ class KnownElements:
                         break
         if test is None:
             for element, place in list(islice(known.items(), first, None)):
-                if may_pass(passes, element) and has(element, place):
+                if may_pass_test(passes, element) and has(element, place):
                     yield element
             key, test = self._test(passes, _closure_values(passes))
         self._note(key, test)  # at the end, since a new element would come last
@@ -198,7 +198,7 @@ class KnownElements:
             return None, None
         test = self._tests.get(key)
         if test is None:
-            if len(self._tests) >= MOST_KEPT_TESTS:
+            if len(self._tests) >= MOST_KEPT_ELEMENT_TESTS:
                 self._tests.clear()
             again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, contents)))
             test = self._tests[key] = ElementTest(self.known, again)
@@ -217,7 +217,7 @@ class ElementTest:
         """Return the known elements that pass, and the place of each among all."""
         if self._examined < len(self._known):
             for element in list(islice(self._known, self._examined, None)):
-                if may_pass(self._passes, element):
+                if may_pass_test(self._passes, element):
                     self._passing[element] = self._known[element]
             self._examined = len(self._known)
         return self._passing
@@ -228,7 +228,7 @@ class ElementTest:
 
 
 def _closure_values(passes: Any) -> list[Any]:
-    """Return the current values of a function's closure; `_UNSET` for a variable without a value."""
+    """Return the current values of a function's closure; `_UNSET_VARIABLE` for a variable without a value."""
     return [_cell_value(cell) for cell in passes.__closure__ or ()]
 
 
@@ -236,10 +236,10 @@ def _cell_value(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return _UNSET
+        return _UNSET_VARIABLE
 
 
-def may_pass(passes: ElementPasses, element: Value) -> bool:
+def may_pass_test(passes: ElementPasses, element: Value) -> bool:
     """Return whether an element passes a test, or the test raises an error."""
     try:
         return bool(passes(element))
@@ -250,7 +250,7 @@ def may_pass(passes: ElementPasses, element: Value) -> bool:
 def _fixed_key(value: Any) -> Any:
     """Return a key of a value; `_NO_KEY` if the value may contain a proxy, which would read another state later."""
     kind = type(value)
-    if kind in _SCALARS or issubclass(kind, type | Enum):
+    if kind in _SCALAR_TYPES or issubclass(kind, type | Enum):
         return kind, value
     if issubclass(kind, Protocol):
         return id(value)

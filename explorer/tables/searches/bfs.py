@@ -11,7 +11,7 @@ import numpy as np
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY_LIMIT, Behaviour, Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.level_graph import check_behaviours
+from kraftcheck.explorer.tables.level_graph import check_graph_properties
 from kraftcheck.explorer.tables.level_states import LayoutPolicy, LevelStates
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.explorer.tables.witness import WitnessSearch
@@ -22,7 +22,7 @@ from kraftcheck.spec.language.protocol import Protocol
 if TYPE_CHECKING:
     from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 
-MAY_DIFFER_NOTE = (
+COUNTEREXAMPLE_MAY_DIFFER_NOTE = (
     "the counterexample may differ between runs or numbers of workers: the search for the least of several shortest "
     "ones ran out of time"
 )
@@ -92,7 +92,7 @@ class BreadthFirst:
         finally:
             self.books.result.depth = sum(1 for count in self.levels.counts if count)
             if self.witness.least.gave_up:
-                self.books.result.notes.append(MAY_DIFFER_NOTE)
+                self.books.result.notes.append(COUNTEREXAMPLE_MAY_DIFFER_NOTE)
 
     def _finish(self) -> None:
         """Merge pending candidates, and write or close the checkpoint."""
@@ -130,7 +130,7 @@ class BreadthFirst:
         if self.options.over_behaviours:
             self._save()
             pause = partial(self._poll, 0)
-            check_behaviours(self.states, self.checker, self.options, self.witness.to, pause)
+            check_graph_properties(self.states, self.checker, self.options, self.witness.to, pause)
 
     def _start(self) -> None:
         found = self.expander.load(self.checker.starting_rows())

@@ -12,10 +12,10 @@ from kraftcheck.spec.language.protocol import Protocol
 def search(protocol: Protocol, options: SearchRequest) -> Result:
     """Search with a depth limit of 1, 2, 3 ... states; the result's counts are those of the last round."""
     rounds = DepthFirst(protocol, options)
-    return rounds.checker.result_of(partial(_search_to_depth, rounds, options.max_depth))
+    return rounds.checker.result_of(partial(_search_with_rising_limits, rounds, options.max_depth))
 
 
-def _search_to_depth(rounds: DepthFirst, most: int | None) -> None:
+def _search_with_rising_limits(rounds: DepthFirst, most: int | None) -> None:
     limit, starts = 1, rounds.starting_rows()
     while rounds.search_within(starts, limit):
         if limit == most:
