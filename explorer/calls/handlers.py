@@ -37,7 +37,7 @@ from traceback import walk_stack
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
-from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, raising_unanswered
+from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, reraising_unanswered_read
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
@@ -63,10 +63,10 @@ from kraftcheck.spec.values import (
 # Loops that test an element first
 
 
-AMONG_NAME = "__among__"
+ELEMENTS_PASSING_NAME = "__among__"
 COPYING_BUILTINS = (ordered, list, tuple, set, frozenset)
 """Functions whose result has the elements of their argument, and that raise no error."""
-_SIMPLE_NODES = (
+_SIMPLE_TEST_NODES = (
     ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.Compare, ast.cmpop, ast.Attribute,
     ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.expr_context,
 )  # fmt: skip
@@ -106,7 +106,7 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
     loops = _FilteringLoops(function, copied)
     loops.visit(copied)
     copied.decorator_list = []
-    return recompiled(function, copied, {AMONG_NAME: elements_passing}) if loops.found else function
+    return recompiled(function, copied, {ELEMENTS_PASSING_NAME: elements_passing}) if loops.found else function
 
 
 @cache
@@ -145,7 +145,7 @@ class _FilteringLoops(ast.NodeTransformer):
         body = deepcopy(simple[0] if len(simple) == 1 else ast.BoolOp(ast.And(), simple))
         argument = ast.arguments([], [ast.arg(target.id)], None, [], [], None, [])
         copied = [ast.keyword("copies", ast.Constant(copies))]
-        call = ast.Call(ast.Name(AMONG_NAME, ast.Load()), [elements, ast.Lambda(argument, body)], copied)
+        call = ast.Call(ast.Name(ELEMENTS_PASSING_NAME, ast.Load()), [elements, ast.Lambda(argument, body)], copied)
         return ast.fix_missing_locations(ast.copy_location(call, elements))
 
     def _is_copy(self, call: ast.Call) -> bool:
@@ -215,7 +215,7 @@ def _loop_variables_read_outside(definition: ast.AST) -> set[str]:
                 binding[argument.arg].append(node)
         for one in getattr(node, "generators", ()):
             binding[getattr(one.target, "id", "")].append(node)
-    return {name for name, nodes in binding.items() if _loads_of_name(name, definition) - _loads_of_name(name, *nodes)}
+    return {name for name, nodes in binding.items() if _load_ids(name, definition) - _load_ids(name, *nodes)}
 
 
 def _stored_names(*nodes: ast.AST) -> list[str]:
@@ -223,7 +223,7 @@ def _stored_names(*nodes: ast.AST) -> list[str]:
     return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
 
 
-def _loads_of_name(name: str, *nodes: ast.AST) -> set[int]:
+def _load_ids(name: str, *nodes: ast.AST) -> set[int]:
     names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name) and node.id == name)
     return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
@@ -238,23 +238,23 @@ def _match_class_test(statement: ast.Match) -> list[ast.expr]:
     return [ast.Call(ast.Name("isinstance", ast.Load()), arguments, [])]
 
 
-def with_methods(protocol: Protocol, rewrite: Callable[[Any], Any]) -> Protocol:
+def with_rewritten_methods(protocol: Protocol, rewrite: Callable[[Any], Any]) -> Protocol:
     """Return a copy of a protocol that calls its methods rewritten."""
     copied = copy(protocol)
-    for name, value in declared_in(protocol).items():
+    for name, value in attributes_of_own_classes(protocol).items():
         if isinstance(value, FunctionType) and (made := rewrite(value)) is not value:
             vars(copied).setdefault(name, MethodType(made, copied))
     return copied
 
 
-def declared_in(protocol: Protocol) -> dict[str, Any]:
+def attributes_of_own_classes(protocol: Protocol) -> dict[str, Any]:
     """Return the attributes that a protocol's own classes define."""
     bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
     return {name: value for base in reversed(bases) for name, value in vars(base).items()}
 
 
 def _is_simple_test(test: ast.expr) -> bool:
-    return all(isinstance(node, _SIMPLE_NODES) or _is_type_test(node) for node in ast.walk(test))
+    return all(isinstance(node, _SIMPLE_TEST_NODES) or _is_type_test(node) for node in ast.walk(test))
 
 
 def _is_type_test(node: ast.AST) -> bool:
@@ -272,7 +272,7 @@ _METHODS_MAKING_SETS = ("copy", "difference", "intersection", "symmetric_differe
 _OPERATORS_MAKING_SETS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", "__rsub__", "__rxor__")
 
 
-class Ascending(frozenset[Any]):
+class AscendingFrozenset(frozenset[Any]):
     """A set that iterates in canonical order, as do its unions and differences."""
 
     __slots__ = ("_elements",)
@@ -291,7 +291,7 @@ class Ascending(frozenset[Any]):
         return made if made is NotImplemented else type(self)(made)
 
 
-class Descending(Ascending):
+class DescendingFrozenset(AscendingFrozenset):
     """A set that iterates in reverse canonical order."""
 
     __slots__ = ()
@@ -326,18 +326,18 @@ class DescendingSet(AscendingSet):
 
 
 for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
-    setattr(Ascending, _name, partialmethod(Ascending._made, _name))
+    setattr(AscendingFrozenset, _name, partialmethod(AscendingFrozenset._made, _name))
     setattr(AscendingSet, _name, partialmethod(AscendingSet._made, _name))
-Ascending.mutable, Descending.mutable = AscendingSet, DescendingSet
+AscendingFrozenset.mutable, DescendingFrozenset.mutable = AscendingSet, DescendingSet
 
 
-class OrderedCalls:
+class CallsWithOrderedSets:
     """Calls handlers with all sets converted to class `kind`: arguments, constants, and sets made in handlers."""
 
-    def __init__(self, protocol: Protocol, kind: type[Ascending]) -> None:
+    def __init__(self, protocol: Protocol, kind: type[AscendingFrozenset]) -> None:
         self._kind = kind
-        self._protocol = with_methods(protocol, lambda method: _with_own_set_class(method, kind))
-        known = declared_in(protocol) | vars(self._protocol)
+        self._protocol = with_rewritten_methods(protocol, lambda method: _with_own_set_class(method, kind))
+        known = attributes_of_own_classes(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
         vars(self._protocol).update({name: with_set_class(value, kind) for name, value in collections.items()})
 
@@ -349,7 +349,7 @@ class OrderedCalls:
         return [with_set_class(step, frozenset) for step in made]
 
 
-def without_order(step: Step, network: Network) -> tuple[Any, ...]:
+def effects_without_order(step: Step, network: Network) -> tuple[Any, ...]:
     """Return the effects of a step in a form that ignores the order of independent sends, puts and writes."""
     if isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory):
         runs = groupby(step.sends, lambda send: send[0])
@@ -374,7 +374,7 @@ def with_set_class(value: Value, kind: type[frozenset[Any]]) -> Any:
     if own is Map:
         items = [(with_set_class(key, kind), with_set_class(item, kind)) for key, item in value.items()]
         items = items if kind is frozenset else sorted(items, key=lambda item: order_key(item[0]))
-        return Map(reversed(items) if kind is Descending else items)
+        return Map(reversed(items) if kind is DescendingFrozenset else items)
     if issubclass(own, Record):
         return _record_with_set_class(value, kind)
     through = getattr(own, "__read_through__", None)  # a proxy converts when it is read
@@ -395,19 +395,19 @@ def _record_with_set_class(value: Any, kind: type[frozenset[Any]]) -> Any:
 def _collection_fields(record_type: type[Record]) -> list[str]:
     """Return the fields of a record class that may contain a set or a map."""
     try:
-        return [name for name, kind in field_types(record_type).items() if not _is_scalar(kind)]
+        return [name for name, kind in field_types(record_type).items() if not _is_scalar_type(kind)]
     except NameError:
         return list(field_names(record_type))
 
 
-def _is_scalar(kind: Any) -> bool:
+def _is_scalar_type(kind: Any) -> bool:
     if get_origin(kind) in (Union, UnionType):
-        return all(map(_is_scalar, get_args(kind)))
+        return all(map(_is_scalar_type, get_args(kind)))
     return kind in SCALARS or kind is NoneType or is_enum(kind) or get_origin(kind) is Literal
 
 
 @cache
-def _with_own_set_class(function: FunctionType, kind: type[Ascending]) -> Any:
+def _with_own_set_class(function: FunctionType, kind: type[AscendingFrozenset]) -> Any:
     """Return `function` rewritten to create sets of class `kind`; unchanged if it creates none or has no source."""
     made = _rewrite_to_ascending_sets(function)
     if made is function:
@@ -421,7 +421,7 @@ def _with_own_set_class(function: FunctionType, kind: type[Ascending]) -> Any:
 
 @cache
 def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
-    """Return `function` rewritten to create `Ascending` sets, compiled once for all classes of sets."""
+    """Return `function` rewritten to create `AscendingFrozenset` sets, compiled once for all classes of sets."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None and _may_make_sets(code) else None
     if definition is None:
@@ -429,7 +429,7 @@ def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
     making = _SetMaking()
     copied = making.visit(loads(dumps(definition)))
     copied.decorator_list = []
-    return recompiled(function, copied, {_SET_CLASS_NAME: Ascending}) if making.found else function
+    return recompiled(function, copied, {_SET_CLASS_NAME: AscendingFrozenset}) if making.found else function
 
 
 def _may_make_sets(code: CodeType) -> bool:
@@ -505,13 +505,14 @@ class ImpureCalls:
             gc.enable()
 
     def _look(self, frame: FrameType, event: str, function: Any) -> None:
-        if event == "c_call" and self.found is None and _is_impure(function) and not _is_import(frame):
+        is_first_call = event == "c_call" and self.found is None
+        if is_first_call and _is_impure_function(function) and not _imports_module(frame):
             owner = getattr(function, "__self__", None)
             place = type(owner).__name__ if isinstance(owner, random.Random) else getattr(owner, "__name__", None)
             self.found = ".".join(filter(None, (place, function.__name__)))
 
 
-def _is_impure(function: Any) -> bool:
+def _is_impure_function(function: Any) -> bool:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, random.Random):
         return owner is random._inst or isinstance(owner, random.SystemRandom)
@@ -520,7 +521,7 @@ def _is_impure(function: Any) -> bool:
     return function in IMPURE_FUNCTIONS
 
 
-def _is_import(frame: FrameType) -> bool:
+def _imports_module(frame: FrameType) -> bool:
     """Whether an action imports a module here, which reads files: `Counter.most_common` imports `heapq`."""
     own = takewhile(lambda code: code is not call_action.__code__, (one.f_code for one, _ in walk_stack(frame)))
     return any(code.co_filename == "<frozen importlib._bootstrap>" for code in own)
@@ -537,7 +538,7 @@ class PurityTest:
         self._thorough = thorough
         self._calls: Counter[str] = Counter()
         self._due: dict[str, int] = {}
-        self._in_order: dict[type[Ascending], OrderedCalls] = {}
+        self._in_order: dict[type[AscendingFrozenset], CallsWithOrderedSets] = {}
         self._made: list[tuple[Action, Any, Any, CallArguments, CallOutcome]] = []
 
     def is_due(self, action: Action) -> bool:
@@ -559,7 +560,7 @@ class PurityTest:
         if read(me, message) != before:
             raise ActionError(action, self._protocol, me, message, "changes its input")
         call = action, me, message, given, self._outcome(steps)
-        one, other = (self._reordered(kind, *call) for kind in (Ascending, Descending))
+        one, other = (self._reordered(kind, *call) for kind in (AscendingFrozenset, DescendingFrozenset))
         if one != call[-1] or other != call[-1]:
             self._compare(*call)
             if one != other and None not in (one, other):  # else the class of the sets matters, not their order
@@ -577,12 +578,18 @@ class PurityTest:
             raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS_TEXT)
 
     def _reordered(
-        self, kind: type[Ascending], action: Action, me: Any, message: Any, given: CallArguments, found: CallOutcome
+        self,
+        kind: type[AscendingFrozenset],
+        action: Action,
+        me: Any,
+        message: Any,
+        given: CallArguments,
+        found: CallOutcome,
     ) -> CallOutcome | None:
         """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
-            self._in_order[kind] = OrderedCalls(self._protocol, kind)
+            self._in_order[kind] = CallsWithOrderedSets(self._protocol, kind)
         try:
             arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
@@ -592,7 +599,7 @@ class PurityTest:
             return None
 
     def _outcome(self, steps: Iterable[Step]) -> CallOutcome:
-        return frozenset(without_order(step, self._protocol.network) for step in steps)
+        return frozenset(effects_without_order(step, self._protocol.network) for step in steps)
 
 
 class MissingRead(UnansweredRead):
@@ -618,7 +625,7 @@ class HandlerCalls:
     @cached_property
     def _filtering(self) -> Protocol:
         """The protocol, with methods whose loops over sets test an element before they read its membership."""
-        return with_methods(self.protocol, filtered_function)
+        return with_rewritten_methods(self.protocol, filtered_function)
 
     def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
         """Yield the actions that replica `me` (None: the environment) may take on `message` (None: on no message).
@@ -635,7 +642,7 @@ class HandlerCalls:
                 yield action
 
     def _receives(self, replica: Any, message: Any) -> bool:
-        with raising_unanswered():
+        with reraising_unanswered_read():
             return self.protocol.receives(replica, message)
 
     def _actions_on(self, kind: type) -> list[Action]:
@@ -666,7 +673,7 @@ class HandlerCalls:
         """
         self.counts[action.name] += 1
         is_tested = (settle is None or whole is not None) and self.purity.is_due(action)
-        with raising_unanswered():
+        with reraising_unanswered_read():
             if is_tested:
                 steps = self.purity.call(action, me, message, given if whole is None else whole())
             if not is_tested or whole is not None:
@@ -685,7 +692,7 @@ class HandlerCalls:
                 made = function(self._filtering if filters else protocol, *arguments)
                 return self._settle(made) if isinstance(made, Iterable) else made
 
-            self._settling[action.name, filters] = with_function(action, call)
+            self._settling[action.name, filters] = with_action_function(action, call)
         return self._settling[action.name, filters]
 
     def holds(self, prop: Property, given: CallArguments, whole: Callable[[], CallArguments] | None = None) -> bool:
@@ -695,14 +702,14 @@ class HandlerCalls:
         observes the evaluation, gets the arguments without proxies.
         """
         protocol, evaluated = (self.protocol, prop) if whole is None else (self._filtering, filtered_property(prop))
-        with raising_unanswered():
+        with reraising_unanswered_read():
             found = evaluate_property(protocol, evaluated, given)
         if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:
             probe.observe(lambda: evaluate_property(self.protocol, prop, whole()))
         return found
 
 
-def with_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:
+def with_action_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:
     """Return a copy of `action` that calls `function` in place of its own, with the same parameters."""
     vars(function)["__wrapped__"] = action.function  # an error names its file and line
     made = replace(action, function=function, **changes)

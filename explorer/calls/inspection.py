@@ -50,7 +50,7 @@ class ConjunctPart(NamedTuple):
     asks: tuple[str, ...]
 
 
-def split_constraints(options: SearchRequest, whole: set[str]) -> SearchRequest:
+def with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchRequest:
     """Return a search whose constraints over whole states are in parts, except those named in `whole`.
 
     The reads of other parts, and those of invariants over whole states, are tracked.
@@ -79,11 +79,11 @@ def _with_tracked_reads(prop: Property) -> Property:
 
 
 def _split_property(prop: Property) -> list[Property]:
-    definition = _definition(prop) if prop.asks == ("state",) else None
+    definition = _expression_definition(prop) if prop.asks == ("state",) else None
     returned = definition.body[-1] if definition is not None else None
     if definition is None or not isinstance(returned, ast.Return) or returned.value is None:
         return [_with_tracked_reads(prop)]
-    parts = _PartFinder(definition.args.args[-1].arg)
+    parts = _StatePartFinder(definition.args.args[-1].arg)
     groups: dict[tuple[str, ...], list[ast.expr]] = {}
     for conjunct in _conjuncts(returned.value):
         for part in parts.of(conjunct):
@@ -91,7 +91,7 @@ def _split_property(prop: Property) -> list[Property]:
     return [_conjoin_tests(prop, definition, asks, tests) for asks, tests in groups.items()]
 
 
-def _definition(prop: Property) -> ast.FunctionDef | None:
+def _expression_definition(prop: Property) -> ast.FunctionDef | None:
     """Return the definition of a property that is one expression without `:=`, and uses Python's `all` and `any`."""
     function: Any = prop.function
     definition = definition_of(function.__code__) if hasattr(function, "__code__") else None
@@ -141,7 +141,7 @@ def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
         yield test
 
 
-class _PartFinder:
+class _StatePartFinder:
     """Finds the parts of conjuncts over one state."""
 
     def __init__(self, state: str) -> None:
@@ -172,7 +172,7 @@ class _PartFinder:
 
     def _quantified(self, test: ast.expr) -> tuple[ast.expr, list[str]] | None:
         """Return the test of a quantifier over replicas, and the names that it binds; None for another expression."""
-        element, generators, negated = _quantifier(test)
+        element, generators, negated = _parse_quantifier(test)
         bound = [one.target.id for one in generators if isinstance(one.target, ast.Name)]
         sources = {ast.unparse(one.iter) for one in generators}
         if (
@@ -187,12 +187,12 @@ class _PartFinder:
 
     def _local(self, test: ast.expr, roles: dict[str, str]) -> ast.expr | None:
         """Return a test with its replicas and `state.shared` as parameters; None if it reads more of the state."""
-        renaming = _Renaming(self._state, roles)
+        renaming = _PartRenaming(self._state, roles)
         local = renaming.visit(deepcopy(test))
         return None if renaming.clashes else local
 
 
-def _quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension], bool]:
+def _parse_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension], bool]:
     """Return the element and the generators of `all(...)` or `not any(...)`, and whether to negate the element."""
     match test:
         case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(element, generators)], keywords=[]):
@@ -202,7 +202,7 @@ def _quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension], bool
     return test, [], False
 
 
-class _Renaming(ast.NodeTransformer):
+class _PartRenaming(ast.NodeTransformer):
     """AST transformer that names replicas and the shared state as parameters."""
 
     def __init__(self, state: str, roles: dict[str, str]) -> None:
@@ -227,14 +227,14 @@ class _Renaming(ast.NodeTransformer):
 
 REVEALING_NAMES = {"type", "vars", "__dict__", "suppress"}
 """Names by which code can tell a proxy from its record."""
-CAUGHT_ERRORS = {"AttributeError", "BaseException", "Exception", "TypeError"}
+PROXY_ERRORS = {"AttributeError", "BaseException", "Exception", "TypeError"}
 """Errors that a proxy may raise in place of a record or a set, and their bases."""
 _CATCH_OPCODES, _CATCH_ALL_OPCODES = opmap["CHECK_EXC_MATCH"], (opmap["PUSH_EXC_INFO"], opmap["POP_TOP"])
-AFTER_STATE = "after"
+AFTER_VARIABLE = "after"
 """Name of a variable that holds a replica; `after is me` asks whether it changed, and compares no two replicas."""
 _LOAD_OPCODES = {code for name, code in opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))}
 _RESULT_OPCODES = ("BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX")
-LIBRARY_PREFIX = f"{Path(os.__file__).parent}{os.sep}"
+STANDARD_LIBRARY_PREFIX = f"{Path(os.__file__).parent}{os.sep}"
 KRAFTCHECK_PREFIX, MODEL_PREFIXES = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
 MOST_WRAPPER_LEVELS = 4
 """Most wrappers around a function, for example a property of a memoized function."""
@@ -263,7 +263,7 @@ def _methods_by_name(protocol: type[Protocol]) -> FunctionsByName:
     for cls in dict.fromkeys(classes):
         if not _is_of_kraftcheck(cls):
             for name, value in vars(cls).items():
-                found[name] += _unwrapped(value)
+                found[name] += _unwrapped_function(value)
     return found
 
 
@@ -276,7 +276,7 @@ def _is_of_kraftcheck(value: Any) -> bool:
     return module.startswith(KRAFTCHECK_PREFIX) and not module.startswith(MODEL_PREFIXES)
 
 
-def _unwrapped(value: Any) -> list[FunctionType]:
+def _unwrapped_function(value: Any) -> list[FunctionType]:
     """Return the function inside of a method, a property or a memoized function."""
     for _ in range(MOST_WRAPPER_LEVELS):
         if isinstance(value, FunctionType):
@@ -295,7 +295,7 @@ def _may_reveal_proxy(
 
     An unknown function counts as yes.
     """
-    waiting, seen = _unwrapped(function), set[FunctionType]()
+    waiting, seen = _unwrapped_function(function), set[FunctionType]()
     if not waiting:
         return True
     while waiting:
@@ -314,7 +314,7 @@ def _may_reveal_proxy(
 
 def _tells_proxy_from_record(code: CodeType, *, compares: bool) -> bool:
     """Whether code may catch a proxy's error or use `is`; Python's library does so for values of its own."""
-    if code.co_filename.startswith(("<frozen ", LIBRARY_PREFIX)) and "site-packages" not in code.co_filename:
+    if code.co_filename.startswith(("<frozen ", STANDARD_LIBRARY_PREFIX)) and "site-packages" not in code.co_filename:
         return False
     return _catches_proxy_error(code) or (compares and _compares_identity(code))
 
@@ -329,7 +329,7 @@ def _names_used(code: CodeType) -> Iterator[str]:
 def _catches_proxy_error(code: CodeType) -> bool:
     """Whether code may catch an error that a proxy raises, such as that of `frozenset.union(proxy)`."""
     steps = code.co_code[::2]
-    found = (_CATCH_OPCODES in steps and not CAUGHT_ERRORS.isdisjoint(code.co_names)) or _CATCH_ALL_OPCODES in pairwise(
+    found = (_CATCH_OPCODES in steps and not PROXY_ERRORS.isdisjoint(code.co_names)) or _CATCH_ALL_OPCODES in pairwise(
         steps
     )
     return found or any(map(_catches_proxy_error, _inner_codes(code)))
@@ -345,7 +345,7 @@ def _compares_identity(code: CodeType) -> bool:
     loaded = [_loaded_variables(step) for step in steps]
     compared = (loaded[at - 2 : at] for at, step in enumerate(steps) if step.opname == "IS_OP")
     return any(map(_compares_identity, _inner_codes(code))) or any(
-        ((first and last) or len(last) > 1 or "" in last) and AFTER_STATE not in (*first, *last)
+        ((first and last) or len(last) > 1 or "" in last) and AFTER_VARIABLE not in (*first, *last)
         for first, last in compared
     )
 
@@ -365,10 +365,10 @@ def _called_functions(function: FunctionType, names: set[str], methods: Function
         if name.startswith("@"):  # added by pytest's rewriting of asserts
             continue
         value = cells.get(name, function.__globals__.get(name))
-        yield from _unwrapped(value)
+        yield from _unwrapped_function(value)
         yield from methods.get(name, ())
         if isinstance(value, ModuleType):
-            yield from (found for inner in names for found in _unwrapped(vars(value).get(inner)))
+            yield from (found for inner in names for found in _unwrapped_function(vars(value).get(inner)))
 
 
 def _is_filled_cell(cell: Any) -> bool:

@@ -22,10 +22,10 @@ ABSENT_REPLICA = object()
 UNREAD_VALUE = object()
 NO_CHANGES: Mapping[str, Value] = {}
 SET_TYPES = (frozenset, set)
-IN_PLACE_OPERATORS = 13
+FIRST_IN_PLACE_OPERATOR = 13
 """Least argument of BINARY_OP that stands for an operator like `|=`."""
 
-Fields = tuple[tuple[str, Value], ...]
+FieldValues = tuple[tuple[str, Value], ...]
 """Names of fields, each with its value."""
 
 
@@ -40,7 +40,7 @@ class UnansweredRead(BaseException):
 
 
 @contextmanager
-def raising_unanswered() -> Iterator[None]:
+def reraising_unanswered_read() -> Iterator[None]:
     """Raise the unanswered read of a call even if the called code caught it, as a bare `except` does."""
     UnansweredRead.last = None
     try:
@@ -62,7 +62,7 @@ class DeltaStep(Step):
     """A step without proxies that also has its changes of peers and shared sets as deltas, applicable to any state."""
 
     # changed fields of other replicas, by id; `writes` has these replicas after this step
-    peers: tuple[tuple[Value, Fields], ...] = ()
+    peers: tuple[tuple[Value, FieldValues], ...] = ()
     # changes of exploded sets, by field of the shared record or of `me`; the field itself holds the added elements
     sets: tuple[tuple[str, SetChange], ...] = ()
 
@@ -291,7 +291,7 @@ def _reflected_set_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any,
     def operator(self: Any, other: Any) -> Any:
         frame = sys._getframe(1)
         opcode, argument = frame.f_code.co_code[frame.f_lasti :][:2]
-        if type(other) is set and (opcode != opmap["BINARY_OP"] or argument >= IN_PLACE_OPERATORS):
+        if type(other) is set and (opcode != opmap["BINARY_OP"] or argument >= FIRST_IN_PLACE_OPERATOR):
             raise TypeError("expected a set, found its proxy")
         return method(self, other)
 

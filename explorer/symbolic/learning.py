@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
-from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy, raising_unanswered
+from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy, reraising_unanswered_read
 from kraftcheck.explorer.symbolic.handler_cache import CallResult, DecisionPath, HandlerCache, Read
 from kraftcheck.explorer.symbolic.relations import (
     EDGES_BY_MESSAGE,
@@ -114,7 +114,7 @@ class ReadDimensions:
 
     def projected(self, projection: Projection, local: Value) -> tuple[Value] | None:
         """Return a local state's projection in a 1-tuple; None if the replica has another type than the projection."""
-        with raising_unanswered():
+        with reraising_unanswered_read():
             value = self._protocol.projected(projection, self._variables.guarded(local))
         return None if value is NOT_PROJECTED else (value,)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
-from kraftcheck.explorer.calls import MissingRead, SharedProxy, with_function
+from kraftcheck.explorer.calls import MissingRead, SharedProxy, with_action_function
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.mutation.mutants import cache_clearers
 from kraftcheck.spec.language.declarations import Action
@@ -205,7 +205,7 @@ def wrap_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:
         return wrapper(protocol, arguments)
 
-    return with_function(action, call, name=name, fairness=None)
+    return with_action_function(action, call, name=name, fairness=None)
 
 
 @contextmanager

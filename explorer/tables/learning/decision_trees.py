@@ -24,7 +24,7 @@ from kraftcheck.explorer.calls.proxies import (
     ABSENT_REPLICA,
     DeltaStep,
     FieldPath,
-    Fields,
+    FieldValues,
     IsElement,
     LocalProxy,
     PeerProxy,
@@ -388,7 +388,7 @@ def _set_changes(step: Step, log: ReadLog, *, is_minimal: bool = False) -> dict[
     return {name: change for name, change in found if change is not None}
 
 
-def _peer_changes(step: Step) -> tuple[tuple[Value, Fields], ...]:
+def _peer_changes(step: Step) -> tuple[tuple[Value, FieldValues], ...]:
     changed = [(one.__key__, sorted(one.__changes__.items())) for one in step.writes if _is_changed_proxy(one)]
     return tuple((key, tuple((name, unwrap(value)) for name, value in changes)) for key, changes in changed)
 

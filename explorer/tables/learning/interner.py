@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.calls.proxies import Fields
+from kraftcheck.explorer.calls.proxies import FieldValues
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import TableFull
@@ -253,7 +253,7 @@ class Interner:
             self._orbits.note("permuted_locals", found, record, self.local)
         return found
 
-    def change(self, fields: Fields) -> int:
+    def change(self, fields: FieldValues) -> int:
         """Intern a change of some fields of a local state, as (name, value) pairs; return its id."""
         key = keyed(fields)
         found = self._changes.find(key)
