@@ -157,11 +157,11 @@ def validate(
     """
     require_pyspark(LEAST_SPARK, spark.version)
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import check_known, known_differences
+    from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
     from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern
 
     without = list(without)
-    check_known(without, known_differences(cluster=True), cluster=True)
+    require_known_differences(without, known_differences(cluster=True), cluster=True)
     line_pattern(pattern or DEFAULT_PATTERN)
     found = _checked_columns(files, cluster="string", path="string", content="binary")
     arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}

@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from kraftcheck.kraft_model.prevote.records import (
-    SYMBOLS,
+    SYMBOL_TYPES,
     Command,
     Config,
     Connection,
@@ -43,20 +43,20 @@ from kraftcheck.spec import (
 )
 
 
-def connection(message: Any) -> Connection | None:
+def connection_of(message: Any) -> Connection | None:
     """Return the connection from a message's sender to its receiver; None if `message` is itself a Connection."""
     return None if isinstance(message, Connection) else Connection(message.source, message.dest)
 
 
-def zeros(members: Iterable[int]) -> Map[int, int]:
+def zero_end_offsets(members: Iterable[int]) -> Map[int, int]:
     """Return a map from each member to end offset 0 (`ResetFollowerFetchStateIfLeader`)."""
     return Map((member, 0) for member in ordered(members))
 
 
-Pairs = Iterable[frozenset[int]]
+ServerPairs = Iterable[frozenset[int]]
 
 
-class Seen(Record):
+class ServerSummary(Record):
     """State, log, configuration and end offsets of a server, which other servers' liveness conditions read."""
 
     state: ServerState = ServerState.UNATTACHED
@@ -96,8 +96,8 @@ class PrevoteBase(Protocol):
     max_add_reconfigs: int = constant("MaxAddReconfigs", at_least=0)
     max_remove_reconfigs: int = constant("MaxRemoveReconfigs", at_least=0)
 
-    network = MessageSetWithMemory(variables=("net_messages", "net_messages_processed"), groups=connection)
-    symbols = SYMBOLS
+    network = MessageSetWithMemory(variables=("net_messages", "net_messages_processed"), groups=connection_of)
+    symbols = SYMBOL_TYPES
     written_only = ("result", "resend")  # fields of the specification that distinguish messages
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
     strict_bounds = True  # bounds are part of the specification
@@ -158,7 +158,7 @@ class PrevoteBase(Protocol):
 
     def _send(self, step: Step, shared: Shared, messages: Iterable[Record]) -> Step:
         """Return a step that also sends messages; messages on a cut connection are lost (`Send`, `SendAll`)."""
-        connections = ((message, connection(message)) for message in messages)
+        connections = ((message, connection_of(message)) for message in messages)
         return step.send(*(m for m, on in connections if on and self._connected(shared, on.source, on.dest)))
 
     def _fail_pending(self, step: Step, me: Server, shared: Shared) -> Step:
@@ -174,11 +174,13 @@ class PrevoteBase(Protocol):
         return step.put(counters=shared.counters.but(**{counter: getattr(shared.counters, counter) + 1}))
 
     @projection
-    def seen(self, me: Server) -> Seen:
+    def seen(self, me: Server) -> ServerSummary:
         """Return a server's state, log, configuration and end offsets; defaults unless TestLiveness is TRUE."""
         if not self.test_liveness:
-            return Seen()
-        return Seen(me.state, me.current_epoch, me.leader, me.config, me.log, me.hwm, me.flwr_end_offset, is_voter(me))
+            return ServerSummary()
+        return ServerSummary(
+            me.state, me.current_epoch, me.leader, me.config, me.log, me.hwm, me.flwr_end_offset, is_voter(me)
+        )
 
     @projection
     def refusals(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[RejectedPreVote]:
@@ -194,7 +196,7 @@ class PrevoteBase(Protocol):
     def _connected_pairs(self, shared: Shared) -> list[frozenset[int]]:
         return [pair for pair, is_up in shared.connectivity.items() if is_up]
 
-    def _elections_can_progress(self, pairs: Pairs, seen: Map[int, Seen]) -> bool:
+    def _elections_can_progress(self, pairs: ServerPairs, seen: Map[int, ServerSummary]) -> bool:
         """Whether a voter is connected to a majority without a newer epoch (`LIVENESS_ElectionsCanProgress`)."""
         if not self.test_liveness:
             return True
@@ -214,13 +216,13 @@ class PrevoteBase(Protocol):
 
         return any(server.votes and reaches_majority(key) for key, server in seen.items())
 
-    def _is_valid_peer(self, me: Server, peer: int, shared: Shared, seen: Map[int, Seen]) -> bool:
+    def _is_valid_peer(self, me: Server, peer: int, shared: Shared, seen: Map[int, ServerSummary]) -> bool:
         """Whether a peer can name the leader to an unattached voter (`LIVENESS_ValidPeer`)."""
         if not self.test_liveness:
             return True
         return seen[peer].votes and seen[peer].leader is not Nil.NIL and self._connected(shared, me.id, peer)
 
-    def _helps(self, me: Server, peer: int, seen: Map[int, Seen]) -> bool:
+    def _helps(self, me: Server, peer: int, seen: Map[int, ServerSummary]) -> bool:
         """Whether a fetch can tell this server or `peer` anything new (`LIVENESS_HelpsMakeProgress`)."""
         if not self.test_liveness:
             return True
@@ -259,7 +261,7 @@ class PrevoteBase(Protocol):
         reached = sum(self._connected(shared, me.id, member) for member in {*members, added} - {me.id}) + 1
         return reached > (len(members) + 1) // 2
 
-    def _may_remove(self, me: Server, removed: int, shared: Shared, seen: Map[int, Seen]) -> bool:
+    def _may_remove(self, me: Server, removed: int, shared: Shared, seen: Map[int, ServerSummary]) -> bool:
         """Whether a majority is connected after removing a voter (`LIVENESS_RemoveVoterLivenessCondition`)."""
         if not self.test_liveness:
             return True

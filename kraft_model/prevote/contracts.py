@@ -34,13 +34,13 @@ from kraftcheck.kraft_model.prevote.records import (
     Shared,
 )
 from kraftcheck.kraft_model.reconfig.contracts import (
-    agreed_end,
-    clients_values,
+    appended_client_values,
     log_end,
     majority,
-    only_answers,
-    only_listens,
-    sent,
+    majority_end,
+    only_replies,
+    only_updates_receiver,
+    sent_messages,
     up_to_epoch,
 )
 from kraftcheck.spec import Map, Record, Step, invariant, ordered, step_invariant
@@ -48,22 +48,22 @@ from kraftcheck.spec import Map, Record, Step, invariant, ordered, step_invarian
 Entries = tuple[Entry, ...]
 
 
-def takes_only(step: Step) -> bool:
+def only_consumes(step: Step) -> bool:
     """Return whether a step consumes a message and sends no message."""
     return step.consumes and not step.sends
 
 
-def votes(server: Server) -> bool:
+def is_live_voter(server: Server) -> bool:
     """Return whether a server is alive and a member of the configuration in use."""
     return server.state is not ServerState.DEAD_NO_STATE and server.id in server.config.members
 
 
-def credited(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
+def end_offsets_of(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
     """Return the end offset of each of `members` in `offsets`; 0 for a member that `offsets` lacks."""
     return Map((member, offsets.get(member, 0)) for member in ordered(members))
 
 
-def out_of_office(leader: Server) -> Server:
+def resigned_leader(leader: Server) -> Server:
     """Return a leader after its resignation: it still names itself as leader, without vote and pending values."""
     kept = leader.but(state=ServerState.RESIGNED, leader=leader.id, voted_for=Nil.NIL)
     return kept.but(votes_recv=frozenset(), pending_ack=frozenset())
@@ -75,7 +75,7 @@ def unattached_in(me: Server, epoch: int) -> Server:
     return entered.but(voted_for=Nil.NIL, votes_recv=frozenset())
 
 
-def last_voters(log: Entries, hwm: int) -> Config:
+def last_configuration(log: Entries, hwm: int) -> Config:
     """Return the last configuration of a log, marked as committed if the high watermark covers it."""
     for offset, entry in reversed(list(enumerate(log, 1))):
         if isinstance(entry.value, InitialMembers | AddedVoter | RemovedVoter):
@@ -115,25 +115,25 @@ def has_won(me: Server, state: ServerState) -> bool:
     return me.state is state and majority(me.config.members, me.votes_recv)
 
 
-def reaches(shared: Shared, one: int, other: int) -> bool:
+def are_connected(shared: Shared, one: int, other: int) -> bool:
     return shared.connectivity.get(frozenset((one, other)), False)
 
 
 def sends_only(step: Step, shared: Shared, *messages: Record) -> bool:
     """Return whether a step sends exactly those of `messages` whose connection is not cut."""
-    arriving = [one for one in messages if reaches(shared, one.source, one.dest)]  # type: ignore[attr-defined]
+    arriving = [one for one in messages if are_connected(shared, one.source, one.dest)]  # type: ignore[attr-defined]
     return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
 
 
 def may_fetch_from(me: Server, peer: int) -> bool:
     """Return whether a server may fetch from a peer; a voter that follows may fetch only from its leader."""
-    if me.state is ServerState.FOLLOWER and not votes(me):
+    if me.state is ServerState.FOLLOWER and not is_live_voter(me):
         return True
     if me.fetch_state.pending_fetch is not Nil.NIL:
         return False
     if me.state is ServerState.FOLLOWER:
         return peer == me.leader
-    return me.state is ServerState.UNATTACHED and votes(me)
+    return me.state is ServerState.UNATTACHED and is_live_voter(me)
 
 
 def asks_for_votes(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
@@ -149,14 +149,14 @@ def may_change_voters(leader: Server) -> bool:
     return leader.state is ServerState.LEADER and leader.config.committed and in_epoch
 
 
-def with_change(leader: Server, changed: int, members: frozenset[int]) -> Server:
+def with_voter_change(leader: Server, changed: int, members: frozenset[int]) -> Server:
     """Return a leader with an appended change of its voters, in use at once."""
     number, adds = leader.config.id + 1, changed in members
     command, kind = (Command.ADD_VOTER, AddedVoter) if adds else (Command.REMOVE_VOTER, RemovedVoter)
     return leader.but(
         log=(*leader.log, Entry(command, leader.current_epoch, kind(number, changed, members))),
         config=Config(number, members, False),
-        flwr_end_offset=credited(leader.flwr_end_offset, members),
+        flwr_end_offset=end_offsets_of(leader.flwr_end_offset, members),
     )
 
 
@@ -167,7 +167,7 @@ def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared)
         return False
     (voter,) = changed
     told = [BeginQuorumEpochRequest(before.current_epoch, before.id, one) for one in changed & after.config.members]
-    return after == with_change(before, voter, after.config.members) and sends_only(step, shared, *told)
+    return after == with_voter_change(before, voter, after.config.members) and sends_only(step, shared, *told)
 
 
 class PrevoteContracts(PrevoteMembership):
@@ -191,7 +191,7 @@ class PrevoteContracts(PrevoteMembership):
         now = unattached_in(before, message.replica_epoch) if heard and newer else before
         granted = heard and deserves_vote(now, message)
         said = (now.current_epoch, now.leader, granted, message.pre_vote, error)
-        return only_answers(step, RequestVoteResponse(*said, before.id, message.source))
+        return only_replies(step, RequestVoteResponse(*said, before.id, message.source))
 
     @step_invariant
     def votes_are_remembered(self, before: Server, after: Server, message: RequestVoteRequest, step: Step) -> bool:
@@ -199,7 +199,7 @@ class PrevoteContracts(PrevoteMembership):
 
         A newer epoch is entered as unattached. KIP-996; KIP-595, Vote.
         """
-        answers = sent(step, RequestVoteResponse)
+        answers = sent_messages(step, RequestVoteResponse)
         if any(one.error is not Nil.NIL for one in answers):
             return after == before and not step.puts
         heard = before
@@ -232,9 +232,9 @@ class PrevoteContracts(PrevoteMembership):
             voted_for=after.voted_for,
             votes_recv=received,
             pending_ack=after.pending_ack,
-            flwr_end_offset=credited(Map(), before.config.members) if deposed else before.flwr_end_offset,
+            flwr_end_offset=end_offsets_of(Map(), before.config.members) if deposed else before.flwr_end_offset,
         )
-        return takes_only(step) and votes(before) and after == told
+        return only_consumes(step) and is_live_voter(before) and after == told
 
     # Leaders
 
@@ -258,7 +258,7 @@ class PrevoteContracts(PrevoteMembership):
             leader, vote = named, Nil.NIL
         elif message.replica_epoch == before.current_epoch and leader is Nil.NIL and named is not Nil.NIL:
             state, leader = ServerState.FOLLOWER, named
-        if votes(before) != votes(after):  # a server that becomes voter or observer follows
+        if is_live_voter(before) != is_live_voter(after):  # a server that becomes voter or observer follows
             state = ServerState.FOLLOWER
         epoch = max(before.current_epoch, message.replica_epoch)
         return (after.current_epoch, after.state, after.leader, after.voted_for) == (epoch, state, leader, vote)
@@ -282,7 +282,7 @@ class PrevoteContracts(PrevoteMembership):
             pending_ack=after.pending_ack,
         )
         current = message.replica_epoch >= before.current_epoch
-        return takes_only(step) and current and after == follows
+        return only_consumes(step) and current and after == follows
 
     # Fetching
 
@@ -301,7 +301,7 @@ class PrevoteContracts(PrevoteMembership):
         elif held and message.source not in before.config.members:
             return False
         answer = step.sent[0] if len(step.sent) == 1 else None
-        if not isinstance(answer, FetchResponse) or not only_answers(step, answer):
+        if not isinstance(answer, FetchResponse) or not only_replies(step, answer):
             return False
         said = type(answer), answer.result, answer.error, answer.source, answer.dest, answer.correlation
         return said == (*expected, error, before.id, message.source, message)
@@ -337,7 +337,7 @@ class PrevoteContracts(PrevoteMembership):
         It acknowledges committed values to clients, and resigns exactly if it commits its own removal. KIP-595, Fetch;
         KIP-853, Fetch, Handling, and Removing voters.
         """
-        if not sent(step, FetchSucceeded):
+        if not sent_messages(step, FetchSucceeded):
             return after == before and not step.puts
         agreed = self._agreed(before, message)
         offsets = self._noted(before, message)
@@ -348,11 +348,11 @@ class PrevoteContracts(PrevoteMembership):
             return False
         if agreed <= before.hwm:
             return after == before.but(flwr_end_offset=offsets) and not step.puts
-        config = last_voters(before.log, agreed)
+        config = last_configuration(before.log, agreed)
         noted = before.but(hwm=agreed, config=config, pending_ack=before.pending_ack - acked)
         if any(isinstance(value, RemovedVoter) and value.old == before.id for value in committed):
-            return after == out_of_office(noted).but(hwm=0, flwr_end_offset=Map(()))
-        return after == noted.but(flwr_end_offset=credited(offsets, config.members))
+            return after == resigned_leader(noted).but(hwm=0, flwr_end_offset=Map(()))
+        return after == noted.but(flwr_end_offset=end_offsets_of(offsets, config.members))
 
     def _noted(self, leader: Server, message: FetchRequest) -> Map[int, int]:
         """Return the end offsets that a leader knows after it has recorded the offset in a member's fetch."""
@@ -362,7 +362,7 @@ class PrevoteContracts(PrevoteMembership):
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
         """Return a leader's high watermark after it has recorded the offset in a member's fetch."""
-        return agreed_end(leader, self._noted(leader, message), leader.hwm)
+        return majority_end(leader, self._noted(leader, message), leader.hwm)
 
     # Fetched
 
@@ -381,7 +381,7 @@ class PrevoteContracts(PrevoteMembership):
             log = tuple(one for offset, one in enumerate(log, 1) if (one.epoch, offset) <= parting)
         fetched = before.fetch_state.has_fetch_success or message.error is Nil.NIL
         noted = FetchState(Nil.NIL, LastFetch(message.source, message.error), fetched)
-        awaited = before.fetch_state.pending_fetch == message.correlation and only_listens(step)
+        awaited = before.fetch_state.pending_fetch == message.correlation and only_updates_receiver(step)
         return awaited and (after.log, after.hwm, after.fetch_state) == (log, hwm, noted)
 
     @step_invariant
@@ -394,11 +394,11 @@ class PrevoteContracts(PrevoteMembership):
         """
         current = message.replica_epoch == before.current_epoch and message.error is Nil.NIL
         stands = (after.state, after.current_epoch) == (before.state, before.current_epoch)
-        received = before.votes_recv if stands and votes(before) == votes(after) else frozenset[int]()
+        received = before.votes_recv if stands and is_live_voter(before) == is_live_voter(after) else frozenset[int]()
         config, offsets = before.config, before.flwr_end_offset
         if current:
-            config = last_voters(after.log, message.hwm)
-            offsets = credited(before.flwr_end_offset, config.members)
+            config = last_configuration(after.log, message.hwm)
+            offsets = end_offsets_of(before.flwr_end_offset, config.members)
         used = after.config, after.votes_recv, after.pending_ack, after.flwr_end_offset
         return used == (config, received, before.pending_ack, offsets)
 
@@ -410,7 +410,7 @@ class PrevoteContracts(PrevoteMembership):
 
         KIP-996, Proposed Changes. An unattached voter always has a reason; a timeout without a reason is a disruption.
         """
-        asks = any(one.pre_vote for one in sent(step, RequestVoteRequest))
+        asks = any(one.pre_vote for one in sent_messages(step, RequestVoteRequest))
         begins = after.state is ServerState.PROSPECTIVE is not before.state
         if not asks and not begins:
             return True
@@ -423,7 +423,7 @@ class PrevoteContracts(PrevoteMembership):
             disruptive_ctr=counters.disruptive_ctr, prevote_ctr=shared.counters.prevote_ctr + self.test_liveness
         )
         requests = asks_for_votes(before, before.current_epoch, pre_vote=True)
-        may_stand = before.state in states and votes(before)
+        may_stand = before.state in states and is_live_voter(before)
         return may_stand and after == stands and counted and same and sends_only(step, shared, *requests)
 
     @step_invariant
@@ -432,7 +432,7 @@ class PrevoteContracts(PrevoteMembership):
 
         KIP-996, Proposed Changes; KIP-595, Vote.
         """
-        asks = any(not one.pre_vote for one in sent(step, RequestVoteRequest))
+        asks = any(not one.pre_vote for one in sent_messages(step, RequestVoteRequest))
         begins = after.state is ServerState.CANDIDATE and after.current_epoch != before.current_epoch
         if not asks and not begins:
             return True
@@ -444,7 +444,7 @@ class PrevoteContracts(PrevoteMembership):
             voted_for=before.id,
             votes_recv=frozenset({before.id}),
         )
-        wins = has_won(before, ServerState.PROSPECTIVE) and votes(before)
+        wins = has_won(before, ServerState.PROSPECTIVE) and is_live_voter(before)
         bounded = epoch <= self.max_epoch or self.test_liveness
         requests = asks_for_votes(before, epoch, pre_vote=False)
         return wins and bounded and after == stands and sends_only(step, shared, *requests)
@@ -471,7 +471,7 @@ class PrevoteContracts(PrevoteMembership):
 
         The end offsets of its followers start at 0. KIP-595, Leader Election, BeginQuorumEpoch and LeaderChangeMessage.
         """
-        told = any(not one.resend for one in sent(step, ElectedLeaderRequest))
+        told = any(not one.resend for one in sent_messages(step, ElectedLeaderRequest))
         begins = after.state is ServerState.LEADER is not before.state
         if not told and not begins and (before.state, after.leader) != (ServerState.CANDIDATE, before.id):
             return True
@@ -483,7 +483,7 @@ class PrevoteContracts(PrevoteMembership):
             votes_recv=frozenset(),
             log=(*before.log, Entry(Command.LEADER_CHANGE, epoch, Nil.NIL)),
             fetch_state=FetchState(),
-            flwr_end_offset=credited(Map(), members),
+            flwr_end_offset=end_offsets_of(Map(), members),
         )
         peers = [ElectedLeaderRequest(epoch, before.id, one, False) for one in members - {before.id}]
         if len(members) == 1 and before.hwm != len(before.log) + 1:  # the specification never elects it
@@ -493,13 +493,13 @@ class PrevoteContracts(PrevoteMembership):
     @step_invariant
     def announcements_are_repeated(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
         """An elected leader may repeat its announcement to a member. KIP-595, BeginQuorumEpoch."""
-        again = [one for one in sent(step, ElectedLeaderRequest) if one.resend]
+        again = [one for one in sent_messages(step, ElectedLeaderRequest) if one.resend]
         if not again:
             return True
         peer = again[0].dest
         request = ElectedLeaderRequest(before.current_epoch, before.id, peer, True)
         leads = before.state is ServerState.LEADER and before.current_epoch > 1
-        outside = peer in before.config.members - {before.id} and reaches(shared, before.id, peer)
+        outside = peer in before.config.members - {before.id} and are_connected(shared, before.id, peer)
         return leads and outside and after == before and step.sent == (request,)
 
     @step_invariant
@@ -514,7 +514,7 @@ class PrevoteContracts(PrevoteMembership):
         restarts = counters.restart_ctr != shared.counters.restart_ctr
         if not (after.state is ServerState.RESIGNED is not before.state) or step.consumes or restarts:
             return True
-        resigned = out_of_office(before).but(flwr_end_offset=credited(Map(), before.config.members))
+        resigned = resigned_leader(before).but(flwr_end_offset=end_offsets_of(Map(), before.config.members))
         more = shared.counters.but(disruptive_ctr=shared.counters.disruptive_ctr + 1)
         counted = counters in (shared.counters, more)
         return before.state is ServerState.LEADER and counted and (after, step.sends) == (resigned, ())
@@ -530,7 +530,7 @@ class PrevoteContracts(PrevoteMembership):
         """
         fetch = after.fetch_state.pending_fetch
         asks = isinstance(fetch, FetchRequest) and fetch != before.fetch_state.pending_fetch
-        if not asks and not sent(step, FetchRequest):
+        if not asks and not sent_messages(step, FetchRequest):
             return True
         if not isinstance(fetch, FetchRequest) or fetch.dest == before.id or not may_fetch_from(before, fetch.dest):
             return False
@@ -544,14 +544,14 @@ class PrevoteContracts(PrevoteMembership):
     @step_invariant
     def clients_values_are_appended(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
         """A leader appends a client's value once, in its epoch; a single voter commits it at once. KIP-595."""
-        put, new = dict(step.puts), clients_values(before.log, after.log)
+        put, new = dict(step.puts), appended_client_values(before.log, after.log)
         if "sent" not in put and (not new or step.consumes):
             return True
         if (len(new), before.state) != (1, ServerState.LEADER) or new[0] in shared.sent:
             return False
         (value,), epoch = new, before.current_epoch
         log = (*before.log, Entry(Command.APPEND, epoch, value))
-        in_epoch = clients_values((), [one for one in log if one.epoch == epoch])
+        in_epoch = appended_client_values((), [one for one in log if one.epoch == epoch])
         hwm = len(log) if len(before.config.members) == 1 else before.hwm
         follows = after == before.but(log=log, hwm=hwm, pending_ack=before.pending_ack | {value})
         told = (put, step.sends) == ({"sent": shared.sent | {value}}, ())
@@ -603,8 +603,8 @@ class PrevoteContracts(PrevoteMembership):
         if counters.restart_ctr == shared.counters.restart_ctr:
             return True
         kept = before
-        if before.state is ServerState.LEADER and votes(before):
-            kept = out_of_office(before)
+        if before.state is ServerState.LEADER and is_live_voter(before):
+            kept = resigned_leader(before)
         elif before.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
             kept = before.but(state=ServerState.UNATTACHED, leader=Nil.NIL, votes_recv=frozenset())
         kept = kept.but(hwm=0, fetch_state=FetchState(), pending_ack=frozenset(), flwr_end_offset=after.flwr_end_offset)
@@ -628,7 +628,7 @@ class PrevoteContracts(PrevoteMembership):
         counted = counters == shared.counters.but(crash_ctr=shared.counters.crash_ctr + 1)
         up = Map((pair, is_up and before.id not in pair) for pair, is_up in shared.connectivity.items())
         lost = (put.get("connectivity"), after) == (up, dead)
-        return lost and counted and counters.crash_ctr <= self.max_crashes and votes(before)
+        return lost and counted and counters.crash_ctr <= self.max_crashes and is_live_voter(before)
 
     # Servers
 
@@ -637,7 +637,7 @@ class PrevoteContracts(PrevoteMembership):
         """A server uses the last configuration of its log, committed or not. KIP-853, Reconfiguration."""
         if not me.log or me.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL):
             return True
-        last = last_voters(me.log, me.hwm)
+        last = last_configuration(me.log, me.hwm)
         return (me.config.id, me.config.members) == (last.id, last.members)
 
     @invariant

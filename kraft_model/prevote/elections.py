@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftcheck.kraft_model.prevote.base import PrevoteBase, zeros
+from kraftcheck.kraft_model.prevote.base import PrevoteBase, zero_end_offsets
 from kraftcheck.kraft_model.prevote.records import (
     Command,
     ElectedLeaderRequest,
@@ -28,17 +28,17 @@ from kraftcheck.kraft_model.prevote.rules import (
     handle_common_response,
     is_voter,
     leader,
+    no_transition,
     prospective,
     resigned,
     unattached,
-    unchanged,
-    voted,
+    with_vote,
 )
 from kraftcheck.kraft_model.reconfig.rules import is_quorum, last_epoch
 from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class Standing(Record):
+class ElectionSummary(Record):
     """State and epoch of a server, and whether it is a voter; the timeouts of other servers read them."""
 
     state: ServerState
@@ -58,9 +58,9 @@ OPEN_TO_PRE_VOTES = (ServerState.UNATTACHED, ServerState.PROSPECTIVE, ServerStat
 
 class PrevoteElections(PrevoteBase):
     @projection
-    def standing(self, me: Server) -> Standing:
+    def standing(self, me: Server) -> ElectionSummary:
         """Return a server's state and epoch, and whether it is a voter."""
-        return Standing(me.state, me.current_epoch, is_voter(me))
+        return ElectionSummary(me.state, me.current_epoch, is_voter(me))
 
     @projection
     def votes_under_way(self, messages: tuple[Record, ...]) -> frozenset[VoteUnderWay]:
@@ -81,18 +81,18 @@ class PrevoteElections(PrevoteBase):
         )
 
     @internal(reads=standing)
-    def check_quorum_resign(self, me: Server, shared: Shared, standing: Map[int, Standing]) -> Steps:
+    def check_quorum_resign(self, me: Server, shared: Shared, standing: Map[int, ElectionSummary]) -> Steps:
         """A leader resigns because too few voters can fetch from it, or as a disruption."""
         if me.state is not ServerState.LEADER:
             return
         has_reason = self._has_lost_majority(me, shared, standing)
         if not has_reason and not self._may_disrupt(shared):
             return
-        step = become(resigned(me).of(me).but(flwr_end_offset=zeros(me.config.members)))
+        step = become(resigned(me).of(me).but(flwr_end_offset=zero_end_offsets(me.config.members)))
         step = self._fail_pending(step, me, shared)
         yield step if has_reason else self._count(step, shared, "disruptive_ctr")
 
-    def _has_lost_majority(self, me: Server, shared: Shared, standing: Map[int, Standing]) -> bool:
+    def _has_lost_majority(self, me: Server, shared: Shared, standing: Map[int, ElectionSummary]) -> bool:
         """Whether too few connected peers could fetch from this leader (`ShouldResign`)."""
         members = me.config.members
         could_fetch = sum(
@@ -173,11 +173,11 @@ class PrevoteElections(PrevoteBase):
             )
             yield consume(me).reply(refusal)
             return
-        now = unattached(me, request.replica_epoch) if request.replica_epoch > me.current_epoch else unchanged(me)
+        now = unattached(me, request.replica_epoch) if request.replica_epoch > me.current_epoch else no_transition(me)
         grants = self._grants_pre_vote if request.pre_vote else self._grants_vote
         is_granted = grants(me, now, request)
         if is_granted and not request.pre_vote:
-            now = voted(now, request.replica_epoch, request.source)
+            now = with_vote(now, request.replica_epoch, request.source)
         response = RequestVoteResponse(
             request.replica_epoch, now.leader, is_granted, request.pre_vote, Nil.NIL, me.id, request.source
         )
@@ -223,7 +223,7 @@ class PrevoteElections(PrevoteBase):
             outcome = outcome._replace(votes_recv=outcome.votes_recv | {vote.source})
         step = consume(outcome.of(me))
         if me.state is ServerState.LEADER and outcome.state is not ServerState.LEADER:
-            step = step.but(me=step.me.but(flwr_end_offset=zeros(me.config.members)))
+            step = step.but(me=step.me.but(flwr_end_offset=zero_end_offsets(me.config.members)))
             step = self._fail_pending(step, me, shared)
         yield step
 
@@ -259,7 +259,11 @@ class PrevoteElections(PrevoteBase):
         log = (*me.log, Entry(Command.LEADER_CHANGE, me.current_epoch, Nil.NIL))
         if len(me.config.members) == 1 and me.hwm != len(log):
             return
-        after = leader(me).of(me).but(log=log, flwr_end_offset=zeros(me.config.members), fetch_state=FetchState())
+        after = (
+            leader(me)
+            .of(me)
+            .but(log=log, flwr_end_offset=zero_end_offsets(me.config.members), fetch_state=FetchState())
+        )
         peers = ordered(me.config.members - {me.id})
         announcements = [ElectedLeaderRequest(me.current_epoch, me.id, peer, False) for peer in peers]
         yield self._send(become(after), shared, announcements)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain, combinations
 
-from kraftcheck.kraft_model.prevote.base import PrevoteBase, Seen, zeros
+from kraftcheck.kraft_model.prevote.base import PrevoteBase, ServerSummary, zero_end_offsets
 from kraftcheck.kraft_model.prevote.records import (
     AddedVoter,
     BeginQuorumEpochRequest,
@@ -22,11 +22,11 @@ from kraftcheck.kraft_model.prevote.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.prevote.rules import booted, config_at, is_voter, resigned, unchanged
+from kraftcheck.kraft_model.prevote.rules import config_at, is_voter, no_transition, resigned, unattached_at_boot
 from kraftcheck.spec import Map, Step, Steps, become, environment, internal, ordered, projection
 
 
-def both_ways(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[Connection]:
+def both_directions(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[Connection]:
     """Return both directions of the connections between pairs of started servers."""
     there = set(started)
     return [
@@ -40,7 +40,9 @@ def both_ways(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[C
 
 class PrevoteDisturbances(PrevoteBase):
     @environment(reads=(PrevoteBase.alive, PrevoteBase.seen))
-    def change_network_connectivity(self, shared: Shared, alive: Map[int, bool], seen: Map[int, Seen]) -> Steps:
+    def change_network_connectivity(
+        self, shared: Shared, alive: Map[int, bool], seen: Map[int, ServerSummary]
+    ) -> Steps:
         """The network changes to any set of connected pairs without dead servers; a cut loses messages in flight."""
         if shared.connectivity_ctr >= self.max_connectivity_changes:
             return
@@ -52,7 +54,7 @@ class PrevoteDisturbances(PrevoteBase):
                 cut = [pair for pair in pairs if pair not in connected]
                 yield (
                     Step()
-                    .forget(*both_ways(cut, alive))
+                    .forget(*both_directions(cut, alive))
                     .put(
                         connectivity=Map((pair, pair in connected) for pair in pairs),
                         connectivity_ctr=shared.connectivity_ctr + 1,
@@ -70,14 +72,18 @@ class PrevoteDisturbances(PrevoteBase):
         if me.state is ServerState.LEADER and is_voter(me):
             outcome = resigned(me)
         elif me.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
-            outcome = booted(me)
+            outcome = unattached_at_boot(me)
         else:
-            outcome = unchanged(me)
-        restarted = outcome.of(me).but(hwm=0, fetch_state=FetchState(), flwr_end_offset=zeros(me.flwr_end_offset))
+            outcome = no_transition(me)
+        restarted = outcome.of(me).but(
+            hwm=0, fetch_state=FetchState(), flwr_end_offset=zero_end_offsets(me.flwr_end_offset)
+        )
         yield self._count(self._fail_pending(become(restarted), me, shared), shared, "restart_ctr")
 
     @internal(reads=(PrevoteBase.alive, PrevoteBase.seen))
-    def crash_lose_state(self, me: Server, shared: Shared, alive: Map[int, bool], seen: Map[int, Seen]) -> Steps:
+    def crash_lose_state(
+        self, me: Server, shared: Shared, alive: Map[int, bool], seen: Map[int, ServerSummary]
+    ) -> Steps:
         """A voter crashes and loses its disk for good, together with the messages to and from it."""
         if shared.counters.crash_ctr >= self.max_crashes or not is_voter(me):
             return
@@ -87,7 +93,7 @@ class PrevoteDisturbances(PrevoteBase):
         dead = Server(me.id, me.identity, Config(), 0, ServerState.DEAD_NO_STATE, Nil.NIL, pending_ack=me.pending_ack)
         cut = [pair for pair in ordered(shared.connectivity) if me.id in pair]
         connectivity = Map((pair, up and me.id not in pair) for pair, up in shared.connectivity.items())
-        step = become(dead).forget(*both_ways(cut, alive)).put(connectivity=connectivity)
+        step = become(dead).forget(*both_directions(cut, alive)).put(connectivity=connectivity)
         yield self._count(self._fail_pending(step, me, shared), shared, "crash_ctr")
 
 
@@ -123,7 +129,7 @@ class PrevoteMembership(PrevoteBase):
                 yield self._count(step, shared, "add_reconfig_ctr")
 
     @internal(reads=PrevoteBase.seen)
-    def accept_remove_voter_request(self, me: Server, shared: Shared, seen: Map[int, Seen]) -> Steps:
+    def accept_remove_voter_request(self, me: Server, shared: Shared, seen: Map[int, ServerSummary]) -> Steps:
         """A leader appends a RemoveVoterCommand; if it removes itself, it leads until the removal is committed."""
         if shared.counters.remove_reconfig_ctr >= self.max_remove_reconfigs or not self._may_change_voters(me):
             return

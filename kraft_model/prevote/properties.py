@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.prevote.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.prevote.rules import ILLEGAL, is_voter
+from kraftcheck.kraft_model.prevote.rules import ILLEGAL_TRANSITION, is_voter
 from kraftcheck.spec import (
     Formula,
     Map,
@@ -37,7 +37,7 @@ from kraftcheck.spec import (
     weak,
 )
 
-OF_SERVERS = (
+ACTIONS_FAIR_BY_SERVER = (
     "CheckQuorumResign",
     "VoterFetchTimeout",
     "VoterElectionTimeout",
@@ -45,7 +45,7 @@ OF_SERVERS = (
     "ConcludePreVote",
     "BecomeLeader",
 )
-OF_PAIRS = (
+ACTIONS_FAIR_BY_PAIR = (
     "HandleVoteRequest",
     "HandleVoteResponse",
     "RejectFetchRequest",
@@ -56,11 +56,14 @@ OF_PAIRS = (
     "SendFetchRequest",
     "HandleFetchResponse",
 )
-FAIRNESS = (*(weak(name, each="replica") for name in OF_SERVERS), *(weak(name, each="pair") for name in OF_PAIRS))
+FAIRNESS = (
+    *(weak(name, each="replica") for name in ACTIONS_FAIR_BY_SERVER),
+    *(weak(name, each="pair") for name in ACTIONS_FAIR_BY_PAIR),
+)
 """The specification's Fairness: weak, for each server, and for each server with each peer."""
 
 
-class Standing(Record):
+class TemporalSummary(Record):
     """State, epoch, leader, configuration and log of a server, for the temporal properties."""
 
     state: ServerState
@@ -79,14 +82,14 @@ class Standing(Record):
         )
 
 
-Servers = Map[int, Standing]
+TemporalSummaries = Map[int, TemporalSummary]
 
 
 OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTACHED, ServerState.RESIGNED)
-STANDS = (ServerState.PROSPECTIVE, ServerState.CANDIDATE)
+ELECTION_STATES = (ServerState.PROSPECTIVE, ServerState.CANDIDATE)
 
 
-class Holding(Record):
+class LogValuesSummary(Record):
     """Whether a server leads and is a voter, its epoch and its log's values, for properties of acknowledged values."""
 
     leads: bool
@@ -99,9 +102,9 @@ class PrevoteProperties(PrevoteBase):
     specifications = {"Spec": False, "LivenessSpec": FAIRNESS}
 
     @projection
-    def all_of(self, me: Server) -> Standing:
+    def all_of(self, me: Server) -> TemporalSummary:
         """Return a server's state, epoch, leader, configuration, log and high watermark, and whether it is a voter."""
-        return Standing(me.state, me.current_epoch, is_voter(me), me.leader, me.config, me.log, me.hwm)
+        return TemporalSummary(me.state, me.current_epoch, is_voter(me), me.leader, me.config, me.log, me.hwm)
 
     @predicate(given=["value"])
     def is_sent(self, shared: Shared, value: ModelValue) -> bool:
@@ -120,7 +123,7 @@ class PrevoteProperties(PrevoteBase):
         return every([leads_to(self.is_sent.of(value=one), self.is_acked.of(value=one)) for one in values])
 
     @predicate(reads=all_of, given=["config_id"])
-    def everywhere_or_nowhere(self, shared: Shared, all_of: Servers, config_id: int) -> bool:
+    def everywhere_or_nowhere(self, shared: Shared, all_of: TemporalSummaries, config_id: int) -> bool:
         """The newest leader has committed a configuration, or no member in reach has it (ConfigAllOrNothing)."""
         newest = max(server.epoch for server in all_of.values())
         return any(
@@ -130,7 +133,7 @@ class PrevoteProperties(PrevoteBase):
             for key, one in all_of.items()
         )
 
-    def _all_or_none(self, shared: Shared, all_of: Servers, leader: int, config_id: int) -> bool:
+    def _all_or_none(self, shared: Shared, all_of: TemporalSummaries, leader: int, config_id: int) -> bool:
         """Whether a leader has committed a configuration, or no member connected to it has it in its log."""
         me = all_of[leader]
         reached = [
@@ -147,7 +150,7 @@ class PrevoteProperties(PrevoteBase):
         return every([infinitely_often(self.everywhere_or_nowhere.of(config_id=number)) for number in changes])
 
     @predicate(reads=all_of)
-    def is_functional(self, me: Server, all_of: Servers) -> bool:
+    def is_functional(self, me: Server, all_of: TemporalSummaries) -> bool:
         """A leader is followed by a majority of its members, itself included (FunctionalLeaderExists)."""
         following = [
             one for one in all_of.values() if one.votes and one.leader == me.id and me.id in one.config.members
@@ -165,7 +168,7 @@ class PrevoteProperties(PrevoteBase):
         return me.state is ServerState.PROSPECTIVE
 
     @predicate(reads=all_of)
-    def hears_of_nobody(self, me: Server, shared: Shared, all_of: Servers) -> bool:
+    def hears_of_nobody(self, me: Server, shared: Shared, all_of: TemporalSummaries) -> bool:
         """A server is connected only to prospective members."""
         return not any(
             self._connected(shared, me.id, member) and all_of[member].state is not ServerState.PROSPECTIVE
@@ -185,7 +188,7 @@ class PrevoteProperties(PrevoteBase):
     @invariant
     def no_illegal_state(self, me: Server) -> bool:
         """No server ever enters the illegal state."""
-        return me.state is not ILLEGAL.state
+        return me.state is not ILLEGAL_TRANSITION.state
 
     @invariant
     def log_matching(self, me: Server, peer: Server) -> bool:
@@ -201,13 +204,13 @@ class PrevoteProperties(PrevoteBase):
         return me.leader == peer.leader or me.current_epoch != peer.current_epoch
 
     @projection
-    def holding(self, me: Server) -> Holding:
+    def holding(self, me: Server) -> LogValuesSummary:
         """Return the leadership, membership, epoch and values of a server."""
         values = frozenset(entry.value for entry in me.log if isinstance(entry.value, ModelValue))
-        return Holding(me.state is ServerState.LEADER, is_voter(me), me.current_epoch, values)
+        return LogValuesSummary(me.state is ServerState.LEADER, is_voter(me), me.current_epoch, values)
 
     @invariant(reads=holding)
-    def leader_completeness(self, shared: Shared, holding: Map[int, Holding]) -> bool:
+    def leader_completeness(self, shared: Shared, holding: Map[int, LogValuesSummary]) -> bool:
         """A leader of the newest epoch holds every acknowledged value."""
         newest = max(server.epoch for server in holding.values())
         return all(
@@ -217,7 +220,7 @@ class PrevoteProperties(PrevoteBase):
         )
 
     @invariant(reads=holding)
-    def durability(self, shared: Shared, holding: Map[int, Holding]) -> bool:
+    def durability(self, shared: Shared, holding: Map[int, LogValuesSummary]) -> bool:
         """Every acknowledged value is in the log of a voter."""
         held = frozenset[ModelValue]().union(*(server.values for server in holding.values() if server.votes))
         return shared.positively_acked <= held
@@ -229,5 +232,5 @@ class PrevoteProperties(PrevoteBase):
             (is_voter(me) or me.state in (*OBSERVER_STATES, ServerState.DEAD_NO_STATE))
             and (me.state is not ServerState.UNATTACHED or me.leader is Nil.NIL)
             and (me.state is ServerState.LEADER or not me.pending_ack)
-            and (me.state in STANDS or not me.votes_recv)
+            and (me.state in ELECTION_STATES or not me.votes_recv)
         )

@@ -56,7 +56,7 @@ class MessageType(Symbol):
     FETCH_RESPONSE = "FetchResponse"
 
 
-SYMBOLS = (ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)
+SYMBOL_TYPES = (ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)
 
 
 class SnakeCase(Record):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.prevote.base import RejectedPreVote, Seen, zeros
-from kraftcheck.kraft_model.prevote.elections import PrevoteElections, Standing
+from kraftcheck.kraft_model.prevote.base import RejectedPreVote, ServerSummary, zero_end_offsets
+from kraftcheck.kraft_model.prevote.elections import ElectionSummary, PrevoteElections
 from kraftcheck.kraft_model.prevote.records import (
     BeginQuorumEpochRequest,
     Command,
@@ -26,7 +26,7 @@ from kraftcheck.kraft_model.prevote.records import (
 )
 from kraftcheck.kraft_model.prevote.rules import (
     Transition,
-    appended_in,
+    count_values_of_epoch,
     handle_common_response,
     is_voter,
     maybe_transition,
@@ -36,8 +36,8 @@ from kraftcheck.kraft_model.prevote.rules import (
 from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, truncated
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
 
-Fetches = Map[int, frozenset[FetchRequest]]
-Refusals = Map[int, frozenset[RejectedPreVote]]
+FetchesInFlight = Map[int, frozenset[FetchRequest]]
+RejectedPreVotes = Map[int, frozenset[RejectedPreVote]]
 
 
 class PrevoteReplication(PrevoteElections):
@@ -51,7 +51,11 @@ class PrevoteReplication(PrevoteElections):
 
     @internal(reads=(PrevoteElections.standing, announced))
     def resend_begin_quorum_epoch_request(
-        self, me: Server, shared: Shared, standing: Map[int, Standing], announced: Map[int, frozenset[tuple[int, int]]]
+        self,
+        me: Server,
+        shared: Shared,
+        standing: Map[int, ElectionSummary],
+        announced: Map[int, frozenset[tuple[int, int]]],
     ) -> Steps:
         """A leader repeats its announcement to a peer that lost the first announcement and does not follow."""
         if me.state is not ServerState.LEADER or me.current_epoch == 1:
@@ -67,7 +71,10 @@ class PrevoteReplication(PrevoteElections):
     @internal
     def handle_client_request(self, me: Server, shared: Shared) -> Steps:
         """A leader appends a new value of a client; a single voter also advances its high watermark."""
-        if me.state is not ServerState.LEADER or appended_in(me.log, me.current_epoch) >= self.max_values_per_epoch:
+        if (
+            me.state is not ServerState.LEADER
+            or count_values_of_epoch(me.log, me.current_epoch) >= self.max_values_per_epoch
+        ):
             return
         for value in ordered(self.values - shared.sent):
             log = (*me.log, Entry(Command.APPEND, me.current_epoch, value))
@@ -126,7 +133,7 @@ class PrevoteReplication(PrevoteElections):
             if acked:
                 told["positively_acked"] = shared.positively_acked | acked
             if leaves:
-                after = resigned(me).of(after).but(hwm=0, pending_ack=frozenset(), flwr_end_offset=zeros(()))
+                after = resigned(me).of(after).but(hwm=0, pending_ack=frozenset(), flwr_end_offset=zero_end_offsets(()))
                 told["negatively_acked"] = shared.negatively_acked | (me.pending_ack - acked)
         response = FetchSucceeded(
             me.current_epoch, Nil.NIL if leaves else me.leader, Result.OK, Nil.NIL, min(hwm, request.fetch_offset),
@@ -178,7 +185,12 @@ class PrevoteReplication(PrevoteElections):
 
     @internal(reads=(PrevoteElections.seen, PrevoteElections.fetches_under_way, PrevoteElections.refusals))
     def send_fetch_request(
-        self, me: Server, shared: Shared, seen: Map[int, Seen], fetches_under_way: Fetches, refusals: Refusals
+        self,
+        me: Server,
+        shared: Shared,
+        seen: Map[int, ServerSummary],
+        fetches_under_way: FetchesInFlight,
+        refusals: RejectedPreVotes,
     ) -> Steps:
         """A follower fetches from its leader, and an unattached voter from any server, to learn the leader.
 
@@ -198,7 +210,7 @@ class PrevoteReplication(PrevoteElections):
             yield self._send(become(after), shared, [fetch])
 
     def _is_free_to_fetch(
-        self, me: Server, peer: int, shared: Shared, seen: Map[int, Seen], refusals: Refusals
+        self, me: Server, peer: int, shared: Shared, seen: Map[int, ServerSummary], refusals: RejectedPreVotes
     ) -> bool:
         """Whether no fetch is pending, and this peer leads or might know the leader."""
         if me.fetch_state.pending_fetch is not Nil.NIL:

@@ -38,12 +38,12 @@ def most_recent_config(log: Log, hwm: int) -> Config:
     raise ValueError("the log holds no configuration")
 
 
-def appended_in(log: Log, epoch: int) -> int:
+def count_values_of_epoch(log: Log, epoch: int) -> int:
     """Return the number of client values of an epoch in a log."""
     return sum(entry.epoch == epoch and entry.command is Command.APPEND for entry in log)
 
 
-OFFICELESS = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTACHED)
+STATES_WITHOUT_OFFICE = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTACHED)
 
 
 class Transition(NamedTuple):
@@ -67,31 +67,31 @@ class Transition(NamedTuple):
         )
 
 
-ILLEGAL = Transition(ServerState.ILLEGAL, 0, Nil.NIL)
+ILLEGAL_TRANSITION = Transition(ServerState.ILLEGAL, 0, Nil.NIL)
 
 
-def unchanged(me: Server) -> Transition:
+def no_transition(me: Server) -> Transition:
     """Return the transition that changes nothing (`NoTransition`)."""
     return Transition(me.state, me.current_epoch, me.leader, me.votes_recv, me.voted_for)
 
 
-def voted(me: Transition, epoch: int, candidate: int) -> Transition:
+def with_vote(me: Transition, epoch: int, candidate: int) -> Transition:
     """Return `me` with a vote for `candidate` (`TransitionToUnattachedAddVote`, `TransitionToProspectiveAddVote`).
 
     A prospective keeps the pre-votes that it received.
     """
     if me.epoch != epoch or me.voted_for is not Nil.NIL:
-        return ILLEGAL
+        return ILLEGAL_TRANSITION
     keeps = me.votes_recv if me.state is ServerState.PROSPECTIVE else frozenset()
     return me._replace(votes_recv=keeps, voted_for=candidate)
 
 
-def booted(me: Server) -> Transition:
+def unattached_at_boot(me: Server) -> Transition:
     """Return the transition of a restart without a leader, which keeps the vote (`BootTimeUnattached`)."""
     return Transition(ServerState.UNATTACHED, me.current_epoch, Nil.NIL, voted_for=me.voted_for)
 
 
-def _vote_in(me: Server, epoch: int) -> int | Nil:
+def _vote_kept_in(me: Server, epoch: int) -> int | Nil:
     """Return the vote that a server keeps in an epoch: none in a new one."""
     return Nil.NIL if epoch > me.current_epoch else me.voted_for
 
@@ -99,41 +99,49 @@ def _vote_in(me: Server, epoch: int) -> int | Nil:
 def unattached(me: Server, epoch: int, leader: int | Nil = Nil.NIL) -> Transition:
     """Return the transition to unattached: in a newer epoch, or from prospective (`TransitionToUnattached`)."""
     if epoch < me.current_epoch or (epoch == me.current_epoch and me.state is not ServerState.PROSPECTIVE):
-        return ILLEGAL
-    return Transition(ServerState.UNATTACHED, epoch, leader, voted_for=_vote_in(me, epoch))
+        return ILLEGAL_TRANSITION
+    return Transition(ServerState.UNATTACHED, epoch, leader, voted_for=_vote_kept_in(me, epoch))
 
 
 def follower(me: Server, leader: int | Nil, epoch: int) -> Transition:
     """Return the transition to the follower of a leader (`TransitionToFollower`)."""
     if leader == me.id or epoch < me.current_epoch:
-        return ILLEGAL
+        return ILLEGAL_TRANSITION
     if epoch == me.current_epoch and me.state in (ServerState.LEADER, ServerState.FOLLOWER):
-        return ILLEGAL
-    return Transition(ServerState.FOLLOWER, epoch, leader, voted_for=_vote_in(me, epoch))
+        return ILLEGAL_TRANSITION
+    return Transition(ServerState.FOLLOWER, epoch, leader, voted_for=_vote_kept_in(me, epoch))
 
 
 def prospective(me: Server) -> Transition:
     """Return the transition to prospective, which keeps epoch, leader and vote (`TransitionToProspective`)."""
     if me.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
-        return ILLEGAL
+        return ILLEGAL_TRANSITION
     return Transition(ServerState.PROSPECTIVE, me.current_epoch, me.leader, frozenset({me.id}), me.voted_for)
 
 
 def candidate(me: Server) -> Transition:
     """Return the transition to candidate of the next epoch, with its own vote (`TransitionToCandidate`)."""
     if me.state is not ServerState.PROSPECTIVE:
-        return ILLEGAL
+        return ILLEGAL_TRANSITION
     return Transition(ServerState.CANDIDATE, me.current_epoch + 1, Nil.NIL, frozenset({me.id}), me.id)
 
 
 def leader(me: Server) -> Transition:
     """Return the transition of a candidate to leader, which drops its vote (`TransitionToLeader`)."""
-    return Transition(ServerState.LEADER, me.current_epoch, me.id) if me.state is ServerState.CANDIDATE else ILLEGAL
+    return (
+        Transition(ServerState.LEADER, me.current_epoch, me.id)
+        if me.state is ServerState.CANDIDATE
+        else ILLEGAL_TRANSITION
+    )
 
 
 def resigned(me: Server) -> Transition:
     """Return the transition of a leader to resigned, with itself as leader (`TransitionToResigned`)."""
-    return Transition(ServerState.RESIGNED, me.current_epoch, me.id) if me.state is ServerState.LEADER else ILLEGAL
+    return (
+        Transition(ServerState.RESIGNED, me.current_epoch, me.id)
+        if me.state is ServerState.LEADER
+        else ILLEGAL_TRANSITION
+    )
 
 
 def is_voter(me: Server) -> bool:
@@ -144,7 +152,7 @@ def is_voter(me: Server) -> bool:
 def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
     """Return whether the leader in a message is consistent with the server's own (`HasConsistentLeader`)."""
     if named == me.id:
-        out_of_office = me.state in OFFICELESS or not is_voter(me)
+        out_of_office = me.state in STATES_WITHOUT_OFFICE or not is_voter(me)
         return (me.current_epoch == epoch and out_of_office) or me.state is ServerState.LEADER
     return epoch != me.current_epoch or named is Nil.NIL or me.leader is Nil.NIL or me.leader == named
 
@@ -152,20 +160,20 @@ def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
 def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
     """Return the transition of a server that learns of the leader `named` and of `epoch` (`MaybeTransition`)."""
     if not has_consistent_leader(me, named, epoch):
-        return ILLEGAL
+        return ILLEGAL_TRANSITION
     if epoch > me.current_epoch:
         return unattached(me, epoch) if named is Nil.NIL else follower(me, named, epoch)
     if named is not Nil.NIL and me.leader is Nil.NIL:
         return follower(me, named, epoch)
-    return unchanged(me)
+    return no_transition(me)
 
 
 def handle_common_response(me: Server, named: int | Nil, epoch: int, error: Error | Nil) -> Transition:
     """Return the transition by the leader, epoch and error in a response (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
-        return unchanged(me)._replace(handled=True)
+        return no_transition(me)._replace(handled=True)
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):
         return maybe_transition(me, named, epoch)._replace(handled=True)
     if named is not Nil.NIL and me.leader is Nil.NIL:
         return follower(me, named, epoch)._replace(handled=error is not Nil.NIL)
-    return unchanged(me)
+    return no_transition(me)

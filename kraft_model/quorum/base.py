@@ -20,7 +20,7 @@ from typing import ClassVar
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     ENDED,
-    SYMBOLS,
+    SYMBOL_TYPES,
     UNKNOWN_DIRECTORY,
     Admin,
     AdminResponse,
@@ -53,13 +53,13 @@ from kraftcheck.kraft_model.quorum.rules import (
     end_of,
     endpoint_of,
     epoch_start,
-    failed,
+    failed_replica,
     following,
-    keys,
+    is_voter_key,
     last_epoch,
-    matches,
+    replica_keys,
     resigned,
-    restarted,
+    restarted_replica,
     unattached,
     version_in,
     voter_of,
@@ -128,11 +128,11 @@ class QuorumMembership(Protocol):
 
     def others(self, me: Replica) -> list[Key]:
         """Return the voters other than this replica, in canonical order."""
-        return [voter.key for voter in ordered(me.voters) if not matches(voter.key, me.key)]
+        return [voter.key for voter in ordered(me.voters) if not is_voter_key(voter.key, me.key)]
 
     def own_votes(self, me: Replica) -> frozenset[Key]:
         """Return the set of the replica's voter key, which stands for its vote for itself; empty for an observer."""
-        return frozenset(voter.key for voter in me.voters if matches(voter.key, me.key))
+        return frozenset(voter.key for voter in me.voters if is_voter_key(voter.key, me.key))
 
     # Majorities
 
@@ -142,21 +142,25 @@ class QuorumMembership(Protocol):
 
     def majority_is_lost(self, voters: VoterSet, rejected: Collection[Key]) -> bool:
         """Return whether the voters that have not rejected are too few for a majority."""
-        return not self.is_majority(voters, keys(voters).difference(rejected))
+        return not self.is_majority(voters, replica_keys(voters).difference(rejected))
 
     def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
         """Return whether every majority of one voter set shares a member with every majority of another."""
-        return _meet(self.is_majority, *without_directories(one, other))
+        return _majorities_intersect(self.is_majority, *without_directories(one, other))
 
 
 @cache
-def _meet(is_majority: Callable[[VoterSet, Collection[Key]], bool], one: VoterSet, other: VoterSet) -> bool:
-    members = keys(one)
+def _majorities_intersect(
+    is_majority: Callable[[VoterSet, Collection[Key]], bool], one: VoterSet, other: VoterSet
+) -> bool:
+    members = replica_keys(one)
     groups = chain.from_iterable(combinations(ordered(members), size) for size in range(len(members) + 1))
-    return not any(is_majority(one, group) and is_majority(other, keys(other).difference(group)) for group in groups)
+    return not any(
+        is_majority(one, group) and is_majority(other, replica_keys(other).difference(group)) for group in groups
+    )
 
 
-Bystanders = Map[ModelValue, Replica | Nil]
+OtherReplicas = Map[ModelValue, Replica | Nil]
 
 
 class QuorumBase(QuorumMembership):
@@ -202,7 +206,7 @@ class QuorumBase(QuorumMembership):
     retries: int = bound("MaxRetries", default=0)
 
     network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
-    symbols = SYMBOLS
+    symbols = SYMBOL_TYPES
     symmetries = {"symmHosts": ("hosts",)}
     views = {
         "insistent": hide("retries"),
@@ -359,7 +363,7 @@ class QuorumBase(QuorumMembership):
 
     def fails(self, me: Replica) -> Step:
         """Return the step in which a process ends on an illegal state, where Kafka throws an exception."""
-        return self.taken(me, failed(me))
+        return self.taken(me, failed_replica(me))
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         """Return the replica and its next request: a fetch if it follows and has no pending request, else none."""
@@ -373,7 +377,7 @@ class QuorumBase(QuorumMembership):
         return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server, address)
 
     def after_restart(self, me: Replica) -> Replica:
-        return restarted(me, self.own_votes(me))
+        return restarted_replica(me, self.own_votes(me))
 
     # Logs
 
@@ -407,7 +411,7 @@ class QuorumBase(QuorumMembership):
 
     def known_end(self, me: Replica, voter: Voter) -> int:
         """Return the log end offset of a voter as known to the leader."""
-        return len(me.log) if matches(voter.key, me.key) else me.offsets.get(voter.key, 0)
+        return len(me.log) if is_voter_key(voter.key, me.key) else me.offsets.get(voter.key, 0)
 
     def may_commit(self, me: Replica, end: int) -> bool:
         """Whether a leader may commit an offset: it must cover a batch of its own epoch (KIP-595, "Fetch")."""
@@ -489,7 +493,7 @@ class QuorumBase(QuorumMembership):
         """Return a history record of a replica's state as it answers a change, for properties only."""
         waits = max(epoch_start(me.log, me.epoch) + 1, self.last_voters_record(me.log)) > me.high_watermark
         busy = waits or isinstance(me.change, Change)
-        return Answered(asked, me.mode, me.version, keys(me.voters), busy)
+        return Answered(asked, me.mode, me.version, replica_keys(me.voters), busy)
 
     def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         shown = self.endpoint_shown(me)
@@ -513,7 +517,7 @@ class QuorumBase(QuorumMembership):
         if epoch < me.epoch:
             return me
         if not self.is_consistent(me, leader, epoch):
-            return failed(me)
+            return failed_replica(me)
         if isinstance(leader, Nil):
             return unattached(me, epoch) if epoch > me.epoch else me
         endpoint = endpoint or endpoint_of(me, leader)
@@ -533,7 +537,7 @@ class QuorumBase(QuorumMembership):
         The endpoint is that of the message, else that of the voter set (`QuorumState.transitionToFollower`).
         """
         endpoint = endpoint or endpoint_of(me, leader)
-        return failed(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
+        return failed_replica(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
 
     def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
         """Return the replica after the fields common to all responses, and whether the response is fully handled.
@@ -549,7 +553,7 @@ class QuorumBase(QuorumMembership):
         dealt = error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
         if isinstance(me.leader, Nil) and not isinstance(leader, Nil):
             return self.follow(me, leader, epoch, response.endpoint), dealt
-        return (failed(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
+        return (failed_replica(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
 
     def endpoint_shown(self, me: Replica) -> int:
         """Return the leader's endpoint for a response; 0 if it is unknown."""
@@ -567,14 +571,14 @@ class QuorumBase(QuorumMembership):
         seen = self.replica_type(me.id, endpoint=me.endpoint)
         return seen.but(mode=me.mode, epoch=me.epoch) if me.mode is Mode.LEADER else seen
 
-    def is_reached(self, me: Replica, server: ModelValue, address: int, shared: Shared, seen: Bystanders) -> bool:
+    def is_reached(self, me: Replica, server: ModelValue, address: int, shared: Shared, seen: OtherReplicas) -> bool:
         """Whether a running replica listens at an address over an uncut link; address 0 matches any endpoint."""
         found = seen.get(server, Nil.NIL)
         if not isinstance(found, Replica) or self.is_cut(me, server, shared):
             return False
         return address in (0, found.endpoint)
 
-    def is_served(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+    def is_served(self, me: Replica, shared: Shared, seen: OtherReplicas) -> bool:
         """Whether a follower's leader still leads the follower's epoch and is reachable."""
         if not self.timely_fetches or isinstance(me.leader, Nil):
             return False
@@ -583,13 +587,13 @@ class QuorumBase(QuorumMembership):
         leader = seen[me.leader]
         return isinstance(leader, Replica) and (leader.mode, leader.epoch) == (Mode.LEADER, me.epoch)
 
-    def is_answered(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+    def is_answered(self, me: Replica, shared: Shared, seen: OtherReplicas) -> bool:
         """Whether the response to the pending request must arrive: its receiver runs and messages are never lost."""
         request = me.pending
         if not self.timely_fetches or self.losses or isinstance(request, Nil):
             return False
         return self.is_reached(me, request.dest, request.address, shared, seen)
 
-    def is_own_request_served(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+    def is_own_request_served(self, me: Replica, shared: Shared, seen: OtherReplicas) -> bool:
         """Whether the leader must answer a replica's own UpdateVoter, AddVoter or RemoveVoter."""
         return not self.losses and self.is_served(me, shared, seen)

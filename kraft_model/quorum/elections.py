@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumBase
+from kraftcheck.kraft_model.quorum.base import OtherReplicas, QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
@@ -35,7 +35,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     end_of,
     endpoint_of,
     enter,
-    matches,
+    is_voter_key,
     prospective,
     resigned,
     unattached,
@@ -51,7 +51,7 @@ class QuorumElections(QuorumBase):
     # Timeouts. The model has no clocks: a timeout may expire whenever it is running.
 
     @internal(reads=QuorumBase.bystander)
-    def fetch_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
+    def fetch_timeout(self, me: Replica, shared: Shared, bystander: OtherReplicas) -> Steps:
         """A voter whose fetch timer expires becomes prospective and requests pre-votes (KIP-996, "Proposed Changes").
 
         A follower that its resigned leader prefers does so at once (KIP-595, "EndQuorumEpoch"), and uses no budget.
@@ -67,7 +67,7 @@ class QuorumElections(QuorumBase):
             yield watched if me.ended else watched.spend("pre_votes")
 
     @internal(reads=QuorumBase.bystander)
-    def election_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
+    def election_timeout(self, me: Replica, shared: Shared, bystander: OtherReplicas) -> Steps:
         """An unattached voter or a candidate times out and requests pre-votes (KIP-996, "Proposed Changes")."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
             return
@@ -76,7 +76,7 @@ class QuorumElections(QuorumBase):
         for step in self.start_pre_vote(me, shared, consumes=False):
             yield step.write(*self.notified_peers(me, bystander)).spend("pre_votes")
 
-    def notified_peers(self, me: Replica, bystanders: Bystanders) -> list[Replica]:
+    def notified_peers(self, me: Replica, bystanders: OtherReplicas) -> list[Replica]:
         """Return the leaders and active followers after they record that this replica starts a pre-vote round."""
         if not self.watch_pre_votes:
             return []
@@ -191,7 +191,7 @@ class QuorumElections(QuorumBase):
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
         """Whether `voter` in a request is the receiver's replica key, and not the key of the receiver's lost disk."""
-        return matches(voter, me.key)
+        return is_voter_key(voter, me.key)
 
     def wrong_voter(self) -> Error:
         """Return the error that rejects a request for another replica key than the receiver's.
@@ -340,7 +340,7 @@ class QuorumElections(QuorumBase):
 
     def is_first(self, me: Replica, preferred: tuple[Key, ...]) -> bool:
         """Whether this replica is the first preferred successor, or the list of successors is empty."""
-        return not preferred or matches(preferred[0], me.key)
+        return not preferred or is_voter_key(preferred[0], me.key)
 
     def is_stale(self, me: Replica, epoch: int) -> bool:
         """Whether the epoch of an announcement is older than the replica's own."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.records import ENDED, Admin, Batch, Data, Key, Mode, Nil, Replica, Shared
-from kraftcheck.kraft_model.quorum.rules import matches, resigned, stopped
+from kraftcheck.kraft_model.quorum.rules import is_voter_key, resigned, stopped
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
@@ -144,6 +144,8 @@ class QuorumEnvironment(QuorumElections):
     def has_quorum(self, me: Replica, fetching: frozenset[Key | Nil]) -> bool:
         """Whether the voters that can fetch form a majority, including this leader if it is a voter."""
         heard = {
-            voter for voter in self.others(me) if any(isinstance(key, Key) and matches(voter, key) for key in fetching)
+            voter
+            for voter in self.others(me)
+            if any(isinstance(key, Key) and is_voter_key(voter, key) for key in fetching)
         }
         return len(me.voters) == 1 or self.is_majority(me.voters, heard | self.own_votes(me))

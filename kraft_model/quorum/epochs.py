@@ -21,11 +21,11 @@ from kraftcheck.kraft_model.quorum.rules import Log
 from kraftcheck.spec import Map, Record, RelativeNumbers, State, constraint
 
 EPOCH_RENAMING = RelativeNumbers("epoch", "last_epoch", "of")
-ENDS = RelativeNumbers("offset", "last_offset", "flushed")
+LOG_END_FIELDS = RelativeNumbers("offset", "last_offset", "flushed")
 """Offsets at which a log may come to end."""
-MARKS = RelativeNumbers("start", "high_watermark")
+LOG_START_FIELDS = RelativeNumbers("start", "high_watermark")
 """Offsets that are only compared with others."""
-OFFSETS = RelativeNumbers("offset", "last_offset", "flushed", "start", "high_watermark")
+OFFSET_FIELDS = RelativeNumbers("offset", "last_offset", "flushed", "start", "high_watermark")
 
 
 class QuorumEpochs(QuorumBase):
@@ -45,7 +45,7 @@ class QuorumEpochs(QuorumBase):
         if lift is None:
             return kept
         kept = self.without_fillers(kept)
-        return EPOCH_RENAMING.relative(kept, [one.epoch for one in running(kept)], lift)
+        return EPOCH_RENAMING.relative(kept, [one.epoch for one in running_replicas(kept)], lift)
 
     def messages(self, state: State) -> list[Record]:
         """Return the messages in flight to processes that have not ended."""
@@ -62,7 +62,7 @@ class QuorumEpochs(QuorumBase):
         inboxes = state.inboxes
         if not self.losses and not self.duplicates:
             inboxes = Map((host, inbox) for host, inbox in inboxes.items() if host not in ended)
-        lowest, shown = min((one.epoch for one in running(state)), default=0), self.shown_epochs(state)
+        lowest, shown = min((one.epoch for one in running_replicas(state)), default=0), self.shown_epochs(state)
         elected = frozenset(term for term in state.shared.elected if term.epoch >= lowest or term.epoch in shown)
         return state.but(inboxes=inboxes, shared=state.shared.but(elected=elected))
 
@@ -78,8 +78,8 @@ class QuorumEpochs(QuorumBase):
         gone = self.removable(state)
         if not gone:
             return state
-        held = OFFSETS.held(state.replicas) | OFFSETS.held(state.inboxes)
-        names = {offset: _left(offset, gone) for offset in held}
+        held = OFFSET_FIELDS.held(state.replicas) | OFFSET_FIELDS.held(state.inboxes)
+        names = {offset: _offset_without(offset, gone) for offset in held}
 
         def cut(log: Log) -> Log:
             return tuple(batch for place, batch in enumerate(log) if place not in gone)
@@ -87,21 +87,23 @@ class QuorumEpochs(QuorumBase):
         def renamed(one: Record) -> Record:
             if not isinstance(one, Replica):
                 return one
-            found: Replica = OFFSETS.renamed(one, names)
-            ends = Map((key, _left(end, gone)) for key, end in one.offsets.items())
+            found: Replica = OFFSET_FIELDS.renamed(one, names)
+            ends = Map((key, _offset_without(end, gone)) for key, end in one.offsets.items())
             return found.but(log=cut(one.log), offsets=ends)
 
         lost = Map((key, cut(log)) for key, log in state.shared.lost.items())
         return state.but(
             replicas=Map((host, renamed(one)) for host, one in state.replicas.items()),
-            inboxes=OFFSETS.renamed(state.inboxes, names),
+            inboxes=OFFSET_FIELDS.renamed(state.inboxes, names),
             shared=state.shared.but(committed=cut(state.shared.committed), lost=lost),
         )
 
     def removable(self, state: State) -> list[int]:
         """Return the places of the batches of fillers that the logs need not hold."""
-        here = running(state)
-        marks = MARKS.held((*here, *self.messages(state))) | {end for one in here for end in one.offsets.values()}
+        here = running_replicas(state)
+        marks = LOG_START_FIELDS.held((*here, *self.messages(state))) | {
+            end for one in here for end in one.offsets.values()
+        }
         return [
             place
             for place, batch in enumerate(state.shared.committed[: max(0, self.settled_end(state) - 1)])
@@ -110,20 +112,20 @@ class QuorumEpochs(QuorumBase):
 
     def settled_end(self, state: State) -> int:
         """Return a committed end offset up to which all logs agree, and before which none of them may come to end."""
-        here, messages = running(state), self.messages(state)
+        here, messages = running_replicas(state), self.messages(state)
         if any(getattr(one, name, ()) for one in (*here, *messages) for name in ("snapshots", "content")):
             return 0
         committed = state.shared.committed
         ended = [one.log for one in replicas(state) if one.mode in ENDED]
-        agreed = [min(_agreement(one.log, committed), len(one.log)) for one in here]
-        agreed += [_agreement(log, committed) for log in (*ended, *state.shared.lost.values())]
+        agreed = [min(_first_difference(one.log, committed), len(one.log)) for one in here]
+        agreed += [_first_difference(log, committed) for log in (*ended, *state.shared.lost.values())]
         waiting = [part for one in here for part in (one.pending, one.change)]
-        return min([len(committed), *agreed, *ENDS.held((*here, *messages, *waiting))])
+        return min([len(committed), *agreed, *LOG_END_FIELDS.held((*here, *messages, *waiting))])
 
     @constraint
     def epochs_stay_close(self, state: State) -> bool:
         """Epochs differ by at most EpochSpread; at most OldEpochs in flight are below those of all running replicas."""
-        epochs = [one.epoch for one in running(state)]
+        epochs = [one.epoch for one in running_replicas(state)]
         sent = {getattr(one, name, 0) for one in self.messages(state) for name in ("epoch", "of")}
         lowest, highest = min(epochs, default=0), max([0, *epochs, *sent])
         old = sum(0 < epoch < lowest for epoch in sent)
@@ -134,12 +136,12 @@ def replicas(state: State) -> list[Replica]:
     return [one for one in state.replicas.values() if isinstance(one, Replica)]
 
 
-def running(state: State) -> list[Replica]:
+def running_replicas(state: State) -> list[Replica]:
     """Return the replicas whose processes have not ended."""
     return [one for one in replicas(state) if one.mode not in ENDED]
 
 
-def _agreement(log: Log, other: Log) -> int:
+def _first_difference(log: Log, other: Log) -> int:
     """Return the first offset at which two logs have different batches; the end of `other` if there is none."""
     return next(_differences(log, other), len(other))
 
@@ -148,7 +150,7 @@ def _differences(log: Log, other: Log) -> Iterator[int]:
     return (place for place, (one, two) in enumerate(zip(log, other, strict=False)) if one != two)
 
 
-def _left(offset: int, gone: Collection[int]) -> int:
+def _offset_without(offset: int, gone: Collection[int]) -> int:
     """Return an offset once the batches at some places are gone."""
     return offset - sum(place < offset for place in gone)
 

@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, matches, voter_of
+from kraftcheck.kraft_model.quorum.rules import VoterSet, is_voter_key, voter_of
 from kraftcheck.spec import (
     Formula,
     Map,
@@ -47,7 +47,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.formula import Claim
 
 
-class Office(Record):
+class LeaderSummary(Record):
     """The epoch and voter count of a leader, and whether its whole log is committed."""
 
     epoch: int
@@ -55,15 +55,20 @@ class Office(Record):
     voters: int
 
 
-Offices = Map[ModelValue, Office | Nil]
+LeaderSummaries = Map[ModelValue, LeaderSummary | Nil]
 
 
-def leaders(office: Offices) -> list[Office]:
-    return [one for one in office.values() if isinstance(one, Office)]
+def leaders(office: LeaderSummaries) -> list[LeaderSummary]:
+    return [one for one in office.values() if isinstance(one, LeaderSummary)]
 
 
-OF_PAIRS = ("HandleVoteRequest", "HandleVoteResponse", "HandleFetchRequest", "HandleBeginQuorumEpochRequest")
-OF_RECEIVERS = (
+ACTIONS_FAIR_BY_PAIR = (
+    "HandleVoteRequest",
+    "HandleVoteResponse",
+    "HandleFetchRequest",
+    "HandleBeginQuorumEpochRequest",
+)
+ACTIONS_FAIR_BY_REPLICA = (
     "HandleEndQuorumEpochRequest",
     "HandleAcknowledgement",
     "HandleFetchResponse",
@@ -76,20 +81,20 @@ OF_RECEIVERS = (
     "HandleUpdateVoterResponse",
     "ReadAnswer",
 )
-TIMERS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "CheckQuorum", "Retry", "RepeatBeginQuorumEpoch")
-DELIVERED = (
-    *(strong(name, each="pair") for name in OF_PAIRS),
-    *(strong(name, each="replica") for name in OF_RECEIVERS),
+TIMER_ACTIONS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "CheckQuorum", "Retry", "RepeatBeginQuorumEpoch")
+DELIVERY_FAIRNESS = (
+    *(strong(name, each="pair") for name in ACTIONS_FAIR_BY_PAIR),
+    *(strong(name, each="replica") for name in ACTIONS_FAIR_BY_REPLICA),
     weak("ResignedTimeout", each="replica"),
     strong("FetchFromBootstrapServer", each="pair"),
 )
 """Fairness of message delivery, and of actions that wait for no timer."""
 
-FAIR = (*DELIVERED, *(weak(name, each="replica") for name in TIMERS))
+FAIRNESS = (*DELIVERY_FAIRNESS, *(weak(name, each="replica") for name in TIMER_ACTIONS))
 """Fairness of deliveries and timers."""
 
 
-class Standing(Record):
+class TemporalSummary(Record):
     """Mode, epoch, leader, replica key and log of a replica, for the temporal properties."""
 
     mode: Mode
@@ -99,16 +104,16 @@ class Standing(Record):
     log: tuple[Batch, ...]
 
 
-Standings = Map[ModelValue, Standing | Nil]
+TemporalSummaries = Map[ModelValue, TemporalSummary | Nil]
 
 
 class QuorumLiveness(QuorumBase):
     @projection
-    def standing(self, me: Replica | Admin) -> Standing | Nil:
+    def standing(self, me: Replica | Admin) -> TemporalSummary | Nil:
         """Return a running replica's mode, epoch, leader, replica key and log; Nil for any other process."""
         if not isinstance(me, Replica) or me.mode in ENDED:
             return Nil.NIL
-        return Standing(me.mode, me.epoch, me.leader, me.key, me.log)
+        return TemporalSummary(me.mode, me.epoch, me.leader, me.key, me.log)
 
     def ends(self, condition: Claim) -> Formula:
         """Return the formula which states that no replica satisfies `condition` forever."""
@@ -117,24 +122,26 @@ class QuorumLiveness(QuorumBase):
     # Elections
 
     @predicate(reads=standing)
-    def is_followed(self, me: Replica, shared: Shared, standing: Standings) -> bool:
+    def is_followed(self, me: Replica, shared: Shared, standing: TemporalSummaries) -> bool:
         """A leader is followed by a majority of its voters over links that are up; as a voter, it counts itself."""
         return self.has_followers(me, shared, standing)
 
-    def has_followers(self, me: Replica, shared: Shared, standing: Standings) -> bool:
+    def has_followers(self, me: Replica, shared: Shared, standing: TemporalSummaries) -> bool:
         followers = {
             one.key
             for host, one in standing.items()
-            if isinstance(one, Standing) and one.mode is Mode.FOLLOWER and (one.leader, one.epoch) == (me.id, me.epoch)
+            if isinstance(one, TemporalSummary)
+            and one.mode is Mode.FOLLOWER
+            and (one.leader, one.epoch) == (me.id, me.epoch)
             if frozenset({me.id, host}) not in shared.cuts
         }
         return me.mode is Mode.LEADER and self.is_majority(me.voters, self.followers_counted(me, followers))
 
     def followers_counted(self, me: Replica, followers: set[Key]) -> set[Key]:
         """Return the voters that follow a leader, and the leader itself if it is a voter."""
-        return {v.key for v in me.voters if any(matches(v.key, key) for key in followers)} | self.own_votes(me)
+        return {v.key for v in me.voters if any(is_voter_key(v.key, key) for key in followers)} | self.own_votes(me)
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def leaders_are_elected(self) -> Formula:
         """Infinitely often, a majority follows a leader (KIP-595, "Leader Election and Discovery")."""
         return infinitely_often(anywhere(self.is_followed))
@@ -150,12 +157,12 @@ class QuorumLiveness(QuorumBase):
         return self.ends(self.is_prospective)
 
     @predicate(reads=standing)
-    def leads_unheard(self, me: Replica, shared: Shared, standing: Standings) -> bool:
+    def leads_unheard(self, me: Replica, shared: Shared, standing: TemporalSummaries) -> bool:
         """A leader of several voters is cut off from a majority of them."""
         reached = {
             one.key
             for host, one in standing.items()
-            if isinstance(one, Standing) and host != me.id and frozenset({me.id, host}) not in shared.cuts
+            if isinstance(one, TemporalSummary) and host != me.id and frozenset({me.id, host}) not in shared.cuts
         }
         heard = self.followers_counted(me, reached)
         return me.mode is Mode.LEADER and len(me.voters) > 1 and not self.is_majority(me.voters, heard)
@@ -168,13 +175,13 @@ class QuorumLiveness(QuorumBase):
     # Replication
 
     @predicate(reads=standing, given=["number"])
-    def is_settled(self, shared: Shared, standing: Standings, number: int) -> bool:
+    def is_settled(self, shared: Shared, standing: TemporalSummaries, number: int) -> bool:
         """A client's record is committed, or in no log of a running replica."""
-        logs = [shared.committed, *(one.log for one in standing.values() if isinstance(one, Standing))]
+        logs = [shared.committed, *(one.log for one in standing.values() if isinstance(one, TemporalSummary))]
         found = [any(Data(number) in batch.records for batch in log) for log in logs]
         return found[0] or not any(found)
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def records_are_settled(self) -> Formula:
         """Every client record is eventually committed, or gone from all logs of running replicas (KIP-595, "Fetch")."""
         return every([infinitely_often(self.is_settled.of(number=n)) for n in range(1, self.appends + 1)])
@@ -184,7 +191,7 @@ class QuorumLiveness(QuorumBase):
         """A leader has uncommitted batches."""
         return me.mode is Mode.LEADER and me.high_watermark < len(me.log)
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def leaders_commit_or_leave(self) -> Formula:
         """A leader eventually commits its log, or loses leadership (KIP-595, "Fetch")."""
         return self.ends(self.leads_uncommitted)
@@ -192,13 +199,13 @@ class QuorumLiveness(QuorumBase):
     # Voters
 
     @predicate(reads=standing)
-    def voters_are_committed(self, shared: Shared, standing: Standings) -> bool:
+    def voters_are_committed(self, shared: Shared, standing: TemporalSummaries) -> bool:
         """The last voter set in the log of every running replica is committed."""
-        logs = [one.log for one in standing.values() if isinstance(one, Standing)]
+        logs = [one.log for one in standing.values() if isinstance(one, TemporalSummary)]
         ends = [self.last_voters_record(log) for log in logs]
         return all(log[:end] == shared.committed[:end] for log, end in zip(logs, ends, strict=True))
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def voter_changes_are_settled(self) -> Formula:
         """A voter change is eventually committed, or gone from the log of every running replica (KIP-853)."""
         return infinitely_often(self.voters_are_committed)
@@ -208,7 +215,7 @@ class QuorumLiveness(QuorumBase):
         """A leader is not a voter."""
         return me.mode is Mode.LEADER and voter_of(me.voters, me.key) is None
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def removed_leaders_step_down(self) -> Formula:
         """A leader outside its voter set eventually loses leadership (KIP-853, "RemoveVoter", step 7)."""
         return self.ends(self.leads_as_observer)
@@ -226,21 +233,21 @@ class QuorumLiveness(QuorumBase):
         sets += [voters for _, voters in self.voter_sets(shared.committed)]
         return any(voter_of(voters, me.key) is not None for voters in sets)
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def removed_voters_learn_of_it(self) -> Formula:
         """A removed voter that runs eventually learns of its removal (KIP-853, "Removing voters")."""
         return self.ends(self.is_removed_unaware)
 
     @predicate(reads=standing)
-    def follows_nobody_who_leads(self, me: Replica, standing: Standings) -> bool:
+    def follows_nobody_who_leads(self, me: Replica, standing: TemporalSummaries) -> bool:
         """A running observer does not follow the leader of the newest epoch with a leader."""
-        leads = [one for one in standing.values() if isinstance(one, Standing) and one.mode is Mode.LEADER]
+        leads = [one for one in standing.values() if isinstance(one, TemporalSummary) and one.mode is Mode.LEADER]
         newest = max((one.epoch for one in leads), default=0)
         if me.mode in ENDED or me.mode is Mode.LEADER or voter_of(me.voters, me.key) is not None or not newest:
             return False
         return (me.mode, me.epoch) != (Mode.FOLLOWER, newest)
 
-    @temporal(fairness=(*DELIVERED, weak("CheckQuorum", each="replica")))
+    @temporal(fairness=(*DELIVERY_FAIRNESS, weak("CheckQuorum", each="replica")))
     def observers_follow(self) -> Formula:
         """An observer eventually follows the leader of the newest epoch (KIP-595, "Observers"; KIP-853)."""
         return self.ends(self.follows_nobody_who_leads)
@@ -257,7 +264,7 @@ class QuorumLiveness(QuorumBase):
         """A replica's process has ended."""
         return me.mode in ENDED
 
-    @temporal(fairness=(*FAIR, weak("ExpireOperation", each="replica")))
+    @temporal(fairness=(*FAIRNESS, weak("ExpireOperation", each="replica")))
     def operations_are_answered(self) -> Formula:
         """Every operation is eventually answered, or its replica has ended (KIP-853, "AddVoter", "RemoveVoter").
 
@@ -269,7 +276,7 @@ class QuorumLiveness(QuorumBase):
         told = [leads_to(at(h, asked), one | at(h, self.is_down)) for h in ordered(self.hosts) for one in read]
         return every([*ends, *told])
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def who_is_added_becomes_a_voter(self) -> Formula:
         """After AddVoter, a replica eventually knows a voter that is not an initial one (KIP-853, "AddVoter")."""
         return leads_to(taken("AddVoter"), anywhere(self.knows_a_new_voter))
@@ -288,31 +295,31 @@ class QuorumLiveness(QuorumBase):
         known = voter_of(voters, me.key)
         return me.mode not in ENDED and known is not None and known.endpoint != me.endpoint
 
-    @temporal(fairness=(*FAIR, weak("SendUpdateVoter", each="replica")))
+    @temporal(fairness=(*FAIRNESS, weak("SendUpdateVoter", each="replica")))
     def endpoints_become_known(self) -> Formula:
         """A voter's new endpoint eventually appears in the committed voter set (KIP-853, "UpdateVoter")."""
         return self.ends(self.is_misplaced)
 
     @projection
-    def office(self, me: Replica | Admin) -> Office | Nil:
+    def office(self, me: Replica | Admin) -> LeaderSummary | Nil:
         """Return a leader's epoch and voter count, and whether its whole log is committed; Nil for others."""
         if not isinstance(me, Replica) or me.mode is not Mode.LEADER:
             return Nil.NIL
-        return Office(me.epoch, me.high_watermark == len(me.log), len(me.voters))
+        return LeaderSummary(me.epoch, me.high_watermark == len(me.log), len(me.voters))
 
     @reachable(reads=office)
-    def somebody_can_lead(self, office: Offices, spent: Map[str, int]) -> bool:
+    def somebody_can_lead(self, office: LeaderSummaries, spent: Map[str, int]) -> bool:
         """A leader can be elected (KIP-595, "Leader Election and Discovery"), unless MaxElections is exhausted."""
         return bool(leaders(office)) or spent["elections"] == self.elections
 
     @reachable(reads=office)
-    def somebody_can_commit(self, office: Offices, spent: Map[str, int]) -> bool:
+    def somebody_can_commit(self, office: LeaderSummaries, spent: Map[str, int]) -> bool:
         """A leader can commit its whole log (KIP-595), unless no leader is left and MaxElections is exhausted."""
         found = leaders(office)
         return any(one.committed for one in found) if found else spent["elections"] == self.elections
 
     @reachable(reads=office, without=["FetchTimeout"])
-    def fetches_commit(self, office: Offices) -> bool:
+    def fetches_commit(self, office: LeaderSummaries) -> bool:
         """A leader can commit its whole log without any fetch timeout (KIP-595, "Fetch")."""
         return any(one.committed for one in leaders(office))
 
@@ -322,18 +329,18 @@ class QuorumLiveness(QuorumBase):
         return len(me.voters) if isinstance(me, Replica) else 0
 
     @reachable(reads=(office, voter_count))
-    def lost_disks_block_nobody(self, office: Offices, voter_count: Map[ModelValue, int]) -> bool:
+    def lost_disks_block_nobody(self, office: LeaderSummaries, voter_count: Map[ModelValue, int]) -> bool:
         """A leader can commit with two lost disks still among the voters (KIP-853, "Disk failure recovery")."""
         return max(voter_count.values()) < len(self.hosts) + 2 or any(one.committed for one in leaders(office))
 
     @reachable(reads=office)
-    def observers_find_the_leader(self, me: Replica, office: Offices) -> bool:
+    def observers_find_the_leader(self, me: Replica, office: LeaderSummaries) -> bool:
         """An observer can come to follow the leader of the newest epoch (KIP-595, "Observers"; KIP-853)."""
         newest = max((one.epoch for one in leaders(office)), default=0)
         if self.is_voter(me) or not newest:
             return True
         found = next((one for host, one in office.items() if host == me.leader), Nil.NIL)
-        return isinstance(found, Office) and found.epoch == newest
+        return isinstance(found, LeaderSummary) and found.epoch == newest
 
     @reachable
     def replicas_can_catch_up(self, me: Replica, shared: Shared) -> bool:
@@ -344,7 +351,7 @@ class QuorumLiveness(QuorumBase):
     def removed_voters_hear_of_it(self, me: Replica, shared: Shared) -> bool:
         """A voter can learn of its committed removal (KIP-853, "Removing voters")."""
         voters = self.voters_in(shared.committed, frozenset())
-        return not self.is_voter(me) or not voters or any(matches(voter.key, me.key) for voter in voters)
+        return not self.is_voter(me) or not voters or any(is_voter_key(voter.key, me.key) for voter in voters)
 
     @projection
     def has_grown(self, me: Replica | Admin) -> bool:

@@ -22,23 +22,23 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Told,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, VoterSet, alike, keys, matches, version_in
+from kraftcheck.kraft_model.quorum.rules import Log, VoterSet, comparable_keys, is_voter_key, replica_keys, version_in
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
-FORGOTTEN = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
+FIELDS_LOST_AT_STOP = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
 """Fields that are empty in a newly started process."""
 
-STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+ELECTION_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 
 
-class Held(Record):
+class KeyAndLog(Record):
     """Key and log of a replica, for the properties over all replicas."""
 
     key: Key
     log: Log
 
 
-def agrees(one: Log, other: Log) -> bool:
+def is_prefix_of_either(one: Log, other: Log) -> bool:
     """Return whether one log is a prefix of the other."""
     common = min(len(one), len(other))
     return one[:common] == other[:common]
@@ -58,7 +58,7 @@ class QuorumProperties(QuorumBase):
 
     def is_kept(self, told: Told, shared: Shared) -> bool:
         """Whether the committed log contains a change reported as completed."""
-        sets = [keys(voters) for _, voters in self.voter_sets(shared.committed)]
+        sets = [replica_keys(voters) for _, voters in self.voter_sets(shared.committed)]
         if told.operation is Operation.ADD_VOTER:
             return any(told.about in voters for voters in sets)
         if told.operation is Operation.REMOVE_VOTER:
@@ -89,7 +89,7 @@ class QuorumProperties(QuorumBase):
             return True
         formatted = self.first_voters(me)
         sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
-        old, new = next(alike(old, new) for (_, old), (end, new) in pairwise(sets) if end == change.offset)
+        old, new = next(comparable_keys(old, new) for (_, old), (end, new) in pairwise(sets) if end == change.offset)
         asked = frozenset({change.asked} if isinstance(change.asked, Key) else ())
         if change.operation is Operation.ADD_VOTER:
             return (new, asked & old) == (old | asked, frozenset())
@@ -142,8 +142,8 @@ class QuorumProperties(QuorumBase):
         sets = {voters for _, voters in self.voter_sets(shared.committed)} | {self.formatted_voters(told.source, 1)}
         if told.committed not in sets or told.high_watermark > len(shared.committed):
             return False
-        old, new = alike(told.committed, told.current)
-        observes = not any(matches(voter.key, key) for voter in told.current for key in told.observers)
+        old, new = comparable_keys(told.committed, told.current)
+        observes = not any(is_voter_key(voter.key, key) for voter in told.current for key in told.observers)
         return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
 
     def is_held(self, told: DescribeQuorumResponse, peer: Replica) -> bool:
@@ -188,7 +188,7 @@ class QuorumProperties(QuorumBase):
     @invariant
     def observers_never_stand(self, me: Replica) -> bool:
         """An observer is never prospective or candidate (KIP-853, "Key terms"; KAFKA-17067)."""
-        return me.mode not in STANDS or self.is_voter(me)
+        return me.mode not in ELECTION_MODES or self.is_voter(me)
 
     @projection
     def watched(self, me: Replica | Admin) -> frozenset[ModelValue]:
@@ -206,7 +206,7 @@ class QuorumProperties(QuorumBase):
         if me.mode is not Mode.CANDIDATE:
             return True
         voters = self.voters_in(shared.committed, frozenset())
-        if not voters or any(matches(voter.key, me.key) for voter in voters):
+        if not voters or any(is_voter_key(voter.key, me.key) for voter in voters):
             return True
         return not self.is_majority(voters, {v.key for v in voters if me.id in watched.get(v.key.id, frozenset())})
 
@@ -257,7 +257,7 @@ class QuorumProperties(QuorumBase):
     @invariant
     def state_machine_safety(self, me: Replica, shared: Shared) -> bool:
         """Replicas agree on the committed log, which never changes (Raft, figure 3)."""
-        return agrees(me.log[: me.high_watermark], shared.committed)
+        return is_prefix_of_either(me.log[: me.high_watermark], shared.committed)
 
     @step_invariant
     def high_watermark_never_decreases(self, before: Replica, after: Replica) -> bool:
@@ -269,7 +269,7 @@ class QuorumProperties(QuorumBase):
 
     def has_just_started(self, me: Replica) -> bool:
         """Whether a process may have just started, or has ended: its volatile state is empty."""
-        forgot = not any(getattr(me, name) for name in FORGOTTEN) and isinstance(me.change, Nil)
+        forgot = not any(getattr(me, name) for name in FIELDS_LOST_AT_STOP) and isinstance(me.change, Nil)
         return me.high_watermark <= me.start and (forgot or me.mode in ENDED)
 
     @step_invariant
@@ -283,12 +283,12 @@ class QuorumProperties(QuorumBase):
         return after.log[: before.high_watermark] == before.log[: before.high_watermark]
 
     @projection
-    def held(self, me: Replica | Admin) -> Held:
+    def held(self, me: Replica | Admin) -> KeyAndLog:
         """Return the key and log of a replica; an empty log for the administrator."""
-        return Held(me.key, me.log) if isinstance(me, Replica) else Held(Key(me.id), ())
+        return KeyAndLog(me.key, me.log) if isinstance(me, Replica) else KeyAndLog(Key(me.id), ())
 
     @invariant(reads=held)
-    def high_watermark_is_held(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
+    def high_watermark_is_held(self, shared: Shared, held: Map[ModelValue, KeyAndLog]) -> bool:
         """A majority holds every committed batch (KIP-595; the oracle of Kafka's simulation test).
 
         Between the last committed voter set and an uncommitted one, either majority counts: the model cannot tell which
@@ -304,13 +304,13 @@ class QuorumProperties(QuorumBase):
         for key, log in lost.items():
             sets |= self.sets_from(log, committed, self.formatted_voters(key.id, key.directory))
         return any(
-            self.is_majority(voters, {v.key for v in voters if any(matches(v.key, key) for key in holders)})
+            self.is_majority(voters, {v.key for v in voters if any(is_voter_key(v.key, key) for key in holders)})
             for voters in sets
         )
 
     # Voter sets
 
-    def in_force(self, shared: Shared, held: Map[ModelValue, Held]) -> set[VoterSet]:
+    def in_force(self, shared: Shared, held: Map[ModelValue, KeyAndLog]) -> set[VoterSet]:
         """Return the voter sets able to elect: the last committed, and later ones in logs with all committed data."""
         committed = shared.committed
         found: set[VoterSet] = set()
@@ -327,7 +327,7 @@ class QuorumProperties(QuorumBase):
         return later | {base} if base else later
 
     @invariant(reads=held)
-    def majorities_overlap(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
+    def majorities_overlap(self, shared: Shared, held: Map[ModelValue, KeyAndLog]) -> bool:
         """Every two voter sets in force have overlapping majorities (KIP-853, "Voter changes")."""
         sets = self.in_force(shared, held)
         return all(self.majorities_meet(one, other) for one in sets for other in sets)
@@ -337,7 +337,7 @@ class QuorumProperties(QuorumBase):
         """Consecutive VotersRecords differ by at most one added or removed voter (KIP-853, "VotersRecord")."""
         formatted = self.first_voters(me)
         sets = [formatted, *[voters for _, voters in self.voter_sets(me.log, formatted)]]
-        pairs = [alike(one, other) for one, other in pairwise(sets) if one]
+        pairs = [comparable_keys(one, other) for one, other in pairwise(sets) if one]
         return all(len(one ^ other) <= 1 for one, other in pairs)
 
     @invariant
@@ -348,7 +348,7 @@ class QuorumProperties(QuorumBase):
         known = max(me.high_watermark, len(shared.committed))
         formatted = self.first_voters(me)
         sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
-        changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(alike(old, new))) > 1]
+        changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(comparable_keys(old, new))) > 1]
         return sum(end > known for end in changes) <= 1
 
     @invariant

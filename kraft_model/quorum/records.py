@@ -75,7 +75,7 @@ class Operation(Symbol):
 ENDED = (Mode.DOWN, Mode.FAILED)
 """The modes of a process that has ended."""
 
-SYMBOLS = (Nil, Mode, Error, Operation)
+SYMBOL_TYPES = (Nil, Mode, Error, Operation)
 
 UNKNOWN_DIRECTORY = 0
 """The directory id of a voter whose replica id alone is known (kraft.version 0)."""
@@ -405,7 +405,7 @@ class PreVotes(Record):
     dest: ModelValue
 
 
-KINDS: dict[type[Record], str] = {
+RESPONSE_KINDS: dict[type[Record], str] = {
     FetchResponse: "fetch",
     FetchSnapshotResponse: "fetch",
     BeginQuorumEpochResponse: "leader",
@@ -421,7 +421,7 @@ def group_of(message: Record) -> Record | None:
         return PreVotes(message.source, message.dest) if message.pre_vote else None
     if isinstance(message, VoteResponse):
         return Answers("pre-vote" if message.pre_vote else "vote", message.dest)
-    kind = KINDS.get(type(message))
+    kind = RESPONSE_KINDS.get(type(message))
     return None if kind is None else Answers(kind, message.dest)  # type: ignore[attr-defined]
 
 

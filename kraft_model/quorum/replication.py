@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumBase
+from kraftcheck.kraft_model.quorum.base import OtherReplicas, QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     Error,
@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, matches, stopped, truncated
+from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, is_voter_key, stopped, truncated
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
@@ -88,7 +88,7 @@ class QuorumReplication(QuorumBase):
 
     def is_same(self, voter: Key, key: Key) -> bool:
         """Whether a voter key matches the key of a fetching replica."""
-        return matches(voter, key)
+        return is_voter_key(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
         """Return the leader after it has recorded a fetch, and further messages to send; here unchanged, and none."""
@@ -221,7 +221,7 @@ class QuorumReplication(QuorumBase):
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False)
 
     @internal(reads=QuorumBase.bystander)
-    def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
+    def retry(self, me: Replica, shared: Shared, bystander: OtherReplicas) -> Steps:
         """A request times out, and the replica sends its current request again (KIP-595, "Fetch").
 
         An observer may fetch from a bootstrap server instead, in case its leader is gone (KAFKA-17030). A pending

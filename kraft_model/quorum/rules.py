@@ -68,17 +68,17 @@ def version_in(log: Log, otherwise: int) -> int:
     return otherwise
 
 
-def matches(voter: Key, key: Key) -> bool:
+def is_voter_key(voter: Key, key: Key) -> bool:
     """Return whether a voter is this replica: same id, and same directory id if the voter's is known."""
     return voter.id == key.id and voter.directory in (UNKNOWN_DIRECTORY, key.directory)
 
 
 def voter_of(voters: Iterable[Voter], key: Key) -> Voter | None:
     """Return the voter whose replica key matches this one, or None."""
-    return next((voter for voter in voters if matches(voter.key, key)), None)
+    return next((voter for voter in voters if is_voter_key(voter.key, key)), None)
 
 
-def keys(voters: Iterable[Voter]) -> frozenset[Key]:
+def replica_keys(voters: Iterable[Voter]) -> frozenset[Key]:
     return frozenset(voter.key for voter in voters)
 
 
@@ -93,13 +93,13 @@ def _by_id(voters: VoterSet) -> VoterSet:
     return frozenset(voter.but(key=Key(voter.key.id, UNKNOWN_DIRECTORY)) for voter in voters)
 
 
-def alike(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
+def comparable_keys(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
     """Return the replica keys of both voter sets, without any directory ids if a voter of either set has none."""
     first, second = without_directories(one, other)
-    return keys(first), keys(second)
+    return replica_keys(first), replica_keys(second)
 
 
-VOLATILE = {
+VOLATILE_DEFAULTS = {
     "leader_endpoint": 1,
     "granted": frozenset(),
     "rejected": frozenset(),
@@ -121,7 +121,7 @@ def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Repl
     """Return the replica in a new mode, without its volatile state; it keeps its vote within the epoch."""
     kept = epoch == me.epoch
     return me.but(
-        **{**VOLATILE, **me.volatile, "mode": mode, "epoch": epoch, "leader": leader},
+        **{**VOLATILE_DEFAULTS, **me.volatile, "mode": mode, "epoch": epoch, "leader": leader},
         voted=me.voted if kept else Nil.NIL,
         ballot=me.ballot if kept else frozenset(),
     )
@@ -160,7 +160,7 @@ def resigned(me: Replica) -> Replica:
     return enter(me, Mode.RESIGNED, me.epoch, me.id)
 
 
-def remembered(me: Replica) -> Replica:
+def persisted_state(me: Replica) -> Replica:
     """Return the replica with its state on disk alone (quorum-state, log, snapshot).
 
     At kraft.version 0 the quorum-state does not hold the directory id of the vote (KIP-853, "Quorum state").
@@ -168,20 +168,20 @@ def remembered(me: Replica) -> Replica:
     voted = me.voted
     if me.version == 0 and isinstance(voted, Key):
         voted = Key(voted.id, UNKNOWN_DIRECTORY)
-    return me.but(**VOLATILE, **me.volatile, voted=voted, high_watermark=0)
+    return me.but(**VOLATILE_DEFAULTS, **me.volatile, voted=voted, high_watermark=0)
 
 
 def stopped(me: Replica) -> Replica:
     """Return the replica with its process down for good."""
-    return remembered(me).but(mode=Mode.DOWN)
+    return persisted_state(me).but(mode=Mode.DOWN)
 
 
-def failed(me: Replica) -> Replica:
+def failed_replica(me: Replica) -> Replica:
     """Return the replica with its process ended by an illegal state, where Kafka throws an exception."""
-    return remembered(me).but(mode=Mode.FAILED)
+    return persisted_state(me).but(mode=Mode.FAILED)
 
 
-def restarted(me: Replica, own: frozenset[Key]) -> Replica:
+def restarted_replica(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica after a restart, in its initial mode (KIP-996; KAFKA-10661 for the leader).
 
     As in Kafka (`QuorumState.initialize`), a leader restarts as resigned. A replica that voted for itself restarts as
@@ -189,14 +189,14 @@ def restarted(me: Replica, own: frozenset[Key]) -> Replica:
     Prospective is not persisted. A candidate that is not a voter cannot start. The only voter starts as unattached
     (`KafkaRaftClient.initialize`).
     """
-    back = remembered(me)
+    back = persisted_state(me)
     if last_epoch(back.log) > back.epoch:
         back = unattached(back, last_epoch(back.log))
     elif back.leader == back.id:
         back = back.but(mode=Mode.RESIGNED)
     elif voted_for_itself(back):
         if not own:
-            return failed(me)
+            return failed_replica(me)
         return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own)
     elif endpoint_of(back, back.leader):
         back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_of(back, back.leader))

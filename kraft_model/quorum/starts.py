@@ -18,11 +18,11 @@ class QuorumStarts(QuorumBase):
     def elected(self) -> Iterator[Take]:
         """The first initial voter leads epoch 1, and the other voters know that its first batch is committed."""
         leader, *followers = ordered(self.initial_voters)
-        yield from elect(leader, followers)
+        yield from election_steps(leader, followers)
         for follower in followers:
-            yield from fetches(follower, leader, times=2)
+            yield from fetch_steps(follower, leader, times=2)
         for follower in followers:
-            yield from fetches(follower, leader, times=1)
+            yield from fetch_steps(follower, leader, times=1)
 
     @scenario
     def own_vote(self) -> Iterator[Take]:
@@ -33,10 +33,10 @@ class QuorumStarts(QuorumBase):
             yield take("HandleVoteRequest", three, source=host, pre_vote=True)
             yield take("HandleVoteResponse", host, source=three, pre_vote=True)
         yield take("HandleVoteRequest", three, source=two, pre_vote=False)
-        yield take("HandleVoteResponse", two, _leads, source=three, pre_vote=False)
+        yield take("HandleVoteResponse", two, _is_leader, source=three, pre_vote=False)
         for follower in (one, three):
             yield take("HandleBeginQuorumEpochRequest", follower, source=two)
-            yield from fetches(follower, two, times=2)
+            yield from fetch_steps(follower, two, times=2)
 
     @scenario
     def old_batch_under_new_leader(self) -> Iterator[Take]:
@@ -46,7 +46,7 @@ class QuorumStarts(QuorumBase):
         """
         one, two, three = self.chosen(3)
         yield from self.diverging_follower()
-        yield from elect(one, [three], "FetchTimeout", others=1)
+        yield from election_steps(one, [three], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", two, source=one, pre_vote=False)
 
     @scenario
@@ -56,7 +56,7 @@ class QuorumStarts(QuorumBase):
         yield from self.elected()
         yield take("ClientAppend", one)
         yield take("FetchTimeout", three)
-        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield from election_steps(two, [three], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", one, source=two, pre_vote=False)
         yield take("HandleBeginQuorumEpochRequest", one, source=two)
 
@@ -68,7 +68,7 @@ class QuorumStarts(QuorumBase):
         yield take("ClientAppend", one)
         yield take("Restart", one)
         yield take("FetchTimeout", three)
-        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield from election_steps(two, [three], "FetchTimeout", others=1)
 
     @scenario
     def competing_removals(self) -> Iterator[Take]:
@@ -81,7 +81,7 @@ class QuorumStarts(QuorumBase):
         yield take("RemoveVoter", one, _has_voters(one, two, three))
         yield take("FetchTimeout", three)
         yield take("FetchTimeout", four)
-        yield from elect(two, [three, four], "FetchTimeout", others=1)
+        yield from election_steps(two, [three, four], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", one, source=two, pre_vote=False)
 
     @scenario
@@ -90,7 +90,7 @@ class QuorumStarts(QuorumBase):
         one, two, three, four = self.chosen(4)
         yield from self.elected()
         yield take("RemoveVoter", one, _has_voters(two, three, four))
-        yield from fetches(three, one)
+        yield from fetch_steps(three, one)
         yield take("ClientAppend", one)
 
     @scenario
@@ -109,10 +109,10 @@ class QuorumStarts(QuorumBase):
         yield from self.removes_itself()
         pairs = [frozenset({one, other}) for other in others[: self.cuts]]
         for pair in pairs:
-            yield take("Cut", result=_cut(pair, True))
+            yield take("Cut", result=_is_cut(pair, True))
         yield take("CheckQuorum", one)
         for pair in pairs:
-            yield take("Heal", result=_cut(pair, False))
+            yield take("Heal", result=_is_cut(pair, False))
 
     def removes_itself(self) -> Iterator[Take]:
         """Yield the steps of `Elected`, a crash of the last of four or more voters, and the leader's own removal."""
@@ -151,14 +151,14 @@ class QuorumStarts(QuorumBase):
         observer = self.outsider()
         yield from self.elected()
         yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == two)
-        yield from fetches(observer, two)
-        yield from fetches(observer, one, times=2)
+        yield from fetch_steps(observer, two)
+        yield from fetch_steps(observer, one, times=2)
         yield take("MoveEndpoint", one)
         yield take("ResignedTimeout", one)
         yield take("FetchTimeout", two)
-        yield from elect(one, [two])
+        yield from election_steps(one, [two])
         yield take("Retry", observer, lambda me: me.pending.dest == two)
-        yield from fetches(observer, two)
+        yield from fetch_steps(observer, two)
         yield take("Restart", observer)
 
     @scenario
@@ -180,7 +180,7 @@ class QuorumStarts(QuorumBase):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("ClientAppend", one)
-        yield from fetches(two, one, times=1)
+        yield from fetch_steps(two, one, times=1)
         yield take("HandleFetchRequest", one, source=two)
         yield take("TakeSnapshot", one)
         yield take("ClientAppend", one)
@@ -191,7 +191,7 @@ class QuorumStarts(QuorumBase):
         """The first voter leads with a committed first batch, and one host outside the voter set has its log."""
         leader = ordered(self.initial_voters)[0]
         yield from self.elected()
-        yield from discovers(self.outsider(), leader)
+        yield from discovery_steps(self.outsider(), leader)
 
     @scenario
     def all_observed(self) -> Iterator[Take]:
@@ -199,7 +199,7 @@ class QuorumStarts(QuorumBase):
         leader = ordered(self.initial_voters)[0]
         yield from self.elected()
         for observer in ordered(self.hosts - self.initial_voters):
-            yield from discovers(observer, leader)
+            yield from discovery_steps(observer, leader)
 
     @scenario
     def dead_leader(self) -> Iterator[Take]:
@@ -215,7 +215,7 @@ class QuorumStarts(QuorumBase):
         yield take("Cut", result=lambda state: frozenset({one, two}) in state.shared.cuts)
         yield take("Cut", result=lambda state: frozenset({one, three}) in state.shared.cuts)
         yield take("FetchTimeout", three)
-        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield from election_steps(two, [three], "FetchTimeout", others=1)
 
     @scenario
     def bridged(self) -> Iterator[Take]:
@@ -223,7 +223,7 @@ class QuorumStarts(QuorumBase):
         one, _, *others = self.chosen(4)
         yield from self.elected()
         for other in others:
-            yield take("Cut", result=_cut(frozenset({one, other}), True))
+            yield take("Cut", result=_is_cut(frozenset({one, other}), True))
 
     @scenario
     def removed_follower(self) -> Iterator[Take]:
@@ -231,7 +231,7 @@ class QuorumStarts(QuorumBase):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("RemoveVoter", one, _has_voters(*self.chosen(2)))
-        yield from fetches(two, one, times=2)
+        yield from fetch_steps(two, one, times=2)
 
     @scenario
     def unaware_voter(self) -> Iterator[Take]:
@@ -241,7 +241,7 @@ class QuorumStarts(QuorumBase):
         yield take("AddVoter", one, lambda me: me.change.voter.key.id == self.outsider())
         yield take("HandleApiVersionsRequest", self.outsider(), source=one)
         yield take("HandleApiVersionsResponse", one, source=self.outsider())
-        yield from fetches(two, one)
+        yield from fetch_steps(two, one)
         yield take("Crash", one)
 
     @scenario
@@ -273,7 +273,7 @@ class QuorumStarts(QuorumBase):
         return ordered(self.hosts)[:count]
 
 
-def elect(
+def election_steps(
     candidate: ModelValue, voters: list[ModelValue], by: str = "ElectionTimeout", others: int = 0
 ) -> Iterator[Take]:
     """Yield the steps in which a replica is elected by `voters` and announces itself to them alone."""
@@ -284,26 +284,26 @@ def elect(
             yield take("HandleVoteRequest", peer, source=candidate, pre_vote=pre_vote)
         for count, peer in enumerate(voters[:needed], start=1):
             leads = not pre_vote and count == needed
-            yield take("HandleVoteResponse", candidate, _leads if leads else None, source=peer, pre_vote=pre_vote)
+            yield take("HandleVoteResponse", candidate, _is_leader if leads else None, source=peer, pre_vote=pre_vote)
     for peer in voters:
         yield take("HandleBeginQuorumEpochRequest", peer, source=candidate)
 
 
-def fetches(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
+def fetch_steps(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
     """Yield the steps of `times` fetches of a follower, each with its response."""
     for _ in range(times):
         yield take("HandleFetchRequest", leader, source=follower)
         yield take("HandleFetchResponse", follower, source=leader)
 
 
-def discovers(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
+def discovery_steps(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
     """Yield the steps in which an observer finds the leader by a bootstrap server and fetches its whole log."""
     yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == leader)
-    yield from fetches(observer, leader, times=2)
+    yield from fetch_steps(observer, leader, times=2)
     yield take("HandleFetchRequest", leader, source=observer)
 
 
-def _cut(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
+def _is_cut(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
     return lambda state: (pair in state.shared.cuts) is wanted
 
 
@@ -311,8 +311,8 @@ def _has_voters(*hosts: ModelValue) -> Callable[[Replica], bool]:
     return lambda me: {voter.key.id for voter in me.voters} == set(hosts)
 
 
-def _leads(me: Replica) -> bool:
+def _is_leader(me: Replica) -> bool:
     return me.mode is Mode.LEADER
 
 
-__all__ = ["QuorumStarts", "elect", "fetches"]
+__all__ = ["QuorumStarts", "election_steps", "fetch_steps"]

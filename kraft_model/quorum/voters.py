@@ -37,14 +37,14 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, keys, matches, voter_of
+from kraftcheck.kraft_model.quorum.rules import epoch_start, is_voter_key, replica_keys, voter_of
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
 """The leader after a request, the messages to send, and the error; None while the response is pending."""
 
 
-def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
+def running_controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
     """Return the running controllers, in canonical order."""
     return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
 
@@ -103,7 +103,7 @@ class QuorumVoterChanges(QuorumBase):
         """An administrator asks a replica to add a controller to the voter set (KIP-853, "AddVoter")."""
         if self.added_voters == 0 or not self.serves_administrators(me):
             return
-        for voter in controllers(identity):
+        for voter in running_controllers(identity):
             outcome = self.begin_adding(me, voter, ADMIN)
             yield from self.administrator_step(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
 
@@ -202,7 +202,7 @@ class QuorumVoterChanges(QuorumBase):
         """
         if self.removed_voters == 0 or not self.serves_administrators(me):
             return
-        for key in ordered(keys(me.voters) | keys(controllers(identity))):
+        for key in ordered(replica_keys(me.voters) | replica_keys(running_controllers(identity))):
             outcome = self.begin_removing(me, key, ADMIN)
             yield from self.administrator_step(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
 
@@ -225,7 +225,7 @@ class QuorumVoterChanges(QuorumBase):
         error = self.change_error(me)
         if error is not None:
             return me, [], error
-        if key not in keys(me.voters):
+        if key not in replica_keys(me.voters):
             return me, [], Error.VOTER_NOT_FOUND
         if len(me.voters) == 1:
             return me, [], Error.INVALID_REQUEST
@@ -352,7 +352,7 @@ class QuorumVoterChanges(QuorumBase):
         else:
             error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
             known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # skips voters of version 0
-            observers = frozenset(key for key in known if not any(matches(v.key, key) for v in me.voters))
+            observers = frozenset(key for key in known if not any(is_voter_key(v.key, key) for v in me.voters))
         shown = self.advertised_high_watermark(me) if error is Error.NONE else 0
         response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
         yield self.taken(me, me, response, consumes=False).spend("descriptions")
@@ -493,4 +493,4 @@ class QuorumVoterChanges(QuorumBase):
     def supporters(self, me: Replica, version: int) -> frozenset[Voter]:
         """Return the voters known to support a kraft.version, with the leader if its software supports it."""
         told = me.heard | ({Voter(me.key, me.endpoint)} if me.software >= version else set())
-        return frozenset(v for v in told if any(matches(old.key, v.key) for old in me.voters))
+        return frozenset(v for v in told if any(is_voter_key(old.key, v.key) for old in me.voters))

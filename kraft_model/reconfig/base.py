@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kraftcheck.kraft_model.reconfig.records import (
-    SYMBOLS,
+    SYMBOL_TYPES,
     BeginQuorumRequest,
     Command,
     Config,
@@ -59,7 +59,7 @@ class ReconfigBase(Protocol):
     remove_reconfigs: int = bound("MaxRemoveReconfigs", counter="_removeReconfigCtr")
 
     network = BagWithMemory(once=(RequestVoteRequest, BeginQuorumRequest, JoinRequest), replies_once=(FetchResponse,))
-    symbols = SYMBOLS
+    symbols = SYMBOL_TYPES
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
     views = {"view": hide("elections", "restarts", "add_reconfigs", "remove_reconfigs", "value_ctr", "disk_id_gen")}
     specifications = {"Spec": False, "LivenessSpec": (weak("Next"),)}
@@ -123,8 +123,8 @@ class ReconfigStarts(ReconfigBase):
         """
         one, two, three, four = self._servers(of_four=4)
         yield take("HandleRemoveRequest", one, _has_voters(one, two, three))
-        yield from _elects(two, voters=[three, four], others=[one])
-        yield from _takes_office(two, follower=four)
+        yield from _election_steps(two, voters=[three, four], others=[one])
+        yield from _first_leader_steps(two, follower=four)
 
     @scenario
     def lagging_high_watermark(self) -> Iterator[Take]:
@@ -139,15 +139,15 @@ class ReconfigStarts(ReconfigBase):
         yield take("HandleNonSuccessFetchResponse", four)
         yield take("SendJoinRequest", four)
         yield take("AcceptJoinRequest", one)
-        yield from _fetches(two, one)
+        yield from _fetch_steps(two, one)
         for _ in range(2):
-            yield from _fetches(four, one, "AcceptFetchRequestFromObserver")
+            yield from _fetch_steps(four, one, "AcceptFetchRequestFromObserver")
         for member in (four, two):  # both hold the command and report it to the leader, without its response
             yield take("SendFetchRequest", member)
             yield take("AcceptFetchRequestFromVoter", one, source=member)
         yield take("HandleRemoveRequest", one, _has_voters(one, two, four))
-        yield from _elects(two, voters=[three, four], others=[one])
-        yield from _takes_office(two, follower=three)
+        yield from _election_steps(two, voters=[three, four], others=[one])
+        yield from _first_leader_steps(two, follower=three)
 
     def _servers(self, *, of_four: int) -> list[ServerId]:
         """Return four servers on the first four hosts; the first `of_four` are initial members."""
@@ -161,7 +161,7 @@ class ReconfigStarts(ReconfigBase):
         ]
 
 
-def _elects(candidate: ServerId, voters: list[ServerId], others: list[ServerId]) -> Iterator[Take]:
+def _election_steps(candidate: ServerId, voters: list[ServerId], others: list[ServerId]) -> Iterator[Take]:
     """Yield the steps in which a candidate wins the votes of `voters` and becomes leader; `others` reject it."""
     yield take("RequestVote", candidate)
     for server in (*voters, *others):
@@ -171,13 +171,13 @@ def _elects(candidate: ServerId, voters: list[ServerId], others: list[ServerId])
     yield take("BecomeLeader", candidate)
 
 
-def _takes_office(leader: ServerId, follower: ServerId) -> Iterator[Take]:
+def _first_leader_steps(leader: ServerId, follower: ServerId) -> Iterator[Take]:
     """Yield the steps in which a new leader appends a value and one server follows it, without a fetch."""
     yield take("ClientRequest", leader)
     yield take("AcceptBeginQuorumRequest", follower, source=leader)
 
 
-def _fetches(follower: ServerId, leader: ServerId, accept: str = "AcceptFetchRequestFromVoter") -> Iterator[Take]:
+def _fetch_steps(follower: ServerId, leader: ServerId, accept: str = "AcceptFetchRequestFromVoter") -> Iterator[Take]:
     """Yield the steps in which a follower fetches once and appends the result."""
     yield take("SendFetchRequest", follower)
     yield take(accept, leader, source=follower)

@@ -58,7 +58,7 @@ def majority(members: frozenset[Member], group: frozenset[Member]) -> bool:
     return 2 * len(members & group) > len(members)
 
 
-def agreed_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
+def majority_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
     """Return the highest offset that a majority of the members holds; `known` if its entry is of another epoch."""
     members = leader.config.members
     for offset in reversed(range(1, len(leader.log) + 1)):
@@ -86,22 +86,22 @@ def may_change_members(leader: Server) -> bool:
     )
 
 
-def removes(entries: tuple[Entry, ...], member: ServerId) -> bool:
+def has_removal_of(entries: tuple[Entry, ...], member: ServerId) -> bool:
     return any(isinstance(entry.value, RemovedMember) and entry.value.old == member for entry in entries)
 
 
-def with_change(leader: Server, command: Command, change: AddedMember | RemovedMember) -> Server:
+def with_member_change(leader: Server, command: Command, change: AddedMember | RemovedMember) -> Server:
     """Return a leader with an appended change of its members, in use at once."""
     log = (*leader.log, Entry(command, leader.current_epoch, change))
     return leader.but(log=log, config=Config(change.id, change.members, False))
 
 
-def none_noted(server: Server, shared: Shared) -> bool:
+def has_only_zero_offsets(server: Server, shared: Shared) -> bool:
     """Return whether a server records end offset 0 for every server ever started, and no other offset."""
     return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
 
 
-def sent(step: Step, kind: type[Message]) -> list[Message]:
+def sent_messages(step: Step, kind: type[Message]) -> list[Message]:
     return [message for message in step.sent if isinstance(message, kind)]
 
 
@@ -110,17 +110,17 @@ def sends_only(step: Step, *messages: Record) -> bool:
     return len(step.sent) == len(messages) and set(step.sent) == set(messages)
 
 
-def only_answers(step: Step, answer: Record) -> bool:
+def only_replies(step: Step, answer: Record) -> bool:
     """Return whether a step consumes the request, sends `answer` alone, and writes to no other server."""
     return step.sends == (("reply", answer),) and step.consumes and not (step.writes or step.spends)
 
 
-def only_listens(step: Step) -> bool:
+def only_updates_receiver(step: Step) -> bool:
     """Return whether a step consumes a message, sends none, and changes no state but its server's."""
     return step.consumes and not (step.sends or step.puts or step.writes or step.spends)
 
 
-def clients_values(before: Sequence[Any], after: Sequence[Any]) -> list[ModelValue]:
+def appended_client_values(before: Sequence[Any], after: Sequence[Any]) -> list[ModelValue]:
     """Return the clients' values among the entries of log `after` beyond the end of log `before`."""
     return [entry.value for entry in after[len(before) :] if isinstance(entry.value, ModelValue)]
 
@@ -154,7 +154,7 @@ class ReconfigContracts(ReconfigMembership):
         epoch, leader = max(before.current_epoch, message.epoch), Nil.NIL if newer else before.leader
         error, granted = Error.FENCED_LEADER_EPOCH if older else Nil.NIL, free and long_enough and not older
         answer = RequestVoteResponse(epoch, leader, granted, error, before.id, message.source)
-        return only_answers(step, answer) and not step.puts
+        return only_replies(step, answer) and not step.puts
 
     @step_invariant
     def votes_are_remembered(self, before: Server, after: Server, message: RequestVoteRequest, step: Step) -> bool:
@@ -162,7 +162,7 @@ class ReconfigContracts(ReconfigMembership):
 
         The response tells whether the vote is granted. A pending fetch stays pending while the state is unchanged.
         """
-        granted = any(answer.vote_granted for answer in sent(step, RequestVoteResponse))
+        granted = any(answer.vote_granted for answer in sent_messages(step, RequestVoteResponse))
         state, leader, voted_for = before.state, before.leader, before.voted_for
         if message.epoch > before.current_epoch:
             state, leader = ServerState.UNATTACHED, Nil.NIL
@@ -189,7 +189,7 @@ class ReconfigContracts(ReconfigMembership):
         told = before.but(
             votes_granted=votes, state=after.state, current_epoch=after.current_epoch, leader=after.leader
         )
-        return only_listens(step) and before.role is Role.VOTER and after == told
+        return only_updates_receiver(step) and before.role is Role.VOTER and after == told
 
     # Leaders
 
@@ -205,7 +205,7 @@ class ReconfigContracts(ReconfigMembership):
             state=ServerState.FOLLOWER, current_epoch=message.epoch, leader=message.source, pending_fetch=Nil.NIL
         )
         accepts = before.role is Role.VOTER and message.epoch >= before.current_epoch
-        return only_listens(step) and accepts and after == follows
+        return only_updates_receiver(step) and accepts and after == follows
 
     @step_invariant
     def answers_tell_who_leads(
@@ -251,7 +251,7 @@ class ReconfigContracts(ReconfigMembership):
         if error is not Nil.NIL:
             kind, result = FetchRejected, Result.NOT_OK
         answer = step.sent[0] if len(step.sent) == 1 else None
-        if type(answer) is not kind or not only_answers(step, answer):
+        if type(answer) is not kind or not only_replies(step, answer):
             return False
         said = answer.result, answer.error, answer.source, answer.dest, answer.correlation
         return said == (result, error, before.id, message.source, message)
@@ -288,15 +288,15 @@ class ReconfigContracts(ReconfigMembership):
         It resigns exactly if it commits its own removal. Fetches of observers, and rejected ones, change nothing.
         KIP-595, Fetch; KIP-853, Fetch, Handling, and Removing voters.
         """
-        if message.observer or not sent(step, FetchSucceeded):
+        if message.observer or not sent_messages(step, FetchSucceeded):
             return after == before and not step.puts
         agreed = self._agreed(before, message)
         noted = before.but(end_offset=self._noted(before, message))
         if agreed > before.high_watermark:
             noted = noted.but(high_watermark=agreed, config=last_configuration(before.log, agreed))
-        if not removes(before.log[before.high_watermark : agreed], before.id):
+        if not has_removal_of(before.log[before.high_watermark : agreed], before.id):
             return after == noted
-        return none_noted(after, shared) and after == noted.but(
+        return has_only_zero_offsets(after, shared) and after == noted.but(
             role=Role.OBSERVER,
             state=ServerState.UNATTACHED,
             leader=Nil.NIL,
@@ -311,7 +311,7 @@ class ReconfigContracts(ReconfigMembership):
     ) -> bool:
         """A client's value is acknowledged exactly when it is committed. The specification's `_acked`."""
         told = dict(step.puts).get("acked", shared.acked)
-        advances = sent(step, FetchSucceeded) and not message.observer
+        advances = sent_messages(step, FetchSucceeded) and not message.observer
         end = self._agreed(before, message) if advances else 0
         committed = {entry.value for entry in before.log[before.high_watermark : end]}
         tells = {value: True for value, was in shared.acked.items() if was is False and value in committed}
@@ -327,7 +327,7 @@ class ReconfigContracts(ReconfigMembership):
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
         """Return a leader's high watermark after it has recorded the offset in a voter's fetch."""
-        return agreed_end(leader, self._noted(leader, message), leader.high_watermark)
+        return majority_end(leader, self._noted(leader, message), leader.high_watermark)
 
     # Fetched
 
@@ -336,7 +336,7 @@ class ReconfigContracts(ReconfigMembership):
         """A server accepts only the response to its pending fetch, which is then no longer pending. KIP-595, Fetch."""
         waited = before.pending_fetch == message.correlation and after.pending_fetch is Nil.NIL
         return (
-            only_listens(step)
+            only_updates_receiver(step)
             and waited
             and (after.voted_for, after.votes_granted) == (before.voted_for, before.votes_granted)
         )
@@ -387,16 +387,16 @@ class ReconfigContracts(ReconfigMembership):
             error, result = Nil.NIL, Result.OK
             change = AddedMember(before.config.id + 1, joiner, members | {joiner})
             offsets = before.end_offset if joiner in before.end_offset else before.end_offset.put(joiner, 0)
-            same = after == with_change(before, Command.ADD_SERVER, change).but(end_offset=offsets)
+            same = after == with_member_change(before, Command.ADD_SERVER, change).but(end_offset=offsets)
             follows = same and len(members) < self.max_cluster_size and may_change_members(before)
         answer = JoinResponse(before.current_epoch, before.leader, result, error, dest=joiner, source=before.id)
-        return follows and only_answers(step, answer) and not step.puts
+        return follows and only_replies(step, answer) and not step.puts
 
     @step_invariant
     def refusals_to_join_change_nothing(self, before: Server, after: Server, message: JoinResponse, step: Step) -> bool:
         """An observer drops a rejection, and may request to join again. The specification, HandleRejectJoinResponse."""
         refused = before.role is Role.OBSERVER and message.result is Result.NOT_OK
-        return only_listens(step) and refused and after == before
+        return only_updates_receiver(step) and refused and after == before
 
     # Elections
 
@@ -406,7 +406,7 @@ class ReconfigContracts(ReconfigMembership):
 
         It is a voter of its own configuration, and not a leader. KIP-595, Vote; KIP-853, VotersRecord.
         """
-        if "elections" not in step.spends and not sent(step, RequestVoteRequest):
+        if "elections" not in step.spends and not sent_messages(step, RequestVoteRequest):
             return True
         epoch, (last_epoch, last_offset) = before.current_epoch + 1, log_end(before.log)
         peers = [member for member in before.config.members if member != before.id]
@@ -431,12 +431,12 @@ class ReconfigContracts(ReconfigMembership):
         """
         begins = after.state is ServerState.LEADER and before.state is not after.state
         elected = before.state is ServerState.CANDIDATE and after.leader == before.id
-        if not begins and not elected and not sent(step, BeginQuorumRequest):
+        if not begins and not elected and not sent_messages(step, BeginQuorumRequest):
             return True
         members = before.config.members
         told = [BeginQuorumRequest(before.current_epoch, before.id, one) for one in members - {before.id}]
         leads = before.but(state=ServerState.LEADER, leader=before.id, end_offset=after.end_offset)
-        return has_won(before) and after == leads and none_noted(after, shared) and sends_only(step, *told)
+        return has_won(before) and after == leads and has_only_zero_offsets(after, shared) and sends_only(step, *told)
 
     # Fetching
 
@@ -447,7 +447,7 @@ class ReconfigContracts(ReconfigMembership):
         An unattached observer fetches from a member. KIP-595, Fetch; KIP-853, Endpoints information.
         """
         asks = isinstance(after.pending_fetch, FetchRequest) and after.pending_fetch != before.pending_fetch
-        fetches = sent(step, FetchRequest)
+        fetches = sent_messages(step, FetchRequest)
         if not asks and not fetches:
             return True
         if len(fetches) != 1 or before.pending_fetch is not Nil.NIL:
@@ -465,7 +465,7 @@ class ReconfigContracts(ReconfigMembership):
 
         KIP-595, Log Replication. The specification's history counts it for the epoch.
         """
-        put, new = dict(step.puts), clients_values(before.log, after.log)
+        put, new = dict(step.puts), appended_client_values(before.log, after.log)
         if "value_ctr" not in put and (not new or step.consumes):
             return True
         if len(new) != 1 or before.state is not ServerState.LEADER or shared.acked[new[0]] is not Nil.NIL:
@@ -494,12 +494,12 @@ class ReconfigContracts(ReconfigMembership):
         (removed,) = gone
         change = RemovedMember(before.config.id + 1, removed, members - {removed})
         role = Role.OBSERVER if removed == before.id else before.role
-        return after == with_change(before, Command.REMOVE_SERVER, change).but(role=role) and not step.sends
+        return after == with_member_change(before, Command.REMOVE_SERVER, change).but(role=role) and not step.sends
 
     @step_invariant
     def observers_ask_to_join(self, before: Server, after: Server, step: Step) -> bool:
         """An observer outside its configuration may send a join request to its leader. KIP-853, AddVoter."""
-        if "add_reconfigs" not in step.needs and not sent(step, JoinRequest):
+        if "add_reconfigs" not in step.needs and not sent_messages(step, JoinRequest):
             return True
         if isinstance(before.leader, Nil) or before.leader == before.id:
             return False
@@ -529,7 +529,7 @@ class ReconfigContracts(ReconfigMembership):
             end_offset=after.end_offset,
         )
         return (
-            none_noted(after, shared)
+            has_only_zero_offsets(after, shared)
             and after == kept
             and before.state is not ServerState.DEAD_NO_STATE
             and not step.sends

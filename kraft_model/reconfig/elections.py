@@ -20,8 +20,8 @@ from kraftcheck.kraft_model.reconfig.rules import (
     handle_common_response,
     is_quorum,
     last_epoch,
+    no_transition,
     unattached,
-    unchanged,
 )
 from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal, on, projection
 
@@ -131,7 +131,7 @@ class ReconfigElections(ReconfigBase):
                 )
             )
             return
-        now = unattached(request.epoch) if request.epoch > me.current_epoch else unchanged(me)
+        now = unattached(request.epoch) if request.epoch > me.current_epoch else no_transition(me)
         granted = self._may_vote(me, now, request) and self._log_is_current(me, request)
         if granted and now.state is ServerState.UNATTACHED:
             now = TransitionResult(ServerState.VOTED, request.epoch, Nil.NIL)

@@ -29,7 +29,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.reconfig.rules import ILLEGAL, last_epoch
+from kraftcheck.kraft_model.reconfig.rules import ILLEGAL_TRANSITION, last_epoch
 from kraftcheck.spec import (
     Formula,
     Map,
@@ -46,7 +46,7 @@ from kraftcheck.spec import (
 )
 
 
-class Holding(Record):
+class LogSummary(Record):
     """State, epoch, log, high watermark and configuration of a server, for properties of values and configurations."""
 
     state: ServerState
@@ -57,20 +57,20 @@ class Holding(Record):
 
     def has(self, what: ModelValue | int) -> bool:
         """Return whether the log contains a client's value, or a configuration by its id."""
-        return any(_is(entry, what) for entry in self.log)
+        return any(_has_value_or_id(entry, what) for entry in self.log)
 
     def has_committed(self, what: ModelValue | int) -> bool:
         """Return whether the committed log contains a client's value, or a configuration by its id."""
-        return any(_is(entry, what) for entry in self.log[: self.high_watermark])
+        return any(_has_value_or_id(entry, what) for entry in self.log[: self.high_watermark])
 
 
-def _is(entry: Entry, what: ModelValue | int) -> bool:
+def _has_value_or_id(entry: Entry, what: ModelValue | int) -> bool:
     if isinstance(entry.value, (InitialMembers, AddedMember, RemovedMember)):
         return entry.value.id == what
     return entry.value == what
 
 
-def _all_or_none(members: list[Holding], what: ModelValue | int) -> bool:
+def _is_committed_by_all_or_absent(members: list[LogSummary], what: ModelValue | int) -> bool:
     """Return whether all members have committed an entry, or no member has it in its log."""
     return all(one.has_committed(what) for one in members) or not any(one.has(what) for one in members)
 
@@ -78,7 +78,7 @@ def _all_or_none(members: list[Holding], what: ModelValue | int) -> bool:
 OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTACHED, ServerState.VOTED)
 
 
-class Standing(Record):
+class LeaderSummary(Record):
     """State and epoch of a server, and the client values in its log, by which properties compare leaders."""
 
     state: ServerState
@@ -86,20 +86,20 @@ class Standing(Record):
     values: frozenset[ModelValue]
 
 
-GONE = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
+ENDED_STATES = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
 
 
 class ReconfigProperties(ReconfigBase):
     """The specification's own temporal properties, under WF_vars(Next) in LivenessSpec, and its five invariants."""
 
     @projection
-    def holding(self, me: Server) -> Holding:
+    def holding(self, me: Server) -> LogSummary:
         """Return a server's state, epoch, log, high watermark and configuration."""
-        return Holding(me.state, me.current_epoch, me.log, me.high_watermark, me.config)
+        return LogSummary(me.state, me.current_epoch, me.log, me.high_watermark, me.config)
 
     @predicate(reads=holding, given=["what"])
     def committed_or_nothing(
-        self, spent: Map[str, int], holding: Map[ServerId, Holding], what: ModelValue | int
+        self, spent: Map[str, int], holding: Map[ServerId, LogSummary], what: ModelValue | int
     ) -> bool:
         """All members of the newest leader's configuration have committed an entry, or none has it in its log.
 
@@ -110,7 +110,9 @@ class ReconfigProperties(ReconfigBase):
             return True
         newest = max(server.epoch for server in holding.values())
         leaders = [one for one in holding.values() if one.state is ServerState.LEADER and one.epoch == newest]
-        return any(_all_or_none([holding[one] for one in leader.config.members], what) for leader in leaders)
+        return any(
+            _is_committed_by_all_or_absent([holding[one] for one in leader.config.members], what) for leader in leaders
+        )
 
     @temporal
     def values_not_stuck(self) -> Formula:
@@ -126,7 +128,7 @@ class ReconfigProperties(ReconfigBase):
     @invariant
     def no_illegal_state(self, me: Server) -> bool:
         """No server ever enters the illegal state."""
-        return me.state is not ILLEGAL.state
+        return me.state is not ILLEGAL_TRANSITION.state
 
     @invariant
     def no_log_divergence(self, me: Server, peer: Server) -> bool:
@@ -149,13 +151,13 @@ class ReconfigProperties(ReconfigBase):
         return me.leader == peer.leader or me.current_epoch != peer.current_epoch
 
     @projection
-    def standing(self, me: Server) -> Standing:
+    def standing(self, me: Server) -> LeaderSummary:
         """Return a server's state and epoch, and the client values in its log."""
         values = frozenset(entry.value for entry in me.log if isinstance(entry.value, ModelValue))
-        return Standing(me.state, me.current_epoch, values)
+        return LeaderSummary(me.state, me.current_epoch, values)
 
     @invariant(reads=standing)
-    def leader_has_all_acked_values(self, shared: Shared, standing: Map[ServerId, Standing]) -> bool:
+    def leader_has_all_acked_values(self, shared: Shared, standing: Map[ServerId, LeaderSummary]) -> bool:
         """A leader of the newest epoch holds every acknowledged value."""
         acked = {value for value, ack in shared.acked.items() if ack is True}
         newest = max(server.epoch for server in standing.values())
@@ -192,7 +194,7 @@ class ReconfigDetails(ReconfigProperties):
     def newest_configuration_is_used(self, me: Server) -> bool:
         """A server uses the last configuration in its log, committed or not. KIP-853, Reconfiguration."""
         changes = [entry.value for entry in me.log if not isinstance(entry.value, ModelValue)]
-        if not changes or me.state in GONE:
+        if not changes or me.state in ENDED_STATES:
             return True
         return (me.config.id, me.config.members) == (changes[-1].id, changes[-1].members)
 
@@ -215,7 +217,7 @@ class ReconfigDetails(ReconfigProperties):
 
         The vote of an unattached server is of an older epoch: the specification never clears it.
         """
-        if after.state in GONE or before.state in GONE:
+        if after.state in ENDED_STATES or before.state in ENDED_STATES:
             return True
         if before.current_epoch != after.current_epoch:
             return before.current_epoch < after.current_epoch
@@ -230,7 +232,7 @@ class ReconfigDetails(ReconfigProperties):
     @step_invariant
     def committed_stays(self, before: Server, after: Server) -> bool:
         """A server never truncates below its high watermark. KIP-595, Log Reconciliation."""
-        return after.state in GONE or before.log[: before.high_watermark] == after.log[: before.high_watermark]
+        return after.state in ENDED_STATES or before.log[: before.high_watermark] == after.log[: before.high_watermark]
 
     @step_invariant
     def commits_with_majorities(self, before: Server, after: Server) -> bool:
@@ -246,7 +248,7 @@ class ReconfigDetails(ReconfigProperties):
     @invariant
     def leaders_know_their_followers(self, me: Server, peer: Server) -> bool:
         """A leader's end offset of a follower is within the follower's log, and counted votes were given. KIP-595."""
-        if me.current_epoch != peer.current_epoch or peer.state in GONE:
+        if me.current_epoch != peer.current_epoch or peer.state in ENDED_STATES:
             return True
         if me.state is ServerState.CANDIDATE and peer.id in me.votes_granted and peer.voted_for != me.id:
             return False

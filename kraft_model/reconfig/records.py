@@ -78,7 +78,7 @@ class EpochMatch(Symbol):
     ANY_EPOCH = "AnyEpoch"
 
 
-SYMBOLS = (Role, ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)
+SYMBOL_TYPES = (Role, ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)
 
 
 class ServerId(Record):

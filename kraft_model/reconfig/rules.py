@@ -97,10 +97,10 @@ class TransitionResult(NamedTuple):
         return me.but(state=self.state, current_epoch=self.epoch, leader=self.leader)
 
 
-ILLEGAL = TransitionResult(ServerState.ILLEGAL, 0, Nil.NIL)
+ILLEGAL_TRANSITION = TransitionResult(ServerState.ILLEGAL, 0, Nil.NIL)
 
 
-def unchanged(me: Server) -> TransitionResult:
+def no_transition(me: Server) -> TransitionResult:
     """Return the transition result that changes nothing (`NoTransition`)."""
     return TransitionResult(me.state, me.current_epoch, me.leader)
 
@@ -113,7 +113,7 @@ def unattached(epoch: int) -> TransitionResult:
 def follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
     """Return the transition result of following a leader (`TransitionToFollower`)."""
     if me.current_epoch == epoch and me.state in (ServerState.FOLLOWER, ServerState.LEADER):
-        return ILLEGAL
+        return ILLEGAL_TRANSITION
     return TransitionResult(ServerState.FOLLOWER, epoch, leader)
 
 
@@ -128,20 +128,20 @@ def has_consistent_leader(me: Server, leader: ServerId | Nil, epoch: int) -> boo
 def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
     """Return the transition result for the leader and epoch in a message (`MaybeTransition`)."""
     if not has_consistent_leader(me, leader, epoch):
-        return ILLEGAL
+        return ILLEGAL_TRANSITION
     if epoch > me.current_epoch:
         return unattached(epoch) if leader is Nil.NIL else follower(me, leader, epoch)
     if leader is not Nil.NIL and me.leader is Nil.NIL and leader != me.id:
         return follower(me, leader, epoch)
-    return unchanged(me)
+    return no_transition(me)
 
 
 def handle_common_response(me: Server, leader: ServerId | Nil, epoch: int, error: Error | Nil) -> TransitionResult:
     """Return the transition result for the common fields of responses (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
-        return unchanged(me)._replace(handled=True)
+        return no_transition(me)._replace(handled=True)
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):
         return maybe_transition(me, leader, epoch)._replace(handled=True)
     if leader is not Nil.NIL and me.leader is Nil.NIL:
         return TransitionResult(ServerState.FOLLOWER, me.current_epoch, leader, error is not Nil.NIL)
-    return unchanged(me)
+    return no_transition(me)

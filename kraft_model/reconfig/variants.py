@@ -21,7 +21,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerId,
     ServerState,
 )
-from kraftcheck.kraft_model.reconfig.rules import ILLEGAL, TransitionResult, most_recent_config
+from kraftcheck.kraft_model.reconfig.rules import ILLEGAL_TRANSITION, TransitionResult, most_recent_config
 from kraftcheck.spec import ModelValue, Step, Steps, become, consume
 
 
@@ -105,7 +105,7 @@ class RemovedLeaderContradicted(Reconfig, variant="removed-leader-contradicted")
         """An observer that a response names as leader enters the illegal state."""
         for step in super().handle_non_success_fetch_response(me, response):
             contradicted = me.role is Role.OBSERVER and response.leader == me.id
-            yield consume(ILLEGAL.of(me).but(pending_fetch=Nil.NIL)) if contradicted else step
+            yield consume(ILLEGAL_TRANSITION.of(me).but(pending_fetch=Nil.NIL)) if contradicted else step
 
 
 # Reconfiguration

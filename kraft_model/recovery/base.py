@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERING,
-    SYMBOLS,
+    SYMBOL_TYPES,
     UNKNOWN_PARTITION,
     AlterPartitionRequest,
     Api,
@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Bag, ConstantError, ModelValue, Protocol, State, Step, become, bound, constant, ordered
 
 
-def change(
+def partition_change(
     before: Partition,
     *,
     leader: LeaderOrNil = Nil.UNCHANGED,
@@ -45,7 +45,7 @@ def change(
     )
 
 
-def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord | ConfigRecord) -> Partition:
+def partition_after(before: Partition, record: PartitionRecord | PartitionChangeRecord | ConfigRecord) -> Partition:
     """Return the partition after a record: a change raises the partition epoch, a new leader also the leader epoch."""
     if isinstance(record, ConfigRecord):
         return before
@@ -61,15 +61,15 @@ def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord | 
     )
 
 
-def image(metadata: MetadataLog) -> Partition:
+def partition_of(metadata: MetadataLog) -> Partition:
     """Return the partition after all records of a metadata log."""
     partition = UNKNOWN_PARTITION
     for record in metadata:
-        partition = merged(partition, record)
+        partition = partition_after(partition, record)
     return partition
 
 
-def from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> LeaderOrNil:
+def elect_from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> LeaderOrNil:
     """Return the leader chosen by a clean election: the first unfenced member of the ISR."""
     eligible = ordered(isr - fenced)
     return eligible[0] if eligible else Nil.NO_LEADER
@@ -89,7 +89,7 @@ def epoch_end(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
     return (upto[-1].epoch, len(upto)) if upto else (-1, 0)
 
 
-def values(log: tuple[Entry, ...]) -> frozenset[int]:
+def log_values(log: tuple[Entry, ...]) -> frozenset[int]:
     return frozenset(entry.value for entry in log)
 
 
@@ -118,7 +118,7 @@ class RecoveryBase(Protocol):
     controller_changes: int = bound("MaxControllerChanges", default=0)
 
     network = Bag(loses="losses")
-    symbols = SYMBOLS
+    symbols = SYMBOL_TYPES
 
     def check_constants(self) -> None:
         """Reject sets that contain nodes outside Brokers."""
@@ -137,7 +137,7 @@ class RecoveryBase(Protocol):
         """Yield the initial state: the first member of the ISR leads, and every broker knows it."""
         leader = ordered(self.initial_isr)[0]
         created = PartitionRecord(leader, self.initial_isr, 0, 0)
-        partition = merged(UNKNOWN_PARTITION, created)
+        partition = partition_after(UNKNOWN_PARTITION, created)
         kraft = self.mode is Mode.KRAFT
         brokers = [
             Broker(broker, cursor=int(kraft), partition=partition, truncated=broker != leader)

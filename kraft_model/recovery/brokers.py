@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, image
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, partition_of
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -43,7 +43,7 @@ class RecoveryBrokers(RecoveryBase):
         if not me.running or me.cursor >= len(shared.metadata):
             return
         applied = me.but(cursor=me.cursor + 1)
-        partition = image(shared.metadata[: applied.cursor])
+        partition = partition_of(shared.metadata[: applied.cursor])
         if self._is_old_news(me, partition):
             yield become(applied)
             return
@@ -99,7 +99,7 @@ class RecoveryBrokers(RecoveryBase):
                 truncated=False,
                 fetching=False,
             )
-            return become(now).send(*_given_up(me))
+            return become(now).send(*_rejections_of_waiting_clients(me))
         moved_on = partition.partition_epoch > me.partition.partition_epoch
         return self._acknowledge(me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared)
 
@@ -264,7 +264,7 @@ class RecoveryBrokers(RecoveryBase):
         """
         if me.running or me.id not in fenced[Name.CONTROLLER]:
             return
-        known = image(shared.metadata) if self.mode is Mode.KRAFT else UNKNOWN_PARTITION
+        known = partition_of(shared.metadata) if self.mode is Mode.KRAFT else UNKNOWN_PARTITION
         partition = self._as_understood(me, known)
         yield become(me.but(running=True, cursor=len(shared.metadata), partition=partition))
 
@@ -293,7 +293,7 @@ class RecoveryBrokers(RecoveryBase):
         yield consume(me).reply(answer)
 
 
-def _given_up(me: Broker) -> list[ClientResponse]:
+def _rejections_of_waiting_clients(me: Broker) -> list[ClientResponse]:
     """Return the responses that reject the produced values which a former leader can no longer acknowledge."""
     return [
         ClientResponse(

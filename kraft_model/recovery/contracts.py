@@ -42,13 +42,13 @@ from kraftcheck.spec import ModelValue, Step, become, consume, invariant, ordere
 # Expected effects, independent of the actions' rules
 
 
-def same(step: Step, expected: Step) -> bool:
+def is_same_step(step: Step, expected: Step) -> bool:
     """Return whether two steps are equal up to the order of writes and messages."""
     rest = step.but(puts=(), sends=()) == expected.but(puts=(), sends=())
     return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
 
 
-def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
+def change_between(old: Partition, new: Partition) -> PartitionChangeRecord:
     """Return the PartitionChangeRecord that leads from one partition state to another."""
     return PartitionChangeRecord(
         leader=new.leader if new.leader != old.leader else Nil.UNCHANGED,
@@ -57,7 +57,7 @@ def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
     )
 
 
-def state_after(metadata: MetadataLog) -> Partition:
+def partition_after_log(metadata: MetadataLog) -> Partition:
     """Return the partition after metadata records: the last change of each field counts."""
     if not metadata:
         return UNKNOWN_PARTITION
@@ -70,12 +70,12 @@ def state_after(metadata: MetadataLog) -> Partition:
     return Partition(leaders[-1], *epochs, in_sync[-1], recoveries[-1])
 
 
-def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
+def partition_as_read_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
     """Return a partition as a broker reads it: an old broker ignores the recovery state (Compatibility)."""
     return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
 
 
-def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
+def adoption_step(broker: Broker, partition: Partition, shared: Shared) -> Step:
     """Return the step in which a broker adopts a partition state; in a new leader epoch, it rejects waiting clients."""
     if partition.leader_epoch > broker.partition.leader_epoch:
         told = (Error.NOT_LEADER_OR_FOLLOWER, broker.partition.leader_epoch, broker.id)
@@ -90,10 +90,10 @@ def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
         )
         return become(anew).send(*refusals)
     changed = partition.partition_epoch != broker.partition.partition_epoch
-    return answers(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
+    return acknowledgement_step(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
 
 
-def answers(broker: Broker, shared: Shared) -> Step:
+def acknowledgement_step(broker: Broker, shared: Shared) -> Step:
     """Return the step in which a leader acknowledges the values that all counted replicas hold (KIP-497)."""
     leader = broker.running and broker.partition.leader == broker.id
     asked = broker.pending.isr if isinstance(broker.pending, AlterPartitionRequest) else frozenset()
@@ -177,7 +177,7 @@ class RecoveryContracts(RecoveryBase):
         changed = new.but(leader_epoch=0, partition_epoch=0) != old.but(leader_epoch=0, partition_epoch=0)
         expected = self._history_due(before, new, shared) if elects else {}
         if changed and self.mode is Mode.KRAFT:
-            expected["metadata"] = (*shared.metadata, difference(old, new))
+            expected["metadata"] = (*shared.metadata, change_between(old, new))
         puts = {name: value for name, value in step.puts if not (name == "unrecovered" and step.consumes)}
         epochs = (new.leader_epoch - old.leader_epoch, new.partition_epoch - old.partition_epoch)
         return puts == expected and epochs == (elects, changed) and not step.writes
@@ -259,10 +259,10 @@ class RecoveryContracts(RecoveryBase):
         """A running broker applies metadata records in order, and adopts their state. KIP-704, KRaft Controller."""
         if after.running != before.running or after.cursor == before.cursor:
             return True
-        partition = known_by(self, before, state_after(shared.metadata[: before.cursor + 1]))
+        partition = partition_as_read_by(self, before, partition_after_log(shared.metadata[: before.cursor + 1]))
         read = before.but(cursor=before.cursor + 1)
         newer = partition.partition_epoch >= before.partition.partition_epoch
-        return before.running and same(step, takes_on(read, partition, shared) if newer else become(read))
+        return before.running and is_same_step(step, adoption_step(read, partition, shared) if newer else become(read))
 
     @step_invariant
     def leader_and_isr_is_believed(
@@ -281,8 +281,8 @@ class RecoveryContracts(RecoveryBase):
         if old or message.partition_epoch < before.partition.partition_epoch:
             return step == consume(before)
         heard = before.but(controller_epoch=message.controller_epoch)
-        partition = known_by(self, before, Partition(*state, recovery))
-        return same(step, takes_on(heard, partition, shared).but(consumes=True))
+        partition = partition_as_read_by(self, before, Partition(*state, recovery))
+        return is_same_step(step, adoption_step(heard, partition, shared).but(consumes=True))
 
     @step_invariant
     def leaders_recover_once_told(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
@@ -367,7 +367,9 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before.but(pending=Nil.NIL))
         recovery = RECOVERED if message.recovery is Nil.ABSENT else message.recovery
         known = before.partition.but(partition_epoch=message.partition_epoch, isr=message.isr, recovery=recovery)
-        return same(step, answers(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True))
+        return is_same_step(
+            step, acknowledgement_step(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True)
+        )
 
     @step_invariant
     def brokers_lose_all_but_their_logs(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
@@ -380,7 +382,7 @@ class RecoveryContracts(RecoveryBase):
             return "crashes" not in step.spends and (before.running or after == before)
         if before.running:
             return step == become(Broker(before.id, running=False, log=before.log)).spend("crashes")
-        partition = known_by(self, before, state_after(shared.metadata))
+        partition = partition_as_read_by(self, before, partition_after_log(shared.metadata))
         started = become(Broker(before.id, cursor=len(shared.metadata), partition=partition, log=before.log))
         return step == started and partition.leader != before.id
 
@@ -435,7 +437,7 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before).put(served=noted).reply(answer)
         log = (*before.log, Entry(known.leader_epoch, message.value))
         appended = before.but(log=log, waiting=before.waiting | {len(log)})
-        return same(step, answers(appended, shared).put(served=noted).but(consumes=True))
+        return is_same_step(step, acknowledgement_step(appended, shared).put(served=noted).but(consumes=True))
 
     @step_invariant
     def connections_break(
@@ -499,7 +501,7 @@ class RecoveryContracts(RecoveryBase):
         """
         if not before.running:
             return True
-        error = _refusal(before, message.leader_epoch)
+        error = _error_in_leader_epoch(before, message.leader_epoch)
         upto = [entry.epoch for entry in before.log if entry.epoch <= message.asked_epoch]
         served = error is Error.NONE and upto
         epoch, end = (max(upto), len(upto)) if served else (-1, 0)
@@ -513,7 +515,7 @@ class RecoveryContracts(RecoveryBase):
         If the leader lacks its last epoch, it asks again; after an error it keeps its log. KIP-279; KIP-704, Clients
         ("the replicas will handle this error by backing off").
         """
-        if not _awaits(before, message.leader_epoch):
+        if not _awaits_leader(before, message.leader_epoch):
             return step == consume(before)
         if message.error is not Error.NONE or before.truncated:
             return step == consume(before.but(fetching=False))
@@ -531,25 +533,25 @@ class RecoveryContracts(RecoveryBase):
         """
         if not before.running:
             return True
-        error = _refusal(before, message.leader_epoch)
+        error = _error_in_leader_epoch(before, message.leader_epoch)
         entries = before.log[message.offset :] if error is Error.NONE else ()
         answer = ReplicaFetchResponse(error, message.leader_epoch, message.offset, entries, message.source)
         noted = before.but(ends=before.ends.put(message.source, message.offset))
         if error is Error.NONE and noted != before:
-            return same(step, answers(noted, shared))
+            return is_same_step(step, acknowledgement_step(noted, shared))
         return (error is not Error.NONE or entries != ()) and step == consume(before).reply(answer)
 
     @step_invariant
     def followers_append_what_they_asked_for(self, before: Broker, message: ReplicaFetchResponse, step: Step) -> bool:
         """A follower appends exactly the entries after its log end; after an error it retries. KIP-704, Clients."""
-        if not _awaits(before, message.leader_epoch):
+        if not _awaits_leader(before, message.leader_epoch):
             return step == consume(before)
         fits = message.error is Error.NONE and message.offset == len(before.log)
         log = before.log + message.entries if fits else before.log
         return step == consume(before.but(fetching=False, log=log))
 
 
-def _refusal(broker: Broker, leader_epoch: int) -> Error:
+def _error_in_leader_epoch(broker: Broker, leader_epoch: int) -> Error:
     """Return the error for a replica's request in a leader epoch (KIP-320; KIP-704); NONE if it is served."""
     known = broker.partition
     if known.leader_epoch != leader_epoch:
@@ -565,7 +567,7 @@ def _skips_truncation_only_if_empty(before: Broker, after: Broker, step: Step) -
     return before.log == () and step == become(before.but(truncated=True))
 
 
-def _awaits(broker: Broker, leader_epoch: int) -> bool:
+def _awaits_leader(broker: Broker, leader_epoch: int) -> bool:
     """Return whether a broker is a running follower in `leader_epoch` with a request to its leader pending."""
     follows = broker.running and broker.partition.leader not in (broker.id, Nil.NO_LEADER)
     return follows and broker.fetching and broker.partition.leader_epoch == leader_epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase, change, from_isr, merged
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, elect_from_isr, partition_after, partition_change
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -43,8 +43,10 @@ class RecoveryController(RecoveryBase):
         """Return the change that takes a fenced broker out of the ISR, and elects another leader if it leads."""
         isr = me.partition.isr - {broker} or me.partition.isr
         if me.partition.leader != broker:
-            return change(me.partition, isr=isr)
-        return change(me.partition, leader=from_isr(isr, me.fenced), isr=isr, recovery=self._after_leader_fenced(me))
+            return partition_change(me.partition, isr=isr)
+        return partition_change(
+            me.partition, leader=elect_from_isr(isr, me.fenced), isr=isr, recovery=self._after_leader_fenced(me)
+        )
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
         """Return the recovery state after the leader is fenced, which is the same as before."""
@@ -72,7 +74,7 @@ class RecoveryController(RecoveryBase):
         """Return the change that elects an unfenced broker of the ISR where no broker leads."""
         if broker not in me.partition.isr:
             return PartitionChangeRecord()
-        return change(me.partition, leader=broker, recovery=self._after_clean_election(me))
+        return partition_change(me.partition, leader=broker, recovery=self._after_clean_election(me))
 
     def _after_clean_election(self, me: Controller) -> RecoveryState:
         """Return the recovery state after a clean election from the ISR: unchanged."""
@@ -92,7 +94,7 @@ class RecoveryController(RecoveryBase):
         if me.partition.isr - me.fenced:
             return
         for broker in ordered(self.brokers - me.fenced):
-            record = change(
+            record = partition_change(
                 me.partition,
                 leader=broker,
                 isr=self._isr_after_unclean_election(me, broker),
@@ -115,7 +117,7 @@ class RecoveryController(RecoveryBase):
         error = self._refusal(me, request)
         if error is Error.NONE:
             return
-        yield consume(me).reply(_answer(request, error, me.partition))
+        yield consume(me).reply(_alter_partition_response(request, error, me.partition))
 
     @on(AlterPartitionRequest)
     def accept_alter_partition(self, me: Controller, request: AlterPartitionRequest, shared: Shared) -> Steps:
@@ -127,14 +129,14 @@ class RecoveryController(RecoveryBase):
         if self._refusal(me, request) is not Error.NONE:
             return
         recovery = self._requested_recovery(me, request)
-        record = change(me.partition, isr=request.isr, recovery=recovery)
+        record = partition_change(me.partition, isr=request.isr, recovery=recovery)
         recovers = record.recovery is not Nil.UNCHANGED
         others = self.brokers - me.fenced - {request.source} if recovers and self._tells_followers() else ()
         step = self._decide(me, record, shared, others)
-        after = me.partition if record == PartitionChangeRecord() else merged(me.partition, record)
+        after = me.partition if record == PartitionChangeRecord() else partition_after(me.partition, record)
         if request.version == 0 or request.leader_epoch in shared.finished:  # the leader did recover
             step = step.put(unrecovered=shared.unrecovered - {request.leader_epoch})
-        yield step.reply(_answer(request, Error.NONE, after))
+        yield step.reply(_alter_partition_response(request, Error.NONE, after))
 
     def _refusal(self, me: Controller, request: AlterPartitionRequest) -> Error:
         """Return the error that rejects a request; NONE if it is accepted."""
@@ -209,7 +211,7 @@ class RecoveryController(RecoveryBase):
         if record == PartitionChangeRecord():
             step = become(me)
         else:
-            before, after = me.partition, merged(me.partition, record)
+            before, after = me.partition, partition_after(me.partition, record)
             history = self._history(before, after, shared, self._candidates(me))
             me = me.but(partition=after)
             step = become(me).put(**history)
@@ -247,7 +249,9 @@ class RecoveryController(RecoveryBase):
         return history
 
 
-def _answer(request: AlterPartitionRequest, error: Error, partition: Partition) -> AlterPartitionResponse:
+def _alter_partition_response(
+    request: AlterPartitionRequest, error: Error, partition: Partition
+) -> AlterPartitionResponse:
     """Return the response to AlterPartition in the version of the request, with the current partition state."""
     recovery = partition.recovery if request.version >= 1 else Nil.ABSENT
     asked = request.leader_epoch, request.partition_epoch, request.attempt

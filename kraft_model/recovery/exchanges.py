@@ -21,7 +21,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import ModelValue, Steps, become, consume, internal, on, ordered
 
 
-def _answer(me: Broker, request: ClientRequest, error: Error) -> ClientResponse:
+def _client_response(me: Broker, request: ClientRequest, error: Error) -> ClientResponse:
     return ClientResponse(request.api, request.value, error, me.partition.leader_epoch, me.id)
 
 
@@ -63,7 +63,7 @@ class RecoveryExchanges(RecoveryBase):
         """
         if not me.running or self._serves(me, request.api):
             return
-        yield consume(me).reply(_answer(me, request, Error.NOT_LEADER_OR_FOLLOWER))
+        yield consume(me).reply(_client_response(me, request, Error.NOT_LEADER_OR_FOLLOWER))
 
     @on(ClientRequest)
     def serve_client(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
@@ -74,7 +74,7 @@ class RecoveryExchanges(RecoveryBase):
         """
         if request.api is Api.PRODUCE or not self._serves(me, request.api):
             return
-        yield consume(me).put(served=self._served(me, shared)).reply(_answer(me, request, Error.NONE))
+        yield consume(me).put(served=self._served(me, shared)).reply(_client_response(me, request, Error.NONE))
 
     @on(ClientRequest)
     def append_produced(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:

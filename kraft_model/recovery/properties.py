@@ -6,7 +6,7 @@ fences, unclean elections, changes of the ISR and restarts are not fair.
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, image, values
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, log_values, partition_of
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -43,7 +43,7 @@ from kraftcheck.spec import (
     weak,
 )
 
-FAIR = tuple(
+FAIRNESS = tuple(
     weak(name, each="replica")
     for name in (
         "ApplyMetadata",
@@ -59,7 +59,7 @@ FAIR = tuple(
 """Fairness of the steps of brokers and the controller."""
 
 
-class Decided(Record):
+class ControllerDecision(Record):
     """The leader and recovery state that the controller has decided, and the brokers with a session."""
 
     leader: ModelValue | None
@@ -106,7 +106,7 @@ class RecoveryProperties(RecoveryBase):
     def leader_has_acknowledged(self, me: Controller, peer: Broker, shared: Shared) -> bool:
         """The leader holds every value acknowledged since the last unclean election. KIP-497, KIP-101."""
         kept = {value for epoch, value in shared.acknowledged if epoch >= shared.unclean_epoch}
-        return peer.id != me.partition.leader or kept <= values(peer.log)
+        return peer.id != me.partition.leader or kept <= log_values(peer.log)
 
     @invariant
     def log_matching(self, me: Broker, peer: Broker) -> bool:
@@ -137,7 +137,7 @@ class RecoveryProperties(RecoveryBase):
         """In KRaft a broker knows the state after its applied metadata records, or a later one. KRaft Controller."""
         if self.mode is not Mode.KRAFT or not me.running:
             return True
-        states = [image(shared.metadata[:end]) for end in range(me.cursor, len(shared.metadata) + 1)]
+        states = [partition_of(shared.metadata[:end]) for end in range(me.cursor, len(shared.metadata) + 1)]
         if self._does_not_know_recovery(me):
             states = [state.but(recovery=me.partition.recovery) for state in states]
         return me.partition in states
@@ -145,7 +145,7 @@ class RecoveryProperties(RecoveryBase):
     @invariant
     def metadata_is_what_was_decided(self, me: Controller, shared: Shared) -> bool:
         """In KRaft the metadata log yields the controller's partition state. KRaft Controller."""
-        return self.mode is not Mode.KRAFT or image(shared.metadata) == me.partition
+        return self.mode is not Mode.KRAFT or partition_of(shared.metadata) == me.partition
 
     def _does_not_know_recovery(self, me: Broker) -> bool:
         """Whether a broker, or the controller that informs it, has no field for the recovery state. Compatibility."""
@@ -234,15 +234,17 @@ class RecoveryProperties(RecoveryBase):
     def nothing_acknowledged_is_lost(self, me: Controller, peer: Broker, shared: Shared) -> bool:
         """The leader holds every value ever acknowledged; under KIP-704, Motivation, values may be lost."""
         kept = {value for _, value in shared.acknowledged}
-        return peer.id != me.partition.leader or kept <= values(peer.log)
+        return peer.id != me.partition.leader or kept <= log_values(peer.log)
 
     @projection
-    def decided(self, me: Record) -> Decided | None:
+    def decided(self, me: Record) -> ControllerDecision | None:
         """Return the controller's leader, recovery state and brokers with a session; None for other processes."""
         if not isinstance(me, Controller):
             return None
         leader, recovering = me.partition.leader, me.partition.recovery is RECOVERING
-        return Decided(leader if isinstance(leader, ModelValue) else None, recovering, self.brokers - me.fenced)
+        return ControllerDecision(
+            leader if isinstance(leader, ModelValue) else None, recovering, self.brokers - me.fenced
+        )
 
     @projection
     def is_up(self, me: Record) -> bool:
@@ -251,13 +253,13 @@ class RecoveryProperties(RecoveryBase):
 
     @predicate(reads=(decided, is_up))
     def is_being_recovered(
-        self, decided: Map[ModelValue | Name, Decided | None], is_up: Map[ModelValue | Name, bool]
+        self, decided: Map[ModelValue | Name, ControllerDecision | None], is_up: Map[ModelValue | Name, bool]
     ) -> bool:
         """The partition is RECOVERING, and has a running leader."""
         known = decided[Name.CONTROLLER]
         return known is not None and known.recovering and known.leader is not None and is_up[known.leader]
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def recovering_ends(self) -> Formula:
         """RECOVERING with a running leader eventually ends (KIP-704, Topic Partition Leader)."""
         recovering = self.is_being_recovered
@@ -265,7 +267,10 @@ class RecoveryProperties(RecoveryBase):
 
     @predicate(reads=(decided, is_up))
     def refuses(
-        self, me: Broker, decided: Map[ModelValue | Name, Decided | None], is_up: Map[ModelValue | Name, bool]
+        self,
+        me: Broker,
+        decided: Map[ModelValue | Name, ControllerDecision | None],
+        is_up: Map[ModelValue | Name, bool],
     ) -> bool:
         """A broker with a session rejects consumers although the partition has a running, recovered leader."""
         known = decided[Name.CONTROLLER]
@@ -273,7 +278,7 @@ class RecoveryProperties(RecoveryBase):
             return False
         return me.running and me.id in known.sessions and not self._serves(me, Api.FETCH)
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def everyone_serves(self) -> Formula:
         """Leader and followers eventually serve after a recovery (KIP-704, Topic Partition Follower)."""
         return every([leads_to(at(one, self.refuses), ~at(one, self.refuses)) for one in ordered(self.brokers)])

@@ -62,7 +62,7 @@ class Name(Symbol):
     CLIENT = "client"
 
 
-SYMBOLS = (Mode, RecoveryState, Nil, Api, Error, Name)
+SYMBOL_TYPES = (Mode, RecoveryState, Nil, Api, Error, Name)
 LeaderOrNil = ModelValue | Nil
 RECOVERED, RECOVERING = RecoveryState.RECOVERED, RecoveryState.RECOVERING
 

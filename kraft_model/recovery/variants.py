@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kraftcheck.kraft_model.recovery import Recovery
-from kraftcheck.kraft_model.recovery.base import change, from_isr, image, merged
-from kraftcheck.kraft_model.recovery.contracts import state_after
+from kraftcheck.kraft_model.recovery.base import elect_from_isr, partition_after, partition_change, partition_of
+from kraftcheck.kraft_model.recovery.contracts import partition_after_log
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     AlterPartitionRequest,
@@ -236,7 +236,7 @@ class Registrations(Recovery, variant="registrations"):
     def start_and_register(self, me: Broker, shared: Shared) -> Steps:
         """A broker starts after a crash, before its session expires, and registers."""
         if not me.running:
-            known = me.but(running=True, cursor=len(shared.metadata), partition=image(shared.metadata))
+            known = me.but(running=True, cursor=len(shared.metadata), partition=partition_of(shared.metadata))
             yield become(known).send(Registration(me.id)).spend("registrations")
 
     @on(Registration)
@@ -253,7 +253,7 @@ class Registrations(Recovery, variant="registrations"):
         """A stopped broker registers once, with its log, and the metadata up to its end (KIP-631; KIP-966)."""
         if step.spends != ("registrations",):
             return not any(isinstance(one, Registration) for one in step.sent)
-        known = (after.cursor, after.partition) == (len(shared.metadata), state_after(shared.metadata))
+        known = (after.cursor, after.partition) == (len(shared.metadata), partition_after_log(shared.metadata))
         started = not before.running and after.but(cursor=0, partition=before.partition) == before.but(
             running=True, cursor=0
         )
@@ -275,7 +275,7 @@ class IsrShrunkWithoutElection(Registrations, variant="isr-shrunk-without-electi
     """After an unclean shutdown the ISR shrinks without an election, even if the broker leads (KAFKA-18106)."""
 
     def _after_unclean_shutdown(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
-        return change(me.partition, isr=me.partition.isr - {broker} or me.partition.isr)
+        return partition_change(me.partition, isr=me.partition.isr - {broker} or me.partition.isr)
 
 
 class EligibleController(Controller):
@@ -323,17 +323,17 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
         assert isinstance(me, EligibleController)
         isr = me.partition.isr - {broker}
         if me.partition.leader != broker:
-            return change(me.partition, isr=isr)
-        leader = from_isr(isr, me.fenced)
+            return partition_change(me.partition, isr=isr)
+        leader = elect_from_isr(isr, me.fenced)
         if isinstance(leader, Nil):
-            leader = from_isr(me.eligible, me.fenced)
+            leader = elect_from_isr(me.eligible, me.fenced)
             isr = isr if isinstance(leader, Nil) else frozenset({leader})
-        return change(me.partition, leader=leader, isr=isr)
+        return partition_change(me.partition, leader=leader, isr=isr)
 
     def _with(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
         assert isinstance(me, EligibleController)
         if broker in me.eligible and not me.partition.isr:
-            return change(me.partition, leader=broker, isr=frozenset({broker}))
+            return partition_change(me.partition, leader=broker, isr=frozenset({broker}))
         return super()._with(me, broker)
 
     def _min_isr_of(self, me: Broker, shared: Shared) -> int:
@@ -352,7 +352,7 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
         An unclean election ends it too, and a change of the minimum (KIP-966).
         """
         ends = step.spends in (("unclean_elections",), ("min_isr_changes",))
-        few = len(after.partition.isr) < _minimum(shared.metadata, self.min_isr) and not ends
+        few = len(after.partition.isr) < _min_insync_replicas(shared.metadata, self.min_isr) and not ends
         left = (before.eligible | before.partition.isr) - after.partition.isr
         return after.eligible == (left if few else frozenset())
 
@@ -386,7 +386,7 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
     def too_few_in_sync_acknowledge_nothing(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
         """A leader acknowledges a value only with its min.insync.replicas in sync (KIP-966, high watermark)."""
         told = dict(step.puts).get("acknowledged", shared.acknowledged)
-        known = _minimum(shared.metadata[: after.cursor], self.min_isr)
+        known = _min_insync_replicas(shared.metadata[: after.cursor], self.min_isr)
         return told == shared.acknowledged or len(after.partition.isr) >= known
 
     def _safe_leaders(self, before: Controller) -> frozenset[ModelValue]:
@@ -394,7 +394,7 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
         return before.partition.isr | before.eligible
 
 
-def _minimum(metadata: MetadataLog, first: int) -> int:
+def _min_insync_replicas(metadata: MetadataLog, first: int) -> int:
     """Return min.insync.replicas after the records of a metadata log, for contracts."""
     return [first, *(record.min_isr for record in metadata if isinstance(record, ConfigRecord))][-1]
 
@@ -425,7 +425,7 @@ class MinIsrChanged(EligibleLeaders, variant="min-isr-changed"):
         changes = (PartitionChangeRecord(),) if me.eligible else ()
         after = me.but(eligible=frozenset())
         for one in changes:
-            after = after.but(partition=merged(after.partition, one))
+            after = after.but(partition=partition_after(after.partition, one))
         metadata = (*shared.metadata, ConfigRecord(self.wanted_min_isr), *changes)
         yield become(after).put(metadata=metadata).spend("min_isr_changes")
 
@@ -436,7 +436,7 @@ class MinIsrChanged(EligibleLeaders, variant="min-isr-changed"):
     @reachable
     def new_min_isr_is_known(self, me: Broker, shared: Shared) -> bool:
         """A running broker can come to know WantedMinIsr, or its operator restarts it for ever (Strimzi 11685)."""
-        return not me.running or _minimum(shared.metadata[: me.cursor], self.min_isr) == self.wanted_min_isr
+        return not me.running or _min_insync_replicas(shared.metadata[: me.cursor], self.min_isr) == self.wanted_min_isr
 
     @step_invariant
     def operators_change_the_minimum(
@@ -444,12 +444,12 @@ class MinIsrChanged(EligibleLeaders, variant="min-isr-changed"):
     ) -> bool:
         """An alteration writes the record of another value, and changes neither leader nor ISR (KIP-966)."""
         told = dict(step.puts).get("metadata", shared.metadata)
-        values = [_minimum(one, self.min_isr) for one in (shared.metadata, told)]
+        values = [_min_insync_replicas(one, self.min_isr) for one in (shared.metadata, told)]
         if step.spends != ("min_isr_changes",):
             return values[0] == values[1]
         epoch = before.partition.partition_epoch + bool(before.eligible)
         kept = after == before.but(eligible=frozenset(), partition=before.partition.but(partition_epoch=epoch))
-        is_told = state_after(told) == after.partition
+        is_told = partition_after_log(told) == after.partition
         return kept and is_told and values[0] != values[1] == self.wanted_min_isr and not step.consumes
 
 

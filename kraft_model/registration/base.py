@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.registration.records import (
-    SYMBOLS,
+    SYMBOL_TYPES,
     UNREGISTRATION_LEVEL,
     Admin,
     Broker,
@@ -37,7 +37,7 @@ from kraftcheck.spec import (
 )
 
 
-def replayed(image: Image, record: LogRecord) -> Image:
+def image_after(image: Image, record: LogRecord) -> Image:
     if isinstance(record, RegisterControllerRecord):
         registered = Registered(record.incarnation, record.supports)
         return image.but(controllers=image.controllers.put(record.controller, registered))
@@ -56,11 +56,11 @@ def replayed(image: Image, record: LogRecord) -> Image:
 def image_of(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
     """Return the image after the records of a log are applied to the image `snapshot`."""
     for record in log:
-        snapshot = replayed(snapshot, record)
+        snapshot = image_after(snapshot, record)
     return snapshot
 
 
-def needed_level(record: LogRecord) -> int:
+def least_metadata_version(record: LogRecord) -> int:
     """Return the metadata.version that a node's software must support to read a record."""
     if isinstance(record, FeatureLevelRecord):
         return record.level
@@ -97,7 +97,7 @@ class RegistrationBase(Protocol):
     configurations: int = bound("MaxConfigurations", default=0)
 
     network = Bag()
-    symbols = SYMBOLS
+    symbols = SYMBOL_TYPES
     views = {"patient": hide("upgrades")}
     written_only = ("outcome",)  # output of the command line tools
 

@@ -14,13 +14,13 @@ from kraftcheck.kraft_model.registration.records import (
     Broker,
     Command,
     Controller,
-    Due,
     Error,
     FeatureLevelRecord,
     LogRecord,
     Nil,
     Node,
     Outcome,
+    PendingResponse,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     Registered,
@@ -41,7 +41,7 @@ from kraftcheck.kraft_model.registration.records import (
 from kraftcheck.spec import ModelValue, Step, become, consume, step_invariant
 
 Log = tuple[LogRecord, ...]
-FIRST_REQUESTS: dict[Tool, tuple[type[AdminRequest], str]] = {
+FIRST_REQUEST_OF_TOOL: dict[Tool, tuple[type[AdminRequest], str]] = {
     Tool.UNREGISTER_CONTROLLER: (UnregisterControllerRequest, "unregistrations"),
     Tool.UNREGISTER_BROKER: (UnregisterBrokerRequest, "unregistrations"),
     Tool.REMOVE_CONTROLLER: (RemoveVoterRequest, "removals"),
@@ -61,7 +61,7 @@ class RegistrationContracts(RegistrationBase):
         New RPC, UnregisterControllerRequest. A stopped controller disconnects.
         """
         error = Error.NOT_CONTROLLER if before.running else Error.DISCONNECTED
-        refused = consume(before).reply(_response(message, error))
+        refused = consume(before).reply(_response_to(message, error))
         return (step == refused) != (before.running and shared.active == before.id)
 
     @step_invariant
@@ -119,7 +119,7 @@ class RegistrationContracts(RegistrationBase):
         error = Error.INVALID_REQUEST if voters == {message.voter} else Error.NONE
         if message.voter not in voters:
             error = Error.VOTER_NOT_FOUND
-        if _last(shared.log[shared.committed :], VotersRecord):
+        if _last_record(shared.log[shared.committed :], VotersRecord):
             error = Error.REQUEST_TIMED_OUT
         if self.static:
             error = Error.UNSUPPORTED_VERSION
@@ -148,8 +148,8 @@ class RegistrationContracts(RegistrationBase):
         if not before.running or shared.active != before.id:
             return True
         if error is not Error.NONE:
-            return step == consume(before).reply(_response(message, error))
-        due = Due(len(shared.log) + 1, _response(message, Error.NONE))
+            return step == consume(before).reply(_response_to(message, error))
+        due = PendingResponse(len(shared.log) + 1, _response_to(message, Error.NONE))
         return step == consume(before.but(due=(*before.due, due))).put(log=(*shared.log, record))
 
     @step_invariant
@@ -277,7 +277,7 @@ class RegistrationContracts(RegistrationBase):
             fits = target == self._level(shared.log[: shared.committed]) + 1 <= self.newest
         else:
             fits = target in nodes
-        kind, bound = FIRST_REQUESTS[tool]
+        kind, bound = FIRST_REQUEST_OF_TOOL[tool]
         request = kind(target, before.serial + 1, shared.active)  # type: ignore[arg-type]
         begun = become(Admin(command=after.command, serial=before.serial + 1)).send(request).spend(bound)
         if tool in (Tool.REMOVE_CONTROLLER, Tool.UPGRADE):
@@ -326,7 +326,7 @@ class RegistrationContracts(RegistrationBase):
 
     def _registration(self, node: ModelValue, log: Log) -> Registered | None:
         """Return a node's registration at the end of a log; None if the node is not registered."""
-        last = next((record for record in reversed(log) if _subject(record) == node), None)
+        last = next((record for record in reversed(log) if _registered_node(record) == node), None)
         if last is None and node not in self.unregistered:
             return Registered(1, self.old_level if node in self.old else self.newest)
         if isinstance(last, RegisterControllerRecord | RegisterBrokerRecord):
@@ -334,27 +334,27 @@ class RegistrationContracts(RegistrationBase):
         return None
 
     def _level(self, log: Log) -> int:
-        last = _last(log, FeatureLevelRecord)
+        last = _last_record(log, FeatureLevelRecord)
         return last.level if isinstance(last, FeatureLevelRecord) else self.initial_level
 
     def _voters(self, log: Log) -> frozenset[ModelValue]:
-        last = _last(log, VotersRecord)
+        last = _last_record(log, VotersRecord)
         return last.voters if isinstance(last, VotersRecord) else self.initial_voters
 
 
-def _last(log: Log, kind: type[LogRecord]) -> LogRecord | None:
+def _last_record(log: Log, kind: type[LogRecord]) -> LogRecord | None:
     """Return the last record of a kind in a log; None if there is none."""
     return next((record for record in reversed(log) if isinstance(record, kind)), None)
 
 
-def _subject(record: LogRecord) -> ModelValue | None:
+def _registered_node(record: LogRecord) -> ModelValue | None:
     """Return the node that a record registers or unregisters, or None."""
     if isinstance(record, RegisterControllerRecord | UnregisterControllerRecord):
         return record.controller
     return record.broker if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord) else None
 
 
-def _response(request: Request, error: Error) -> Response:
+def _response_to(request: Request, error: Error) -> Response:
     if isinstance(request, RegistrationRequest):
         return RegistrationResponse(incarnation=request.incarnation, error=error, dest=request.source)
     return AdminResponse(error=error, serial=request.serial)

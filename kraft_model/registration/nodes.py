@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, needed_level
+from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, least_metadata_version
 from kraftcheck.kraft_model.registration.records import (
     Broker,
     Controller,
@@ -24,7 +24,7 @@ class RegistrationNodes(RegistrationBase):
         """A node applies the next committed record. Source: kafka-cluster, steps 4 and 5."""
         if not me.running or me.cursor >= shared.committed:
             return
-        if needed_level(shared.log[me.cursor]) > me.supports:
+        if least_metadata_version(shared.log[me.cursor]) > me.supports:
             return
         yield become(me.but(cursor=me.cursor + 1))
 
@@ -37,7 +37,7 @@ class RegistrationNodes(RegistrationBase):
         """
         if not me.running or me.cursor >= shared.committed:
             return
-        if needed_level(shared.log[me.cursor]) <= me.supports:
+        if least_metadata_version(shared.log[me.cursor]) <= me.supports:
             return
         yield self._stopped(me, shared)
 
@@ -102,7 +102,7 @@ class RegistrationNodes(RegistrationBase):
         """A stopped node restarts as a new incarnation, which has to register."""
         if me.running or me.id in shared.decommissioned:
             return
-        yield become(_started(me, me.supports)).spend("starts")
+        yield become(_started_node(me, me.supports)).spend("starts")
 
     @internal
     def come_back(self, me: Node, shared: Shared) -> Steps:
@@ -112,7 +112,7 @@ class RegistrationNodes(RegistrationBase):
         """
         if me.running or me.id not in shared.decommissioned:
             return
-        yield become(_started(me, me.supports)).spend("returns")
+        yield become(_started_node(me, me.supports)).spend("returns")
 
     @internal
     def replace(self, me: Node) -> Steps:
@@ -122,8 +122,8 @@ class RegistrationNodes(RegistrationBase):
         """
         if me.running or me.supports == self.newest:
             return
-        yield become(_started(me, self.newest)).spend("replacements")
+        yield become(_started_node(me, self.newest)).spend("replacements")
 
 
-def _started(me: Node, supports: int) -> Record:
+def _started_node(me: Node, supports: int) -> Record:
     return me.but(running=True, supports=supports, incarnation=me.incarnation + 1, cursor=0, registering=False)

@@ -7,7 +7,7 @@ are equal, so that repetitions form a cycle; it excludes timeouts.
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, is_majority, needed_level
+from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, is_majority, least_metadata_version
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     Admin,
@@ -46,7 +46,7 @@ from kraftcheck.spec import (
     weak,
 )
 
-NODES = (
+ACTIONS_FAIR_BY_NODE = (
     "ApplyRecord",
     "FailOnRecord",
     "Register",
@@ -61,11 +61,11 @@ NODES = (
     "HandleResponse",
     "RunUpgrade",
 )
-FAIR = (*(weak(name, each="replica") for name in NODES), weak("ElectActive"))
+FAIRNESS = (*(weak(name, each="replica") for name in ACTIONS_FAIR_BY_NODE), weak("ElectActive"))
 """Fairness of the nodes' own steps, and of an operator who repeats the upgrade."""
 
 
-REFUSALS = (Error.BROKER_ID_NOT_REGISTERED, Error.VOTER_NOT_FOUND, Error.INVALID_UPDATE_VERSION)
+REFUSAL_ERRORS = (Error.BROKER_ID_NOT_REGISTERED, Error.VOTER_NOT_FOUND, Error.INVALID_UPDATE_VERSION)
 """Errors that depend on the metadata."""
 
 
@@ -93,7 +93,9 @@ class RegistrationProperties(RegistrationBase):
         """Every running registered node can read every record. Rejected Alternatives ("it is unsafe")."""
         ahead = shared.log[me.cursor : shared.committed]
         unreadable = any(
-            needed_level(record) > me.supports for record in ahead if not isinstance(record, FeatureLevelRecord)
+            least_metadata_version(record) > me.supports
+            for record in ahead
+            if not isinstance(record, FeatureLevelRecord)
         )
         return not me.running or not unreadable or not self._is_member(me, shared)
 
@@ -223,7 +225,7 @@ class RegistrationProperties(RegistrationBase):
     @invariant
     def refusals_had_a_reason(self, me: Admin, shared: Shared) -> bool:
         """Every rejection is justified by some prefix of the log. New RPC, Errors; KIP-853; KIP-584."""
-        if not isinstance(me.outcome, Outcome) or me.outcome.error not in REFUSALS:
+        if not isinstance(me.outcome, Outcome) or me.outcome.error not in REFUSAL_ERRORS:
             return True
         images = [image_of(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
         return any(self._is_reason(me.outcome, image, shared) for image in images)
@@ -363,12 +365,12 @@ class RegistrationProperties(RegistrationBase):
         old = any(member.supports <= self.initial_level for member in members)
         return old or bool(missing) or not is_majority(up, self.voters(shared))
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def upgrades_happen(self) -> Formula:
         """Unless it stays blocked, an upgrade eventually happens. Motivation."""
         return infinitely_often(self.is_upgraded | self.is_blocked)
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def upgrades_happen_without_help(self) -> Formula:
         """An upgrade eventually happens, without a replaced node or a changed configuration. Motivation."""
         return infinitely_often(self.is_upgraded)
@@ -384,7 +386,7 @@ class RegistrationProperties(RegistrationBase):
         up = frozenset(one for one in self.controllers if running[one])
         return not is_majority(up, self.voters(shared))
 
-    @temporal(fairness=FAIR)
+    @temporal(fairness=FAIRNESS)
     def controllers_register(self) -> Formula:
         """A running controller that was unregistered by accident is eventually registered again. Motivation."""
         return every(

@@ -49,7 +49,7 @@ class Tool(Symbol):
     UPGRADE = "Upgrade"
 
 
-SYMBOLS = (Nil, Name, Error, Tool)
+SYMBOL_TYPES = (Nil, Name, Error, Tool)
 
 
 # The metadata log
@@ -183,7 +183,7 @@ Response = RegistrationResponse | AdminResponse
 # Processes
 
 
-class Due(Record):
+class PendingResponse(Record):
     """A response that is due when the log is committed up to an offset."""
 
     offset: int
@@ -202,7 +202,7 @@ class Node(Record):
 class Controller(Node):
     """A controller: a voter or an observer, possibly the active controller."""
 
-    due: tuple[Due, ...] = ()  # as active controller: the responses due at a commit
+    due: tuple[PendingResponse, ...] = ()  # as active controller: the responses due at a commit
 
 
 class Broker(Node):

@@ -100,10 +100,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _differences_left_out(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the names of the known differences to leave out."""
-    from kraftcheck.kraft_model.quorum.variants.kafka import check_known, known_differences
+    from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
 
     known = known_differences(cluster=True)
-    check_known((*arguments.known, *arguments.without), known, cluster=True)
+    require_known_differences((*arguments.known, *arguments.without), known, cluster=True)
     left = [name for name in known if arguments.known and name not in arguments.known]
     return tuple(dict.fromkeys((*left, *arguments.without)))
 

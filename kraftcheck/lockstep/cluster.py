@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
+from kraftcheck.kraft_model.quorum.rules import epoch_start, failed_replica, is_voter_key
 from kraftcheck.lockstep.messages import (
     Json,
     MessageReader,
@@ -469,7 +469,11 @@ def _compared_leader_fields(model: Replica, kafka: KafkaReplicaState) -> Iterato
     """Yield the fields that are compared for leaders only."""
     is_known = model.high_watermark > epoch_start(model.log, model.epoch)
     yield "high_watermark", model.high_watermark if is_known else 0, kafka.high_watermark
-    yield "offsets", model.offsets, Map({key: end for key, end in kafka.offsets.items() if not matches(key, model.key)})
+    yield (
+        "offsets",
+        model.offsets,
+        Map({key: end for key, end in kafka.offsets.items() if not is_voter_key(key, model.key)}),
+    )
     yield "change", exposed_voter_change(model.change), kafka.change
     if model.version == 0:
         yield "heard", model.heard, frozenset(voter for voter in kafka.heard if voter.key.id != model.id)
@@ -509,7 +513,7 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
         if was.mode in ENDED:
             continue
         delayed = frozenset(cluster.delayed(host).values())
-        replicas[host] = failed(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka, delayed)
+        replicas[host] = failed_replica(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka, delayed)
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}
             if kafka.high_watermark > len(committed):
@@ -537,7 +541,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset
         **model_fields_of_server(was, kafka.server, delayed),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
-        offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),
+        offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not is_voter_key(key, was.key)}),
         pending=kafka.pending[0] if kafka.mode in WAITING_MODES and kafka.pending else Nil.NIL,
         change=_model_voter_change(was, kafka),
         heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),

@@ -23,7 +23,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Replica,
 )
-from kraftcheck.kraft_model.quorum.rules import candidate, keys, prospective, resigned, unattached
+from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys, resigned, unattached
 from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import LineOrder, check_changes_have_lines, check_start_shows_snapshot
 from kraftcheck.validation.effects import ReplayedModel
@@ -529,7 +529,9 @@ class ClusterReplay(UnitScheduler, MidLifeStates, LineChecks):
         for me in (first, before.me):
             own = self.protocol.own_votes(me)
             between = [unattached(me, shown["epoch"]), prospective(me, own), candidate(me, own)]
-            if before.shown is None and me.leader == me.id and keys(me.voters) == own:  # a sole voter starts, and led
+            if (
+                before.shown is None and me.leader == me.id and replica_keys(me.voters) == own
+            ):  # a sole voter starts, and led
                 back = me.but(voted=Nil.NIL)
                 between += [resigned(back), prospective(back, own)]
             if any(not transition_differences(one, shown, self.terms, before.high) for one in between):

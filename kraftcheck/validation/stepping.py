@@ -54,9 +54,9 @@ class ValidationState:
     """
 
     def __init__(self, *, without: Collection[str] = ()) -> None:
-        from kraftcheck.kraft_model.quorum.variants.kafka import check_known, known_differences
+        from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
 
-        check_known(without, known_differences(cluster=True), cluster=True)
+        require_known_differences(without, known_differences(cluster=True), cluster=True)
         self._without = tuple(without)
         self._logs: dict[int, list[Event]] = {}
         self._taken: list[_TakenStep] = []

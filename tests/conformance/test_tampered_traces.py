@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.kraft_model.reconfig.records import SYMBOLS
+from kraftcheck.kraft_model.reconfig.records import SYMBOL_TYPES
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.protocol import Protocol
@@ -27,7 +27,7 @@ from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tampering import changed, fields
 from tests.support.tlc import COUNTEREXAMPLES, TLC
 
-SYMBOL_NAMES = [str(symbol.value) for kind in SYMBOLS for symbol in kind]
+SYMBOL_NAMES = [str(symbol.value) for kind in SYMBOL_TYPES for symbol in kind]
 FILES = [
     *[(f"counterexamples/{name}.cfg", f"counterexamples/{name}.{form}.gz") for name in COUNTEREXAMPLES
       for form in ("out", "v215.out", "tla", "json")],

@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import keys
+from kraftcheck.kraft_model.quorum.rules import replica_keys
 from kraftcheck.kraft_model.quorum.variants import coming, formatting
 from kraftcheck.spec import Map
 from kraftcheck.spec.cfg.binding import bind, override
@@ -137,7 +137,7 @@ def test_a_removal_by_id_takes_the_new_disk_and_one_by_directory_id_does_not() -
     for variant, error in ((None, Error.VOTER_NOT_FOUND), ("removed-by-controller-id", None)):
         after, _, found = quorum(variant).begin_removing(leader, Key(N3), ADMIN)
         assert found is error
-        assert (Key(N3, 2) in keys(after.voters)) is (variant is None)
+        assert (Key(N3, 2) in replica_keys(after.voters)) is (variant is None)
 
 
 def test_an_addition_by_id_takes_the_lost_disk_of_an_observer() -> None:
@@ -190,7 +190,7 @@ def test_a_voter_without_a_cluster_id_neither_votes_nor_stands_until_it_has_fetc
 
 def test_old_binaries_read_a_log_from_the_lower_level_on() -> None:
     model = quorum("metadata-downgraded", MaxMetadataDowngrades=1, MaxOldBinaries=1)
-    log = (FIRST, Batch(1, (coming.Level(0),)), Batch(1, (Data(1),)))
+    log = (FIRST, Batch(1, (coming.MetadataLevelRecord(0),)), Batch(1, (Data(1),)))
     me = model.with_log(model.formatted(N1, 1), log, flushes=True)
     assert [model.can_read(me.but(binary=b, start=start)) for b, start in ((1, 0), (0, 0), (0, 1), (0, 2))] == [
         *(True, False, False, True)

@@ -12,7 +12,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import (
     CLUSTER_DIFFERENCES,
     DIFFERENCES,
     DISK_DIFFERENCES,
-    UNSEEN,
+    UNSEEN_IN_LOGS,
     known_differences,
 )
 from kraftcheck.validation.stepping import ValidationState
@@ -54,8 +54,8 @@ def whole(run: Run, log: Path, folder: Path) -> dict[str, Any]:
 def test_every_known_difference_has_a_log() -> None:
     known = known_differences(cluster=True)
     assert set(LINES) == set(known)
-    assert set(UNSEEN) & set(known) == set()
-    assert len(known) + len(UNSEEN) == len((*DIFFERENCES, *CLUSTER_DIFFERENCES, *DISK_DIFFERENCES))
+    assert set(UNSEEN_IN_LOGS) & set(known) == set()
+    assert len(known) + len(UNSEEN_IN_LOGS) == len((*DIFFERENCES, *CLUSTER_DIFFERENCES, *DISK_DIFFERENCES))
     assert {path.name.removesuffix(".tar.gz") for path in KNOWN.glob("*.tar.gz")} <= set(known)
 
 
@@ -78,12 +78,12 @@ def test_a_log_shows_a_known_difference(name: str, run: Run, tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("name", UNSEEN)
+@pytest.mark.parametrize("name", UNSEEN_IN_LOGS)
 @pytest.mark.parametrize("option", ["--without", "--known"])
 def test_a_difference_that_no_log_shows_is_refused(name: str, option: str, run: Run) -> None:
     done = run("validate", "quorum", DATA / "conforms", option, name)
     assert (done.code, done.out) == (2, "")
-    assert f"{name}: no log shows this difference, since {UNSEEN[name]}; leave out the option" in done.err
+    assert f"{name}: no log shows this difference, since {UNSEEN_IN_LOGS[name]}; leave out the option" in done.err
     with pytest.raises(Exception, match="no log shows this difference"):
         ValidationState(without=[name])
 

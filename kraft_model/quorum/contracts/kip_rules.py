@@ -33,39 +33,39 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.spec import ModelValue, Record, Step
 
-M = TypeVar("M", bound=Record)
+MessageT = TypeVar("MessageT", bound=Record)
 
-REFUSED = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
-NO_REFUSAL = (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
+STALE_LEADER_ERRORS = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
+HARMLESS_ERRORS = (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
 
 # Replica keys and voters
 
 
-def is_same(voter: Key, key: Key) -> bool:
+def is_same_replica(voter: Key, key: Key) -> bool:
     """Whether `key` is the replica key of a voter; a voter's directory id 0 matches any (KIP-853, "Key terms")."""
     return voter.id == key.id and (voter.directory == key.directory or voter.directory == 0)
 
 
 def own_key_if_voter(me: Replica) -> frozenset[Key]:
     """Return the set that contains a replica's own voter key; empty for an observer."""
-    return frozenset(voter.key for voter in me.voters if is_same(voter.key, me.key))
+    return frozenset(voter.key for voter in me.voters if is_same_replica(voter.key, me.key))
 
 
 def voter_keys(me: Replica) -> frozenset[Key]:
     return frozenset(voter.key for voter in me.voters)
 
 
-def has_none(me: Replica, *names: str) -> bool:
+def are_fields_empty(me: Replica, *names: str) -> bool:
     """Whether every field of a replica in `names` is empty or FALSE."""
     return not any(getattr(me, name) for name in names)
 
 
-def peers(me: Replica) -> dict[Key, int]:
+def endpoints_of_other_voters(me: Replica) -> dict[Key, int]:
     """Return the other voters, with their endpoints."""
-    return {voter.key: voter.endpoint for voter in me.voters if not is_same(voter.key, me.key)}
+    return {voter.key: voter.endpoint for voter in me.voters if not is_same_replica(voter.key, me.key)}
 
 
-def known_endpoint(me: Replica, host: ModelValue | Nil) -> int:
+def voter_endpoint(me: Replica, host: ModelValue | Nil) -> int:
     """Return the endpoint of a replica id in the voter set; 0 if the voter set lacks the id."""
     found = {voter.key: voter.endpoint for voter in me.voters if voter.key.id == host}
     return found[min(found, key=lambda key: key.directory)] if found else 0
@@ -78,7 +78,7 @@ def has_majority(group: Collection[Key], voters: Collection[Voter]) -> bool:
 # Logs
 
 
-def end(log: tuple[Batch, ...]) -> tuple[int, int]:
+def last_epoch_and_end(log: tuple[Batch, ...]) -> tuple[int, int]:
     """Return a log's last epoch and end offset, in the order in which Vote compares logs (KIP-595, "Vote")."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
@@ -114,7 +114,7 @@ def advertised_high_watermark(me: Replica) -> int:
 def ends_of_voters(me: Replica) -> list[int]:
     """Return the log end offset of each voter as known to a leader, in descending order (KIP-853)."""
     known = {voter.key: me.offsets.get(voter.key, 0) for voter in me.voters}
-    return sorted((len(me.log) if is_same(key, me.key) else end for key, end in known.items()), reverse=True)
+    return sorted((len(me.log) if is_same_replica(key, me.key) else end for key, end in known.items()), reverse=True)
 
 
 def committed_end(me: Replica) -> int:
@@ -133,7 +133,7 @@ def last_voters_end(log: tuple[Batch, ...]) -> int:
     return found[-1] if found else 0
 
 
-def must_wait(me: Replica) -> bool:
+def must_defer_change(me: Replica) -> bool:
     """Whether a leader has a pending operation, or no committed batch of its epoch (KIP-853)."""
     return isinstance(me.change, Change) or not has_own(me, me.high_watermark)
 
@@ -146,7 +146,7 @@ def has_open_voters(me: Replica) -> bool:
 # Messages
 
 
-def sent(step: Step, kind: type[M]) -> list[M]:
+def sent_messages(step: Step, kind: type[MessageT]) -> list[MessageT]:
     return [message for message in step.sent if isinstance(message, kind)]
 
 
@@ -180,10 +180,10 @@ def epoch_state_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoin
     if epoch < me.epoch:
         return epoch_state(me)
     if is_impossible(me, leader, epoch):
-        return failure(me)
+        return failed_epoch_state(me)
     if leader == Nil.NIL:
         return epoch_state(me) if epoch == me.epoch else EpochState(Mode.UNATTACHED, epoch, Nil.NIL, 1)
-    place = endpoint if endpoint > 0 else known_endpoint(me, leader)
+    place = endpoint if endpoint > 0 else voter_endpoint(me, leader)
     if epoch == me.epoch and me.leader == leader and (me.leader_endpoint > 0 or place == 0):
         return epoch_state(me)
     return follower(me, leader, epoch, place)
@@ -197,34 +197,34 @@ def is_impossible(me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
 
 def follower(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> EpochState:
     """Return the epoch state of a follower of `leader`; it fails if no endpoint is known, or if it is the leader."""
-    place = endpoint if endpoint > 0 else known_endpoint(me, leader)
-    return failure(me) if place == 0 or leader == me.id else EpochState(Mode.FOLLOWER, epoch, leader, place)
+    place = endpoint if endpoint > 0 else voter_endpoint(me, leader)
+    return failed_epoch_state(me) if place == 0 or leader == me.id else EpochState(Mode.FOLLOWER, epoch, leader, place)
 
 
-def failure(me: Replica) -> EpochState:
+def failed_epoch_state(me: Replica) -> EpochState:
     """Return the epoch state of a replica whose process ends on an illegal message."""
     return EpochState(Mode.FAILED, me.epoch, me.leader, 1)
 
 
-def heard(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
+def epoch_state_after_response(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
     """Return the epoch state after a response's common fields, and whether the receiver ignores the rest (KIP-595)."""
     error, leader, epoch, endpoint = response.error, response.leader, response.epoch, response.endpoint
     if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
         return epoch_state(me), True
-    if epoch > me.epoch or error in REFUSED:
+    if epoch > me.epoch or error in STALE_LEADER_ERRORS:
         return epoch_state_after(me, leader, epoch, endpoint), True
-    ends = error not in NO_REFUSAL
+    ends = error not in HARMLESS_ERRORS
     if not isinstance(leader, Nil) and isinstance(me.leader, Nil):
         return follower(me, leader, epoch, endpoint), ends
-    return (failure(me), True) if error is Error.INVALID_REQUEST else (epoch_state(me), ends)
+    return (failed_epoch_state(me), True) if error is Error.INVALID_REQUEST else (epoch_state(me), ends)
 
 
-def takes_epoch_state(before: Replica, after: Replica, expected: EpochState) -> bool:
+def enters_epoch_state(before: Replica, after: Replica, expected: EpochState) -> bool:
     """Whether a replica enters the epoch state `expected`, or is already in it and does not change at all."""
     return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
 
-def addressed(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
+def are_addressed_to(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
     """Whether the messages go to the expected voters, one each, at their endpoints in the voter set."""
     places = sorted((str(m.dest), m.address) for m in messages)  # type: ignore[attr-defined]
     return places == sorted((str(key.id), endpoint) for key, endpoint in expected.items())
@@ -237,7 +237,7 @@ def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: S
     """Whether a replica counts a granted vote; with a majority of grants, it becomes candidate or leader."""
     granted = before.granted | {message.voter}
     if has_majority(granted, before.voters):
-        return stood(before, after) if message.pre_vote else won(before, after)
+        return becomes_candidate(before, after) if message.pre_vote else becomes_leader(before, after)
     return after == before.but(granted=granted) and not step.sent
 
 
@@ -245,36 +245,36 @@ def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step:
     """Whether a replica counts a rejection, or gives up a pre-vote round that it can no longer win."""
     rejected = before.rejected | {message.voter}
     if message.pre_vote and not has_majority(voter_keys(before) - rejected, before.voters):
-        return gave_up(before, after)
+        return gives_up_pre_vote(before, after)
     return after == before.but(rejected=rejected) and not step.sent
 
 
-def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
+def leader_fields_of_response(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
     """Return the epoch, leader and endpoint that a response carries; an error of version or cluster carries none."""
     if error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID):
         return 0, Nil.NIL, 1
     return me.epoch, me.leader, me.endpoint if me.leader == me.id else me.leader_endpoint
 
 
-def stood(before: Replica, after: Replica) -> bool:
+def becomes_candidate(before: Replica, after: Replica) -> bool:
     """Whether a replica becomes candidate of the next epoch and votes for itself; a sole voter wins (KIP-595)."""
     if after.epoch != before.epoch + 1:
         return False
     if len(after.voters) == 1:
-        return won(before.but(epoch=after.epoch), after)
+        return becomes_leader(before.but(epoch=after.epoch), after)
     own: Key = after.key
     expected = Mode.CANDIDATE, Nil.NIL, own, own_key_if_voter(before)
     return (after.mode, after.leader, after.voted, after.granted) == expected
 
 
-def won(before: Replica, after: Replica) -> bool:
+def becomes_leader(before: Replica, after: Replica) -> bool:
     """Whether a replica becomes leader of its epoch, or fails after persisting its election and restarts resigned."""
     if (after.epoch, after.leader) == (before.epoch, before.id):
         return after.mode in (Mode.LEADER, Mode.RESIGNED)
     return len(before.voters) == 1 and after.mode is Mode.UNATTACHED and after.epoch == before.epoch
 
 
-def gave_up(before: Replica, after: Replica) -> bool:
+def gives_up_pre_vote(before: Replica, after: Replica) -> bool:
     """Whether a replica that lost its pre-vote round follows its reachable known leader, or else is unattached."""
     reaches = not isinstance(before.leader, Nil) and before.leader != before.id and before.leader_endpoint > 0
     mode = Mode.FOLLOWER if reaches else Mode.UNATTACHED
@@ -293,14 +293,14 @@ def needs_snapshot(me: Replica, request: FetchRequest) -> bool:
     )
 
 
-def is_held(me: Replica, request: FetchRequest) -> bool:
+def holds_fetch_position(me: Replica, request: FetchRequest) -> bool:
     """Whether a leader's log contains the last batch of the fetching replica's log (KIP-595, "Fetch")."""
     if request.offset == 0:
         return request.last_epoch == 0
     return request.offset <= len(me.log) and me.log[request.offset - 1].epoch == request.last_epoch
 
 
-def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
+def prefix_before_divergence(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
     """Return the longest prefix of a log consistent with the leader's diverging epoch and offset (KIP-595, "Fetch")."""
     kept = [
         batch.epoch < leaders.epoch or (batch.epoch == leaders.epoch and place < leaders.offset)
@@ -309,7 +309,7 @@ def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
     return log[: sum(kept)]
 
 
-def leaves(before: Replica, after: Replica) -> bool:
+def has_committed_own_removal(before: Replica, after: Replica) -> bool:
     """Whether a leader has committed a voter set that does not contain it (KIP-853, "RemoveVoter", step 7)."""
     return not own_key_if_voter(before) and last_voters_end(before.log) <= after.high_watermark
 
@@ -327,7 +327,7 @@ def with_new_voter(me: Replica) -> Replica:
     return me.but(log=log, flushed=len(log), voters=voters, change=change.but(offset=len(log)))
 
 
-def asks_next(before: Replica, after: Replica, step: Step) -> bool:
+def sends_next_fetch(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a follower sends exactly its next fetch, and has it pending (KIP-595, "Fetch")."""
     requests = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
     if after.mode is not Mode.FOLLOWER:
@@ -344,9 +344,9 @@ def change_error(me: Replica) -> Error | None:
     """Return the error with which a replica now rejects any AddVoter or RemoveVoter, or None (KIP-853)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
-    if not must_wait(me) and me.version == 0:
+    if not must_defer_change(me) and me.version == 0:
         return Error.UNSUPPORTED_VERSION
-    busy = must_wait(me) or has_open_voters(me)
+    busy = must_defer_change(me) or has_open_voters(me)
     return Error.REQUEST_TIMED_OUT if busy else None
 
 
@@ -367,7 +367,7 @@ def removal_error(me: Replica, key: Key) -> Error | None:
 
 def update_error_due(me: Replica, version: int, *, is_known: bool) -> Error:
     """Return the error of UpdateVoter at the leader of its epoch (KIP-853, "UpdateVoter", steps 1 to 4)."""
-    if must_wait(me) or has_open_voters(me):
+    if must_defer_change(me) or has_open_voters(me):
         return Error.REQUEST_TIMED_OUT
     if version < me.version:
         return Error.INVALID_UPDATE
@@ -378,7 +378,7 @@ def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
     """Return the error of UpdateFeatures for a kraft.version; NONE if it is already in use (KIP-853)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
-    if must_wait(me) or has_open_voters(me):
+    if must_defer_change(me) or has_open_voters(me):
         return Error.REQUEST_TIMED_OUT
     if version == me.version:
         return Error.NONE
@@ -386,14 +386,14 @@ def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
     return None if version > me.version and supported else Error.INVALID_UPDATE_VERSION
 
 
-def appended(me: Replica, voters: frozenset[Voter], change: Change, *first: LogRecord) -> Replica:
+def with_appended_voters(me: Replica, voters: frozenset[Voter], change: Change, *first: LogRecord) -> Replica:
     """Return a leader with an appended VotersRecord, in use at once (KIP-853, "VotersRecord")."""
     log = (*me.log, Batch(me.epoch, (*first, Voters(voters))))
     version = version_of(log, me.version)
     return me.but(log=log, flushed=len(log), voters=voters, version=version, change=change.but(offset=len(log)))
 
 
-def settled(me: Replica) -> Replica:
+def with_committed_majority(me: Replica) -> Replica:
     """Return a leader after it commits the offset of a majority; a change that this commits is no longer pending."""
     known = committed_end(me)
     change = me.change
@@ -401,38 +401,38 @@ def settled(me: Replica) -> Replica:
     return me.but(high_watermark=known, change=Nil.NIL if over else change)
 
 
-def began(before: Replica, after: Replica, wanted: Voter | Key, client: ModelValue, step: Step) -> bool:
+def begins_voter_change(before: Replica, after: Replica, wanted: Voter | Key, client: ModelValue, step: Step) -> bool:
     """Whether a leader starts to add or remove a voter; AddVoter sends ApiVersions first (KIP-853, step 3)."""
     if isinstance(wanted, Voter):
         change = Change(Operation.ADD_VOTER, wanted, False, 0, client, wanted.key)
         question = ApiVersionsRequest(before.epoch, before.id, wanted.key.id, wanted.endpoint)
         return after == before.but(change=change) and step.sent == (question,)
     rest = frozenset(voter for voter in before.voters if voter.key != wanted)
-    expected = appended(before, rest, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, wanted))
+    expected = with_appended_voters(before, rest, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, wanted))
     if after.mode is Mode.RESIGNED:
         return committed_end(expected) >= len(expected.log) == len(after.log)
-    return after == settled(expected)
+    return after == with_committed_majority(expected)
 
 
-def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
+def begins_admin_change(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
     """Whether a leader starts the voter change that an administrator requests, and no error applies to that change."""
     change = after.change
     if operation is Operation.ADD_VOTER:
         wanted = change.voter if isinstance(change, Change) else Nil.NIL
         is_due = isinstance(wanted, Voter) and addition_error(before, wanted) is None
-        return is_due and isinstance(wanted, Voter) and began(before, after, wanted, ADMIN, step)
+        return is_due and isinstance(wanted, Voter) and begins_voter_change(before, after, wanted, ADMIN, step)
     gone = {voter.key for voter in before.voters - after.voters}
     return len(gone) == 1 and all(
-        removal_error(before, key) is None and began(before, after, key, ADMIN, step) for key in gone
+        removal_error(before, key) is None and begins_voter_change(before, after, key, ADMIN, step) for key in gone
     )
 
 
-def without_history(step: Step) -> list[Record]:
+def sent_without_history(step: Step) -> list[Record]:
     """Return the messages that a step sends, without the history field `about` of responses."""
     return [one.but(about=Nil.NIL) if isinstance(one, AdminResponse) else one for one in step.sent]
 
 
-def noted(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
+def voters_supporting_version_1(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
     """Return the voters that a leader knows to support kraft.version 1 once it has received an UpdateVoter."""
     others = frozenset(voter for voter in me.heard if voter.key.id != request.source)
     return others | {request.voter} if request.version > 0 else others
@@ -441,16 +441,16 @@ def noted(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
 def upgraded_voters(me: Replica) -> frozenset[Voter]:
     """Return the voters known to support kraft.version 1, the leader included (KIP-853)."""
     known = {*me.heard, *([Voter(me.key, me.endpoint)] if me.software == 1 else [])}
-    return frozenset(one for one in known if any(is_same(voter.key, one.key) for voter in me.voters))
+    return frozenset(one for one in known if any(is_same_replica(voter.key, one.key) for voter in me.voters))
 
 
-def upgraded(old_brokers: bool, before: Replica, after: Replica) -> bool:
+def begins_upgrade(old_brokers: bool, before: Replica, after: Replica) -> bool:
     """Whether a leader appends kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
     if upgrade_error(old_brokers, before, 1) is not None:
         return False
     known = {Key(voter.key.id, 0): voter.key for voter in upgraded_voters(before)}
     offsets = {known.get(key, key): place for key, place in before.offsets.items()}
     change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, 1)
-    expected = appended(before, upgraded_voters(before), change, KRaftVersion(1))
+    expected = with_appended_voters(before, upgraded_voters(before), change, KRaftVersion(1))
     expected = expected.but(offsets=type(before.offsets)(offsets))
-    return after == settled(expected)
+    return after == with_committed_majority(expected)

@@ -7,41 +7,41 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     EpochState,
     addition_error,
     advertised_high_watermark,
-    appended,
-    asked_by_admin,
-    asks_next,
-    began,
+    becomes_candidate,
+    begins_admin_change,
+    begins_upgrade,
+    begins_voter_change,
     change_error,
     committed_end,
     counts_grant,
     counts_refusal,
-    end,
     end_of_epoch,
+    enters_epoch_state,
     epoch_state,
     epoch_state_after,
-    failure,
-    heard,
-    is_held,
-    is_same,
+    epoch_state_after_response,
+    failed_epoch_state,
+    has_committed_own_removal,
+    holds_fetch_position,
+    is_same_replica,
     is_silent,
-    known_endpoint,
-    leaves,
-    named,
+    last_epoch_and_end,
+    leader_fields_of_response,
     needs_snapshot,
-    noted,
-    parted,
+    prefix_before_divergence,
     removal_error,
-    sent,
-    settled,
-    stood,
-    takes_epoch_state,
+    sends_next_fetch,
+    sent_messages,
+    sent_without_history,
     update_error_due,
     upgrade_error,
-    upgraded,
     version_of,
+    voter_endpoint,
     voters_of,
+    voters_supporting_version_1,
+    with_appended_voters,
+    with_committed_majority,
     with_new_voter,
-    without_history,
 )
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
@@ -100,7 +100,7 @@ class MessageContracts(QuorumBase):
             Error.INCONSISTENT_CLUSTER_ID: self.comes_from_elsewhere(me, request.source),
             Error.FENCED_LEADER_EPOCH: request.epoch < me.epoch,
             Error.INVALID_REQUEST: request.last_epoch > newest,
-            Error.INVALID_VOTER_KEY: not is_same(request.voter, me.key),
+            Error.INVALID_VOTER_KEY: not is_same_replica(request.voter, me.key),
         }
         return next((error for error, holds in errors.items() if holds), Error.NONE)
 
@@ -110,13 +110,13 @@ class MessageContracts(QuorumBase):
         A leader and an active follower reject pre-votes. A vote goes to one candidate per epoch, while the leader is
         unknown. Both require an up-to-date log.
         """
-        is_behind = (request.last_epoch, request.last_offset) < end(me.log)
+        is_behind = (request.last_epoch, request.last_offset) < last_epoch_and_end(me.log)
         if request.pre_vote:
             return not is_behind and not (me.mode is Mode.LEADER or (me.mode is Mode.FOLLOWER and me.fetched))
         if me.mode not in (Mode.UNATTACHED, Mode.PROSPECTIVE):
             return False
         if not isinstance(me.voted, Nil):
-            return is_same(me.voted, request.candidate)
+            return is_same_replica(me.voted, request.candidate)
         return isinstance(me.leader, Nil) and not is_behind
 
     @step_invariant
@@ -125,8 +125,8 @@ class MessageContracts(QuorumBase):
 
         KIP-595, "Vote", Response Handling and Request Handling; KIP-853, "Vote"; KIP-996.
         """
-        answers, error = sent(step, VoteResponse), self.vote_error(before, message)
-        epoch, leader, endpoint = named(after, error)
+        answers, error = sent_messages(step, VoteResponse), self.vote_error(before, message)
+        epoch, leader, endpoint = leader_fields_of_response(after, error)
         granted = len(answers) == 1 and answers[0].granted
         asked = message.pre_vote, message.voter, message.epoch, before.id, message.source
         return answers == [VoteResponse(epoch, leader, granted, error, *asked, endpoint)]
@@ -145,7 +145,7 @@ class MessageContracts(QuorumBase):
         else:
             now = before
         due = error is Error.NONE and self.deserves_vote(now, message)
-        if any(answer.granted != due for answer in sent(step, VoteResponse)):
+        if any(answer.granted != due for answer in sent_messages(step, VoteResponse)):
             return False
         if due and not message.pre_vote:
             voted = message.candidate if isinstance(now.voted, Nil) else now.voted
@@ -167,20 +167,20 @@ class MessageContracts(QuorumBase):
         if before.mode is not stands or message.of != before.epoch or is_counted:
             return is_silent(before, after, step)
         if message.error is Error.UNSUPPORTED_VERSION:
-            return stood(before, after)
-        expected, is_over = heard(before, message)
+            return becomes_candidate(before, after)
+        expected, is_over = epoch_state_after_response(before, message)
         if is_over or expected != epoch_state(before):
-            return takes_epoch_state(before, after, expected)
+            return enters_epoch_state(before, after, expected)
         return (counts_grant if message.granted else counts_refusal)(before, after, message, step)
 
     # BeginQuorumEpoch and EndQuorumEpoch
 
     def acknowledges(self, before: Replica, after: Replica, request: Announcement, error: Error, step: Step) -> bool:
         """Whether a replica answers an announcement with `error`; without PlainAnswers, only errors are sent."""
-        answers = sent(step, Acknowledgement)
+        answers = sent_messages(step, Acknowledgement)
         if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return not answers
-        epoch, leader, place = named(after, error)
+        epoch, leader, place = leader_fields_of_response(after, error)
         kind = BeginQuorumEpochResponse if isinstance(request, BeginQuorumEpochRequest) else EndQuorumEpochResponse
         return answers == [kind(epoch, leader, error, request.epoch, before.id, request.source, place)]
 
@@ -193,14 +193,14 @@ class MessageContracts(QuorumBase):
         KIP-853, "BeginQuorumEpoch"; KIP-595, "BeginQuorumEpoch", Request Handling. It fetches from the endpoint in the
         request. A request to its former disk counts too.
         """
-        is_meant = is_same(message.voter, before.key)
+        is_meant = is_same_replica(message.voter, before.key)
         error = Error.NONE if is_meant else Error.INVALID_VOTER_KEY
         expected = epoch_state_after(before, message.source, message.epoch, message.endpoint)
         if message.epoch < before.epoch:
             error = Error.FENCED_LEADER_EPOCH
         if self.comes_from_elsewhere(before, message.source):
             error, expected = Error.INCONSISTENT_CLUSTER_ID, epoch_state(before)
-        return takes_epoch_state(before, after, expected) and self.acknowledges(before, after, message, error, step)
+        return enters_epoch_state(before, after, expected) and self.acknowledges(before, after, message, error, step)
 
     @step_invariant
     def resignations_are_heard(
@@ -218,9 +218,9 @@ class MessageContracts(QuorumBase):
         if not self.acknowledges(before, after, message, error, step):
             return False
         if error is Error.NONE and (expected.mode, expected.leader) == (Mode.FOLLOWER, message.source):
-            is_first = not message.preferred or is_same(message.preferred[0], before.key)
-            return after.ended == is_first and takes_epoch_state(before, after.but(ended=before.ended), expected)
-        return takes_epoch_state(before, after, expected)
+            is_first = not message.preferred or is_same_replica(message.preferred[0], before.key)
+            return after.ended == is_first and enters_epoch_state(before, after.but(ended=before.ended), expected)
+        return enters_epoch_state(before, after, expected)
 
     @step_invariant
     def acknowledgements_are_heard(self, before: Replica, after: Replica, message: Acknowledgement, step: Step) -> bool:
@@ -231,11 +231,11 @@ class MessageContracts(QuorumBase):
         """
         if message.of != before.epoch or before.mode not in (Mode.LEADER, Mode.RESIGNED):
             return is_silent(before, after, step)
-        expected, is_over = heard(before, message)
+        expected, is_over = epoch_state_after_response(before, message)
         is_counted = before.mode is Mode.LEADER and isinstance(message, BeginQuorumEpochResponse) and not is_over
-        if is_counted and known_endpoint(before, message.source) == 0:
-            expected = failure(before)
-        return takes_epoch_state(before, after, expected) and (epoch_state(before) != expected or not step.sent)
+        if is_counted and voter_endpoint(before, message.source) == 0:
+            expected = failed_epoch_state(before)
+        return enters_epoch_state(before, after, expected) and (epoch_state(before) != expected or not step.sent)
 
     def leaders_error(self, me: Replica, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest) -> Error:
         """Return the error of a request from another cluster or epoch, or to a replica that does not lead, or NONE."""
@@ -260,17 +260,17 @@ class MessageContracts(QuorumBase):
         snapshot: Position | Nil = Nil.NIL
         if error is Error.NONE and needs_snapshot(before, message):
             snapshot = Position(before.start, before.log[before.start - 1].epoch)
-        elif error is Error.NONE and not is_held(before, message):
+        elif error is Error.NONE and not holds_fetch_position(before, message):
             parts = Position(*end_of_epoch(before.log, message.last_epoch))
         elif error is Error.NONE:
             most = self.fetch_limit or len(before.log)
             records = before.log[message.offset :][:most]
-        epoch, leader, place = named(before, error)
+        epoch, leader, place = leader_fields_of_response(before, error)
         known = advertised_high_watermark(after) if error is Error.NONE else 0
         answer = FetchResponse(
             epoch, leader, error, known, records, parts, snapshot, message, before.id, message.source, place
         )
-        return sent(step, FetchResponse) == [answer]
+        return sent_messages(step, FetchResponse) == [answer]
 
     @step_invariant
     def fetches_are_noted(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
@@ -280,13 +280,13 @@ class MessageContracts(QuorumBase):
         that has caught up (KIP-853, "AddVoter", steps 5 and 6), and no other record.
         """
         is_noted = self.leaders_error(before, message) is Error.NONE
-        if not is_noted or needs_snapshot(before, message) or not is_held(before, message):
+        if not is_noted or needs_snapshot(before, message) or not holds_fetch_position(before, message):
             return after == before and len(step.sent) == 1
         key = Key(message.source, message.directory)
-        key = next((voter.key for voter in before.voters if is_same(voter.key, key)), key)
+        key = next((voter.key for voter in before.voters if is_same_replica(voter.key, key)), key)
         noted = before.but(offsets=before.offsets.put(key, message.offset))
         noted = noted.but(high_watermark=committed_end(noted))
-        if leaves(before, noted):
+        if has_committed_own_removal(before, noted):
             return (after.mode, after.high_watermark) == (Mode.RESIGNED, noted.high_watermark)
         change = before.change
         if not isinstance(change, Change):
@@ -306,9 +306,11 @@ class MessageContracts(QuorumBase):
         if before.pending != message.request:
             return is_silent(before, after, step)
         free = before.but(pending=Nil.NIL)
-        expected, is_over = heard(free, message)
+        expected, is_over = epoch_state_after_response(free, message)
         if is_over or expected.mode in ENDED:
-            return asks_next(before, after, step) and takes_epoch_state(free, after.but(pending=Nil.NIL), expected)
+            return sends_next_fetch(before, after, step) and enters_epoch_state(
+                free, after.but(pending=Nil.NIL), expected
+            )
         if expected.mode is not Mode.FOLLOWER:
             return after.mode is Mode.FAILED
         if isinstance(message.snapshot, Position):
@@ -325,14 +327,14 @@ class MessageContracts(QuorumBase):
         log = before.log + message.records
         known = min(message.high_watermark, len(log)) or before.high_watermark
         if isinstance(message.diverging, Position):
-            log, known = parted(before.log, message.diverging), before.high_watermark
+            log, known = prefix_before_divergence(before.log, message.diverging), before.high_watermark
         if version_of(log, before.version) > before.software:
             return after.mode is Mode.DOWN
         if known < before.high_watermark or len(log) < before.high_watermark:
             return after.mode is Mode.FAILED
         stored = (after.log, after.high_watermark, after.start, after.fetched) == (log, known, before.start, True)
         flushed = after.flushed == (min(before.flushed, len(log)) if before.id in self.brokers else len(log))
-        return stored and flushed and epoch_state(after) == expected and asks_next(before, after, step)
+        return stored and flushed and epoch_state(after) == expected and sends_next_fetch(before, after, step)
 
     # FetchSnapshot
 
@@ -346,7 +348,7 @@ class MessageContracts(QuorumBase):
         if error is Error.NONE and message.snapshot.offset != before.start:
             error = Error.SNAPSHOT_NOT_FOUND
         content = before.log[: before.start] if error is Error.NONE else ()
-        epoch, leader, place = named(before, error)
+        epoch, leader, place = leader_fields_of_response(before, error)
         answer = FetchSnapshotResponse(epoch, leader, error, content, message, before.id, message.source, place)
         return after == before and step.sent == (answer,)
 
@@ -359,15 +361,17 @@ class MessageContracts(QuorumBase):
         if before.pending != message.request:
             return is_silent(before, after, step)
         free = before.but(pending=Nil.NIL)
-        expected, is_over = heard(free, message)
+        expected, is_over = epoch_state_after_response(free, message)
         if is_over or expected.mode is not Mode.FOLLOWER or message.error is not Error.NONE:
-            return asks_next(before, after, step) and takes_epoch_state(free, after.but(pending=Nil.NIL), expected)
+            return sends_next_fetch(before, after, step) and enters_epoch_state(
+                free, after.but(pending=Nil.NIL), expected
+            )
         if version_of(message.content, before.version) > before.software:
             return after.mode is Mode.DOWN
         size = len(message.content)
         loaded = (after.log, after.start, after.flushed, after.fetched) == (message.content, size, size, True)
         known = after.high_watermark == max(size, before.high_watermark)
-        return loaded and known and epoch_state(after) == expected and asks_next(before, after, step)
+        return loaded and known and epoch_state(after) == expected and sends_next_fetch(before, after, step)
 
     # AddVoter and RemoveVoter
 
@@ -387,7 +391,7 @@ class MessageContracts(QuorumBase):
         if error is not None:
             operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
             return after == before and step.sent == (AdminResponse(operation, error, before.id, message.source),)
-        return began(before, after, wanted, message.source, step)
+        return begins_voter_change(before, after, wanted, message.source, step)
 
     @step_invariant
     def administrators_are_served(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -400,12 +404,12 @@ class MessageContracts(QuorumBase):
             return True
         for name, operation in (("added_voters", Operation.ADD_VOTER), ("removed_voters", Operation.REMOVE_VOTER)):
             if name in step.spends and before.mode is not Mode.FOLLOWER:
-                return asked_by_admin(before, after, operation, step)
-        if "upgrades" in step.spends and sent(step, AdminResponse) == []:
-            return upgraded(self.old_brokers(), before, after)
+                return begins_admin_change(before, after, operation, step)
+        if "upgrades" in step.spends and sent_messages(step, AdminResponse) == []:
+            return begins_upgrade(self.old_brokers(), before, after)
         if "refusals" not in step.spends:
             return True
-        refusals = [m for m in sent(step, AdminResponse) if m.dest == ADMIN]
+        refusals = [m for m in sent_messages(step, AdminResponse) if m.dest == ADMIN]
         refuses = (after, [*step.sent], len(refusals)) == (before, refusals, 1)
         return refuses and self.is_error_due(before, refusals[0])
 
@@ -445,7 +449,7 @@ class MessageContracts(QuorumBase):
             return is_silent(before, after, step)
         if message.version < before.version:
             refusal = self.answers_due(before, change, Error.INVALID_REQUEST)
-            return after == before.but(change=Nil.NIL) and without_history(step) == refusal
+            return after == before.but(change=Nil.NIL) and sent_without_history(step) == refusal
         waiting = with_new_voter(before.but(change=change.but(checked=True)))
         return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
 
@@ -460,7 +464,7 @@ class MessageContracts(QuorumBase):
     # UpdateVoter
 
     def update_answer_due(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
-        epoch, leader, place = named(me, error)
+        epoch, leader, place = leader_fields_of_response(me, error)
         return UpdateVoterResponse(epoch, leader, error, request, me.id, request.source, place)
 
     @step_invariant
@@ -470,20 +474,20 @@ class MessageContracts(QuorumBase):
         KIP-853, "UpdateVoter", steps 1 to 8. The response follows the commit of the record.
         """
         told = message.voter
-        known = [voter for voter in before.voters if is_same(voter.key, told.key)]
+        known = [voter for voter in before.voters if is_same_replica(voter.key, told.key)]
         error = self.leaders_error(before, message)
         if error is Error.NONE:
             error = update_error_due(before, message.version, is_known=bool(known))
         if error is not Error.NONE or before.version == 0:
-            heard_of = before.heard if error is not Error.NONE else noted(before, message)
+            heard_of = before.heard if error is not Error.NONE else voters_supporting_version_1(before, message)
             answer = self.update_answer_due(before, error, message)
             return after == before.but(heard=heard_of) and step.sent == (answer,)
         voters = (before.voters - set(known)) | {Voter(told.key, told.endpoint)}
         change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, message.source, message)
-        expected = appended(before, voters, change)
+        expected = with_appended_voters(before, voters, change)
         done = committed_end(expected) >= len(expected.log)
         answers = [self.update_answer_due(after, Error.NONE, message)] if done else []
-        return settled(expected) == after and sent(step, UpdateVoterResponse) == answers
+        return with_committed_majority(expected) == after and sent_messages(step, UpdateVoterResponse) == answers
 
     @step_invariant
     def updates_are_acknowledged(
@@ -496,9 +500,9 @@ class MessageContracts(QuorumBase):
         )  # fmt: skip
         if before.mode is not Mode.FOLLOWER or message.request != own:
             return is_silent(before, after, step)
-        expected, _ = heard(before, message)
+        expected, _ = epoch_state_after_response(before, message)
         if (expected.mode, expected.epoch) != (Mode.FOLLOWER, before.epoch):
-            return takes_epoch_state(before, after, expected)
+            return enters_epoch_state(before, after, expected)
         done = message.error is Error.NONE
         return after == before.but(updating=False, updated=done) and not step.sent
 
@@ -528,7 +532,7 @@ class MessageContracts(QuorumBase):
 
         KIP-853, "DescribeQuorum"; KIP-595, "DescribeQuorum".
         """
-        told = sent(step, DescribeQuorumResponse)
+        told = sent_messages(step, DescribeQuorumResponse)
         if not told:
             return "descriptions" not in step.spends
         error = Error.NONE if before.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
@@ -540,7 +544,9 @@ class MessageContracts(QuorumBase):
                 high_watermark=advertised_high_watermark(before),
                 current=before.voters,
                 committed=voters_of(before.log[: before.high_watermark], self.formatted_set(before)),
-                observers=frozenset(key for key in fetching if not any(is_same(v.key, key) for v in before.voters)),
+                observers=frozenset(
+                    key for key in fetching if not any(is_same_replica(v.key, key) for v in before.voters)
+                ),
             )
         return after == before and list(step.sent) == told == [answer]
 

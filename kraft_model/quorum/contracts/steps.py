@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
-    addressed,
-    asks_next,
+    are_addressed_to,
+    are_fields_empty,
+    becomes_candidate,
     committed_end,
-    end,
-    gave_up,
+    endpoints_of_other_voters,
+    gives_up_pre_vote,
     has_majority,
-    has_none,
     has_open_voters,
-    is_same,
-    known_endpoint,
-    must_wait,
+    is_same_replica,
+    last_epoch_and_end,
+    must_defer_change,
     own_key_if_voter,
-    peers,
     records_of,
-    sent,
-    stood,
+    sends_next_fetch,
+    sent_messages,
+    voter_endpoint,
     voter_keys,
 )
 from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
@@ -57,22 +57,32 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.spec import ModelValue, Record, Step, step_invariant
 
-BEGINS = (
+BOUNDS_OF_PROCESS_STARTS = (
     *("restarts", "crashes", "lost_disks", "moved_endpoints", "software_changes"),
     *("overrides", "binaries", "listings"),
 )
 """Bounds of the steps in which a process ends or starts; the last three are those of variants."""
 
-ANSWERS_TO_ROLES = {
+RESPONSE_KIND_BY_MODE = {
     Mode.CANDIDATE: "vote",
     Mode.PROSPECTIVE: "pre-vote",
     Mode.LEADER: "leader",
     Mode.RESIGNED: "leader",
 }
-OF_ROLES = ("rejected", "heard", "watched", "updating", "updated", "joining", "offsets")
+FIELDS_RESET_WITH_ROLE = ("rejected", "heard", "watched", "updating", "updated", "joining", "offsets")
 """Fields that are empty in a new role."""
 
-OF_PROCESSES = ("fetched", "ended", "rejected", "offsets", "updating", "joining", "heard", "watched", "updated")
+FIELDS_RESET_AT_START = (
+    "fetched",
+    "ended",
+    "rejected",
+    "offsets",
+    "updating",
+    "joining",
+    "heard",
+    "watched",
+    "updated",
+)
 """Fields that are empty in a newly started process."""
 
 
@@ -99,9 +109,13 @@ class QuorumContracts(MessageContracts):
         if (after.directory, after.mode in ENDED) != (before.directory, False):
             return True
         granted = own_key_if_voter(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
-        forgot = after.granted == granted and has_none(after, *OF_ROLES) and isinstance(after.change, Nil)
+        forgot = (
+            after.granted == granted
+            and are_fields_empty(after, *FIELDS_RESET_WITH_ROLE)
+            and isinstance(after.change, Nil)
+        )
         known = after.mode is Mode.FOLLOWER or not after.fetched
-        return forgot and known and (after.voted == vote_in_role(before, after) or begins(step))
+        return forgot and known and (after.voted == vote_in_role(before, after) or starts_process(step))
 
     # Messages
 
@@ -112,27 +126,27 @@ class QuorumContracts(MessageContracts):
         KIP-595, KIP-630 and KIP-853, schemas. A new round sends Vote to all other voters, and a new leader sends them
         BeginQuorumEpoch.
         """
-        votes = sent(step, VoteRequest)
+        votes = sent_messages(step, VoteRequest)
         stands = after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
-        is_new = begins(step) or (before.mode, before.epoch) != (after.mode, after.epoch)
-        last, size = end(after.log)
+        is_new = starts_process(step) or (before.mode, before.epoch) != (after.mode, after.epoch)
+        last, size = last_epoch_and_end(after.log)
         pre_vote = after.mode is Mode.PROSPECTIVE
         fields = after.epoch, pre_vote, after.key, last, size, after.id
-        if not addressed(votes, peers(after) if is_new and stands else {}):
+        if not are_addressed_to(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
             return False
         if any((v.epoch, v.pre_vote, v.candidate, v.last_epoch, v.last_offset, v.source) != fields for v in votes):
             return False
-        announced = all(self.is_so(after, one) for one in step.sent) and announces(before, after, step)
-        return announced and leaves_as_due(before, after, step)
+        announced = all(self.is_so(after, one) for one in step.sent) and announces_leadership(before, after, step)
+        return announced and announces_resignation(before, after, step)
 
     def is_so(self, me: Replica, message: Record) -> bool:
         """Whether a request has the fields and the receiver that the state of its sender requires."""
         if isinstance(message, VoteRequest | BeginQuorumEpochRequest):
-            return message.voter in peers(me) and message.voter.id == message.dest
+            return message.voter in endpoints_of_other_voters(me) and message.voter.id == message.dest
         if isinstance(message, FetchRequest):
             return self.asks_for_what_follows(me, message)
         if isinstance(message, AddVoterRequest | RemoveVoterRequest):
-            return not own_key_if_voter(me) and is_join(me, message)
+            return not own_key_if_voter(me) and is_own_voter_change(me, message)
         if isinstance(message, UpdateVoterRequest):
             told = (message.epoch, message.voter, message.version, message.source, message.dest, message.address)
             own = (me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader, me.leader_endpoint)
@@ -142,7 +156,7 @@ class QuorumContracts(MessageContracts):
     def asks_for_what_follows(self, me: Replica, fetch: FetchRequest) -> bool:
         """Whether a replica's pending fetch starts at its log end, and goes to its leader or a bootstrap server."""
         known = (fetch.epoch, fetch.offset, fetch.last_epoch, fetch.directory, fetch.source)
-        if known != (me.epoch, len(me.log), end(me.log)[0], me.directory, me.id) or me.pending != fetch:
+        if known != (me.epoch, len(me.log), last_epoch_and_end(me.log)[0], me.directory, me.id) or me.pending != fetch:
             return False
         to_leader = (fetch.dest, fetch.address) == (me.leader, me.leader_endpoint) and me.mode is Mode.FOLLOWER
         return to_leader or (fetch.dest in self.bootstrap_servers - {me.id} and fetch.address == 0)
@@ -166,10 +180,10 @@ class QuorumContracts(MessageContracts):
     def awaited_in_role(self, me: Replica) -> set[Record]:
         """Return the message groups to drop when a replica leaves its role, since only that role awaits them."""
         groups: set[Record] = set()
-        if me.mode in ANSWERS_TO_ROLES:
-            groups.add(Answers(ANSWERS_TO_ROLES[me.mode], me.id))
+        if me.mode in RESPONSE_KIND_BY_MODE:
+            groups.add(Answers(RESPONSE_KIND_BY_MODE[me.mode], me.id))
         if me.mode is Mode.PROSPECTIVE and not self.late_pre_votes:
-            groups |= {PreVotes(me.id, key.id) for key in peers(me)}
+            groups |= {PreVotes(me.id, key.id) for key in endpoints_of_other_voters(me)}
         return groups | {Answers("update", me.id)} if me.updating else groups
 
     # Responses to clients
@@ -188,7 +202,7 @@ class QuorumContracts(MessageContracts):
             stays = (change.operation, change.client, change.asked) == (later.operation, later.client, later.asked)
             return stays and "expirations" not in step.spends
         answers = responses_to_client(change.client, step)
-        if begins(step) or after.mode in ENDED or (change.client == ADMIN and not self.plain_answers):
+        if starts_process(step) or after.mode in ENDED or (change.client == ADMIN and not self.plain_answers):
             return not answers
         if len(answers) != 1 or answers[0].error is not error_at_end(change, after, step):
             return False
@@ -200,19 +214,19 @@ class QuorumContracts(MessageContracts):
 
         Other properties read them.
         """
-        if not all(self.says_what_it_knows(before, after, answer) for answer in sent(step, AdminResponse)):
+        if not all(self.says_what_it_knows(before, after, answer) for answer in sent_messages(step, AdminResponse)):
             return False
         if not step.writes:
             return True
         rounds = not step.consumes and ("pre_votes" in step.spends or before.ended)
-        return rounds and self.watch_pre_votes and all(is_watching(peer, before.id) for peer in step.writes)
+        return rounds and self.watch_pre_votes and all(has_noted_pre_vote_of(peer, before.id) for peer in step.writes)
 
     def says_what_it_knows(self, before: Replica, after: Replica, answer: AdminResponse) -> bool:
         """Whether a response has its replica's state exactly if it goes to an administrator with WatchAnswers."""
         about = answer.about
         if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
             return False
-        return isinstance(about, Nil) or is_so_now(before, after, about, answer.error)
+        return isinstance(about, Nil) or is_history_true(before, after, about, answer.error)
 
     # Timers and leadership
 
@@ -225,10 +239,10 @@ class QuorumContracts(MessageContracts):
         """
         if (before.mode, before.epoch, before.leader) == (after.mode, after.epoch, after.leader):
             return "pre_votes" not in step.spends or before.mode is Mode.CANDIDATE
-        if step.consumes or set(step.spends) & {*BEGINS, "resignations"}:
+        if step.consumes or set(step.spends) & {*BOUNDS_OF_PROCESS_STARTS, "resignations"}:
             return True
         if before.mode is Mode.PROSPECTIVE:
-            return gave_up(before, after) and not step.spends
+            return gives_up_pre_vote(before, after) and not step.spends
         if before.mode is Mode.RESIGNED:
             now = after.mode, after.epoch, after.leader, step.spends
             return now == (Mode.UNATTACHED, before.epoch + 1, Nil.NIL, ())
@@ -243,7 +257,7 @@ class QuorumContracts(MessageContracts):
             return set(step.spends) >= {"elections", "restarts"}
         asks_first = before.id not in self.without_pre_vote
         if "elections" in step.spends:
-            return stood(before, after) and (len(before.voters) == 1 or not asks_first)
+            return becomes_candidate(before, after) and (len(before.voters) == 1 or not asks_first)
         kept = before.epoch, before.leader, before.leader_endpoint
         asks = (after.mode, after.epoch, after.leader, after.leader_endpoint) == (Mode.PROSPECTIVE, *kept)
         return asks and asks_first and not has_majority(own_key_if_voter(before), before.voters)
@@ -262,7 +276,7 @@ class QuorumContracts(MessageContracts):
         resigns = (before.mode, after.mode) == (Mode.LEADER, Mode.RESIGNED) and not step.spends and not step.consumes
         if not resigns or step.puts or self.crashes or self.lost_disks or not step.sent:
             return True
-        near = {key for key in peers(before) if frozenset({before.id, key.id}) not in shared.cuts}
+        near = {key for key in endpoints_of_other_voters(before) if frozenset({before.id, key.id}) not in shared.cuts}
         return len(before.voters) > 1 and not has_majority(near | own_key_if_voter(before), before.voters)
 
     @step_invariant
@@ -327,7 +341,7 @@ class QuorumContracts(MessageContracts):
             return after.epoch >= before.epoch  # the only voter becomes leader at once, and may fail in doing so
         if ways != {"restarts"} and before.id in self.brokers:
             return False
-        fresh = starts_as_it_was(before, after, ways) and has_none(after, *OF_PROCESSES)
+        fresh = starts_from_disk(before, after, ways) and are_fields_empty(after, *FIELDS_RESET_AT_START)
         return fresh and finds_its_leader(before, after, step)
 
     @step_invariant
@@ -347,7 +361,7 @@ class QuorumContracts(MessageContracts):
         if "crashes" in step.spends and (after.mode is not Mode.DOWN or step.sent):
             return False
         if after.mode in ENDED:
-            return has_ended(before, after, step)
+            return ends_process(before, after, step)
         moves = (after.endpoint, after.software) != (before.endpoint, before.software)
         may_move = bool({"moved_endpoints", "software_changes"} & set(step.spends))
         return "lost" not in dict(step.puts) and moves == may_move
@@ -378,13 +392,13 @@ class QuorumContracts(MessageContracts):
             return (after, len(step.sent)) == (before, 1)
         if (after.updating, after.joining) != (before.updating, before.joining):
             return (after, len(step.sent)) == (before.but(updating=False, joining=False), 0)
-        asked = sent(step, FetchRequest)
+        asked = sent_messages(step, FetchRequest)
         waits, free = not isinstance(before.pending, Nil), before.but(pending=Nil.NIL)
         if (waits, after.but(pending=Nil.NIL), len(asked)) != (True, free, len(step.sent)):
             return False
         if before.leader_endpoint != 0 and [one.address for one in asked[:1]] == [0]:
             return not own_key_if_voter(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
-        return asks_next(before, after, step) or (after.mode, after.leader_endpoint) == (Mode.FOLLOWER, 0)
+        return sends_next_fetch(before, after, step) or (after.mode, after.leader_endpoint) == (Mode.FOLLOWER, 0)
 
     @step_invariant
     def requests_have_their_time(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -393,15 +407,18 @@ class QuorumContracts(MessageContracts):
         KIP-853, "Bootstrap-servers"; "UpdateVoter"; "Controller auto joining". A replica sends each request once until
         it is answered.
         """
-        updates, joins = sent(step, UpdateVoterRequest), [*sent(step, AddVoterRequest), *sent(step, RemoveVoterRequest)]
-        if step.consumes or begins(step):
+        updates, joins = (
+            sent_messages(step, UpdateVoterRequest),
+            [*sent_messages(step, AddVoterRequest), *sent_messages(step, RemoveVoterRequest)],
+        )
+        if step.consumes or starts_process(step):
             return not [*updates, *joins]
-        fetches = [m for m in sent(step, FetchRequest) if m.address == 0]
+        fetches = [m for m in sent_messages(step, FetchRequest) if m.address == 0]
         if fetches and before.mode is Mode.UNATTACHED:
             asks = before.but(pending=fetches[0])
             return (before.pending, after, step.spends, len(step.sent)) == (Nil.NIL, asks, (), 1)
         if updates or "updated_voters" in step.spends:
-            return updates_once(before, after, step)
+            return sends_update_once(before, after, step)
         if joins:
             return self.joins_once(before, after, step)
         return not {"added_voters", "removed_voters"} & set(step.spends) or before.mode is Mode.LEADER
@@ -412,18 +429,18 @@ class QuorumContracts(MessageContracts):
         spends, kind = (("removed_voters",), RemoveVoterRequest) if has_former else (("added_voters",), AddVoterRequest)
         if step.spends != spends or [type(message) for message in step.sent] != [kind] or before.joining:
             return False
-        may_join = self.auto_join and before.id not in self.brokers and follows_somebody(before)
+        may_join = self.auto_join and before.id not in self.brokers and follows_known_leader(before)
         return may_join and after == before.but(joining=True)
 
 
-def begins(step: Step) -> bool:
-    return bool(set(step.spends) & set(BEGINS))
+def starts_process(step: Step) -> bool:
+    return bool(set(step.spends) & set(BOUNDS_OF_PROCESS_STARTS))
 
 
 def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
     """Whether mode, epoch or disk of a replica change, or its process ends or starts."""
     is_other = (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory)
-    return is_other or begins(step) or after.mode in ENDED
+    return is_other or starts_process(step) or after.mode in ENDED
 
 
 def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
@@ -456,7 +473,7 @@ def error_at_end(change: Change, after: Replica, step: Step) -> Error | None:
     return Error.INVALID_REQUEST if after.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def is_join(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
+def is_own_voter_change(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
     """Whether a controller requests its leader to add it, or to remove the voter with its id."""
     to = (message.source, message.dest, message.address) == (me.id, me.leader, me.leader_endpoint)
     if isinstance(message, AddVoterRequest):
@@ -464,31 +481,31 @@ def is_join(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
     return to and message.voter.id == me.id and message.voter in voter_keys(me)
 
 
-def is_watching(peer: Record, host: ModelValue) -> bool:
+def has_noted_pre_vote_of(peer: Record, host: ModelValue) -> bool:
     """Whether a leader or active follower has recorded the pre-vote round of another replica, `host`."""
     if not isinstance(peer, Replica) or host not in peer.watched:
         return False
     return peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched)
 
 
-def announces(before: Replica, after: Replica, step: Step) -> bool:
+def announces_leadership(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a new leader announces itself to all other voters, and a repetition goes to one voter (KIP-595)."""
-    told = sent(step, BeginQuorumEpochRequest)
+    told = sent_messages(step, BeginQuorumEpochRequest)
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
     if after.mode is Mode.LEADER is not before.mode:
-        return addressed(told, peers(after))
+        return are_addressed_to(told, endpoints_of_other_voters(after))
     if not told:
         return True
-    one = {told[0].voter: peers(after).get(told[0].voter, 0)}
-    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and addressed(told, one)
+    one = {told[0].voter: endpoints_of_other_voters(after).get(told[0].voter, 0)}
+    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and are_addressed_to(told, one)
 
 
-def leaves_as_due(before: Replica, after: Replica, step: Step) -> bool:
+def announces_resignation(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
-    ends = sent(step, EndQuorumEpochRequest)
-    resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or begins(step))
-    return addressed(ends, peers(after) if resigns else {}) and all(
+    ends = sent_messages(step, EndQuorumEpochRequest)
+    resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or starts_process(step))
+    return are_addressed_to(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
         orders_successors(before, after, m, step) for m in ends
     )
 
@@ -497,16 +514,16 @@ def orders_successors(before: Replica, after: Replica, message: EndQuorumEpochRe
     """Whether EndQuorumEpoch lists successors by fetch offset, or none after a restart (KIP-595, KIP-853)."""
     if (message.epoch, message.source) != (after.epoch, after.id):
         return False
-    if begins(step):
+    if starts_process(step):
         return not message.preferred
-    others = peers(after)
+    others = endpoints_of_other_voters(after)
     if (set(message.preferred), len(message.preferred)) != (set(others), len(others)):
         return False
     ranks = [before.offsets.get(key, 0) for key in message.preferred]
     return step.consumes or ranks == sorted(ranks, reverse=True)
 
 
-def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
+def is_history_true(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
     """Whether the history record `about` in a response holds the replica's state before or after the step.
 
     A completed change was pending until the step. A change that starts and completes in one step shows in the voter set
@@ -519,7 +536,8 @@ def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) ->
     subjects: set[object] = {Nil.NIL, asked, *moved, *([before.version] if error is Error.NONE else [])}
     known = about.mode, about.version, about.voters
     return about.subject in subjects and any(
-        known == (me.mode, me.version, voter_keys(me)) and about.busy == (done or must_wait(me) or has_open_voters(me))
+        known == (me.mode, me.version, voter_keys(me))
+        and about.busy == (done or must_defer_change(me) or has_open_voters(me))
         for me in (before, after, after.but(change=change))
     )
 
@@ -542,25 +560,25 @@ def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
     return [KRaftVersion(before.version), Voters(told)]
 
 
-def updates_once(before: Replica, after: Replica, step: Step) -> bool:
+def sends_update_once(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a follower that has not yet sent UpdateVoter to its leader sends it once, and has it pending."""
-    once = not (before.updating or before.updated) and follows_somebody(before)
-    spent = step.spends, len(sent(step, UpdateVoterRequest))
+    once = not (before.updating or before.updated) and follows_known_leader(before)
+    spent = step.spends, len(sent_messages(step, UpdateVoterRequest))
     return once and spent == (("updated_voters",), 1) and after == before.but(updating=True)
 
 
-def follows_somebody(me: Replica) -> bool:
+def follows_known_leader(me: Replica) -> bool:
     return me.mode is Mode.FOLLOWER and bool(me.leader)
 
 
-def has_ended(before: Replica, after: Replica, step: Step) -> bool:
+def ends_process(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a process that ends keeps its log and epoch, and drops its pending request."""
     gone = (after.log, after.epoch, after.high_watermark, after.pending) == (before.log, before.epoch, 0, Nil.NIL)
-    forgot = has_none(after, "offsets", "granted", "heard") and isinstance(after.change, Nil)
-    return gone and forgot and not sent(step, FetchRequest)
+    forgot = are_fields_empty(after, "offsets", "granted", "heard") and isinstance(after.change, Nil)
+    return gone and forgot and not sent_messages(step, FetchRequest)
 
 
-def starts_as_it_was(before: Replica, after: Replica, ways: set[str]) -> bool:
+def starts_from_disk(before: Replica, after: Replica, ways: set[str]) -> bool:
     """Whether a process starts with its state on disk, and with another endpoint or software only as `ways` tells."""
     changes = "software_changes" in ways
     software = (0 if before.software else 1) if changes else before.software
@@ -582,10 +600,10 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
     replica that knows a leader's endpoint starts as follower. The only voter starts as unattached.
     """
     leader, epoch, voted = before.leader, before.epoch, persisted_vote(before)
-    newest, _ = end(after.log)
+    newest, _ = last_epoch_and_end(after.log)
     if newest > epoch:
         return Mode.UNATTACHED, newest, Nil.NIL, Nil.NIL
-    if leader != before.id and isinstance(voted, Key) and is_same(voted, before.key):
+    if leader != before.id and isinstance(voted, Key) and is_same_replica(voted, before.key):
         if not own_key_if_voter(after):
             return Mode.FAILED, epoch, leader, voted
         return Mode.CANDIDATE, epoch, Nil.NIL, after.key
@@ -593,7 +611,7 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
         return Mode.UNATTACHED, epoch, Nil.NIL, voted
     if leader == before.id:
         return Mode.RESIGNED, epoch, leader, voted
-    return Mode.FOLLOWER if known_endpoint(after, leader) else Mode.UNATTACHED, epoch, leader, voted
+    return Mode.FOLLOWER if voter_endpoint(after, leader) else Mode.UNATTACHED, epoch, leader, voted
 
 
 def persisted_vote(me: Replica) -> Key | Nil:
@@ -603,8 +621,8 @@ def persisted_vote(me: Replica) -> Key | Nil:
 
 def finds_its_leader(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a restarted replica takes its leader's endpoint from the voter set; a follower then fetches."""
-    if after.mode is Mode.FOLLOWER and not asks_next(before, after, step):
+    if after.mode is Mode.FOLLOWER and not sends_next_fetch(before, after, step):
         return False
     if after.mode not in (Mode.FOLLOWER, Mode.UNATTACHED) or isinstance(after.leader, Nil):
         return True
-    return after.leader_endpoint == (0 if after.mode is Mode.UNATTACHED else known_endpoint(after, after.leader))
+    return after.leader_endpoint == (0 if after.mode is Mode.UNATTACHED else voter_endpoint(after, after.leader))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.contracts.kip_rules import is_same, update_error_due
+from kraftcheck.kraft_model.quorum.contracts.kip_rules import is_same_replica, update_error_due
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     ENDED,
@@ -30,8 +30,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, keys, voter_of
-from kraftcheck.kraft_model.quorum.starts import fetches
+from kraftcheck.kraft_model.quorum.rules import Log, replica_keys, voter_of
+from kraftcheck.kraft_model.quorum.starts import fetch_steps
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import (
     Map,
@@ -51,7 +51,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
 
-class Requests(Shared):
+class RemovalRequests(Shared):
     """The shared state with the voters that an administrator has asked to remove, and whose answer is outstanding."""
 
     asked: frozenset[Key] = frozenset()
@@ -64,16 +64,16 @@ class RemovedLater(Quorum, variant="removed-later"):
     """
 
     configuration = "coming.removed-by-controller-id"
-    shared_type = Requests
+    shared_type = RemovalRequests
 
     @environment
-    def decide_removal(self, shared: Requests) -> Steps:
+    def decide_removal(self, shared: RemovalRequests) -> Steps:
         """An administrator decides to remove an initial voter."""
         for host in ordered(self.initial_voters):
             yield Step().put(asked=shared.asked | {Key(host)}).spend("removed_voters")
 
     @internal
-    def remove_voter(self, me: Replica, shared: Requests) -> Steps:  # type: ignore[override] # it reads no peers
+    def remove_voter(self, me: Replica, shared: RemovalRequests) -> Steps:  # type: ignore[override] # it reads no peers
         """A leader accepts an administrator's RemoveVoter (KIP-853, "RemoveVoter")."""
         for key in ordered(shared.asked):
             outcome = self.begin_removing(me, key, ADMIN)
@@ -94,7 +94,7 @@ class RemovedLater(Quorum, variant="removed-later"):
             yield take("HandleFetchResponse", three, source=one)
         yield take("Join", three)
         yield take("HandleRemoveVoterRequest", one, source=three)
-        yield from fetches(two, one, times=2)
+        yield from fetch_steps(two, one, times=2)
         yield take("HandleJoinResponse", three)
 
     @step_invariant
@@ -147,7 +147,7 @@ class AddedByControllerId(Quorum, variant="added-by-controller-id"):
         change = after.change
         if step.spends != ("added_voters",) or not isinstance(change, Change) or not isinstance(change.asked, Key):
             return True
-        known = [key for key in before.offsets if key.id == change.asked.id and key not in keys(before.voters)]
+        known = [key for key in before.offsets if key.id == change.asked.id and key not in replica_keys(before.voters)]
         directories = sorted(key.directory for key in known) or [change.asked.directory]
         assert isinstance(change.voter, Voter)
         meant_newest = change.asked.directory >= directories[-1]
@@ -201,7 +201,7 @@ class UpdatesChecked(Quorum, variant="updates-checked"):
     @step_invariant
     def updates_are_pending(self, before: Replica, after: Replica, message: UpdateVoterRequest, step: Step) -> bool:
         """A valid update is the pending change, and ApiVersions goes to its endpoint (KAFKA-20661)."""
-        known = [voter for voter in before.voters if is_same(voter.key, message.voter.key)]
+        known = [voter for voter in before.voters if is_same_replica(voter.key, message.voter.key)]
         error = self.leaders_error(before, message)
         if error is Error.NONE:
             error = update_error_due(before, message.version, is_known=bool(known))
@@ -230,13 +230,13 @@ class UpdatesChecked(Quorum, variant="updates-checked"):
         told = change.asked.voter
         if (told.key.id, before.epoch) != (message.source, message.of) or message.version < before.version:
             return True
-        voters = {voter for voter in before.voters if not is_same(voter.key, told.key)} | {told}
+        voters = {voter for voter in before.voters if not is_same_replica(voter.key, told.key)} | {told}
         log = (*before.log, Batch(before.epoch, (Voters(frozenset(voters)),)))
         answer = self.update_answer_due(after, Error.NONE, change.asked)
         return (after.log, after.change, step.sent) == (log, Nil.NIL, (answer,))
 
 
-class Level(LogRecord):
+class MetadataLevelRecord(LogRecord):
     """FeatureLevelRecord of metadata.version: the level of later records (KIP-778)."""
 
     level: int
@@ -264,13 +264,13 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         """A leader appends the record that lowers metadata.version (KIP-1155)."""
         if me.mode is not Mode.LEADER or not self.is_established(me) or self.lowered(me.log):
             return
-        lower = self.with_log(me, (*me.log, Batch(me.epoch, (Level(0),))), flushes=True)
+        lower = self.with_log(me, (*me.log, Batch(me.epoch, (MetadataLevelRecord(0),))), flushes=True)
         after, sends, puts = self.commits(lower, shared)
         yield self.taken(me, after, *sends, consumes=False).put(**puts).spend("downgrades")
 
     def lowered(self, log: Log) -> int:
         """Return the end offset of the record that lowers the level; 0 if there is none."""
-        return next((end for end, batch in enumerate(log, start=1) if Level(0) in batch.records), 0)
+        return next((end for end, batch in enumerate(log, start=1) if MetadataLevelRecord(0) in batch.records), 0)
 
     @projection
     def is_lowered(self, me: Replica | Admin) -> bool:
@@ -303,7 +303,7 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         yield from self.elected()
         yield take("LowerLevel", one)
         for voter in (two, three):
-            yield from fetches(voter, one, times=2)
+            yield from fetch_steps(voter, one, times=2)
         yield take("TakeSnapshot", three)
 
     def can_read(self, me: Replica) -> bool:
@@ -320,7 +320,7 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         """A restart with old binaries keeps the log, with a snapshot at the lower level (KIP-1155)."""
         if step.spends != ("binaries",):
             return after.binary == before.binary
-        lowered = any(Level(0) in batch.records for batch in before.log[: before.start])
+        lowered = any(MetadataLevelRecord(0) in batch.records for batch in before.log[: before.start])
         stays = before.binary == 1 and after.binary == 0 and after.log == before.log
         return lowered and stays and not step.consumes and after.mode is not Mode.LEADER
 
@@ -329,13 +329,13 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         """A leader appends one record of level 0, and flushes it (KIP-778)."""
         if step.spends != ("downgrades",):
             return True
-        log = (*before.log, Batch(before.epoch, (Level(0),)))
+        log = (*before.log, Batch(before.epoch, (MetadataLevelRecord(0),)))
         return before.mode is Mode.LEADER and (after.log, after.flushed) == (log, len(log)) and not step.consumes
 
     @invariant(reads=is_lowered)
     def binaries_may_change_when_due(self, me: LevelReplica, is_lowered: Map[ModelValue, bool]) -> bool:
         """A controller may run old binaries once it has a snapshot at the lower level (KIP-1155)."""
-        has_snapshot = any(Level(0) in batch.records for batch in me.log[: me.start])
+        has_snapshot = any(MetadataLevelRecord(0) in batch.records for batch in me.log[: me.start])
         due = me.mode not in ENDED and me.binary == 1 and has_snapshot
         return not (due and self.may_change(me, is_lowered.put(me.id, True))) or bool(
             list(self.change_binary(me, is_lowered))
@@ -344,7 +344,7 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
     @step_invariant
     def old_binaries_read_the_lower_level(self, before: LevelReplica, after: LevelReplica, step: Step) -> bool:
         """A process with a snapshot at the lower level stops at no record (KIP-1155)."""
-        lowered = any(Level(0) in batch.records for batch in after.log[: after.start])
+        lowered = any(MetadataLevelRecord(0) in batch.records for batch in after.log[: after.start])
         return after.mode is not Mode.DOWN or before.mode is Mode.DOWN or not lowered
 
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import Bystanders
+from kraftcheck.kraft_model.quorum.base import OtherReplicas
 from kraftcheck.kraft_model.quorum.epochs import QuorumEpochs
-from kraftcheck.kraft_model.quorum.liveness import FAIR, Standings
+from kraftcheck.kraft_model.quorum.liveness import FAIRNESS, TemporalSummaries
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     Admin,
@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import matches, resigned
+from kraftcheck.kraft_model.quorum.rules import is_voter_key, resigned
 from kraftcheck.spec import (
     Formula,
     ModelValue,
@@ -58,7 +58,7 @@ class ControllerReplica(Replica):
     volatile: ClassVar[Mapping[str, Value]] = {"active": False}
 
 
-ROUNDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+ELECTION_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 
 
 class Controllers(Quorum, QuorumEpochs, variant="controllers"):
@@ -126,45 +126,45 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
 
     @internal(reads=(Quorum.bystander, contest))
     def fetch_timeout(  # type: ignore[override]
-        self, me: Replica, shared: Shared, bystander: Bystanders, contest: Bystanders
+        self, me: Replica, shared: Shared, bystander: OtherReplicas, contest: OtherReplicas
     ) -> Steps:
         if not self.waits_for_others(me, shared, contest):
             yield from super().fetch_timeout(me, shared, bystander)
 
     @internal(reads=(Quorum.bystander, contest))
     def election_timeout(  # type: ignore[override]
-        self, me: Replica, shared: Shared, bystander: Bystanders, contest: Bystanders
+        self, me: Replica, shared: Shared, bystander: OtherReplicas, contest: OtherReplicas
     ) -> Steps:
         if not self.waits_for_answers(me, shared, contest) and not self.waits_for_others(me, shared, contest):
             yield from super().election_timeout(me, shared, bystander)
 
     @internal(reads=contest)
-    def pre_vote_timeout(self, me: Replica, shared: Shared, contest: Bystanders) -> Steps:  # type: ignore[override]
+    def pre_vote_timeout(self, me: Replica, shared: Shared, contest: OtherReplicas) -> Steps:  # type: ignore[override]
         if not self.waits_for_answers(me, shared, contest):
             yield from super().pre_vote_timeout(me)
 
-    def waits_for_answers(self, me: Replica, shared: Shared, others: Bystanders) -> bool:
+    def waits_for_answers(self, me: Replica, shared: Shared, others: OtherReplicas) -> bool:
         """Whether a round awaits an answer that must arrive: with TimelyElections, its timer does not expire before."""
-        if not self.timely_elections or self.losses or me.mode not in ROUNDS:
+        if not self.timely_elections or self.losses or me.mode not in ELECTION_MODES:
             return False
-        asked = [voter for voter in me.voters if not matches(voter.key, me.key)]
+        asked = [voter for voter in me.voters if not is_voter_key(voter.key, me.key)]
         open_ = [voter for voter in asked if voter.key not in me.granted | me.rejected]
         return any(self.is_reached(me, voter.key.id, voter.endpoint, shared, others) for voter in open_)
 
-    def waits_for_others(self, me: Replica, shared: Shared, others: Bystanders) -> bool:
+    def waits_for_others(self, me: Replica, shared: Shared, others: OtherReplicas) -> bool:
         """Whether another replica that can be reached leads, or is in a round: with TimelyElections, it may go on."""
         if not self.timely_elections or me.mode is Mode.CANDIDATE:
             return False
         heard = [one for one in others.values() if isinstance(one, Replica) and one.id != me.id]
         return any(
             self.is_reached(me, one.id, 0, shared, others)
-            and (one.mode in ROUNDS or (one.mode is Mode.LEADER and one.epoch >= me.epoch))
+            and (one.mode in ELECTION_MODES or (one.mode is Mode.LEADER and one.epoch >= me.epoch))
             for one in heard
         )
 
     @invariant(reads=(Quorum.bystander, contest), needs=["TimelyElections"])
     def timers_leave_time(
-        self, me: ControllerReplica, shared: Shared, bystander: Bystanders, contest: Bystanders
+        self, me: ControllerReplica, shared: Shared, bystander: OtherReplicas, contest: OtherReplicas
     ) -> bool:
         """No timer of a round expires before the answers, and no other one during a round or a term of a leader.
 
@@ -178,7 +178,7 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
             if isinstance(one, Replica) and host != me.id and frozenset({me.id, host}) not in shared.cuts
         }
         waits = self.timely_elections and (
-            _is_open(me, heard, self.losses) if me.mode in ROUNDS else _is_busy(me, heard)
+            _is_open(me, heard, self.losses) if me.mode in ELECTION_MODES else _is_busy(me, heard)
         )
         timers = (
             self.fetch_timeout(me, shared, bystander, contest),
@@ -190,14 +190,14 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
     # Properties
 
     @predicate(reads=Quorum.standing)
-    def leads_and_commits(self, me: ControllerReplica, shared: Shared, standing: Standings) -> bool:
+    def leads_and_commits(self, me: ControllerReplica, shared: Shared, standing: TemporalSummaries) -> bool:
         """A leader that a majority follows has an active controller, and its whole log is committed."""
         leads = me.mode is Mode.LEADER and me.active and me.high_watermark == len(me.log)
         return leads and self.has_followers(me, shared, standing)
 
     @temporal(
         fairness=(
-            *FAIR,
+            *FAIRNESS,
             weak("Activate", each="replica"),
             strong("FetchTimeout", each="replica"),
             strong("ElectionTimeout", each="replica"),
@@ -223,7 +223,7 @@ def _is_open(me: Replica, heard: Mapping[ModelValue, Replica], losses: int) -> b
 def _is_busy(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
     """Whether a replica that can be reached leads, or is in a round."""
     leads = [one for one in heard.values() if one.mode is Mode.LEADER and one.epoch >= me.epoch]
-    return bool(leads) or any(one.mode in ROUNDS for one in heard.values())
+    return bool(leads) or any(one.mode in ELECTION_MODES for one in heard.values())
 
 
 class ActivationFails(Controllers, variant="activation-fails"):
@@ -240,7 +240,7 @@ class CandidatesInStep(Controllers, variant="candidates-in-step"):
 
     configuration = "endless.activation"
 
-    def waits_for_others(self, me: Replica, shared: Shared, others: Bystanders) -> bool:
+    def waits_for_others(self, me: Replica, shared: Shared, others: OtherReplicas) -> bool:
         return False
 
 

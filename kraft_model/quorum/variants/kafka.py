@@ -11,7 +11,7 @@ from re import sub
 from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import Bystanders
+from kraftcheck.kraft_model.quorum.base import OtherReplicas
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     AddVoterRequest,
@@ -39,7 +39,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import keys, last_epoch, resigned, stopped, voter_of
+from kraftcheck.kraft_model.quorum.rules import last_epoch, replica_keys, resigned, stopped, voter_of
 from kraftcheck.kraft_model.quorum.variants.readings import (
     CaughtUpWithinTheHour,
     JoinersAnsweredWhenAppended,
@@ -315,7 +315,7 @@ class OnlyVoterIsNotFound(Quorum):
 
     def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
         after, sends, error = super().begin_removing(me, key, client)
-        is_only = error is Error.INVALID_REQUEST and keys(me.voters) == {key}
+        is_only = error is Error.INVALID_REQUEST and replica_keys(me.voters) == {key}
         return after, sends, Error.VOTER_NOT_FOUND if is_only else error
 
 
@@ -342,7 +342,7 @@ class RetriesAtBootstrapServers(Quorum):
     timeout of FetchSnapshot is not driven: the follower would resume the snapshot later. All versions.
     """
 
-    def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
+    def retry(self, me: Replica, shared: Shared, bystander: OtherReplicas) -> Steps:
         if isinstance(me.pending, Nil | FetchSnapshotRequest) or self.is_answered(me, shared, bystander):
             return
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
@@ -354,7 +354,7 @@ class RetriesAtBootstrapServers(Quorum):
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
 
 
-TRANSITIONS = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
+STALE_LEADER_ERRORS = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
 
 
 class VotersAreAskedAgain(Quorum):
@@ -503,7 +503,7 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 """All known differences; an earlier class overrides the later ones."""
 
 
-UNSEEN = {
+UNSEEN_IN_LOGS = {
     "high-watermark-starts-at-snapshot": "a process shows no high watermark before that of its leader",
     "upgrades-at-once": "UpdateFeatures is answered above the Raft client",
     "voters-are-written-again": "the log diverges before, at the voters that the leader does not read",
@@ -514,20 +514,22 @@ UNSEEN = {
 def known_differences(*, disk: bool = False, cluster: bool = False) -> dict[str, type[Quorum]]:
     """Return the class of each known difference by name; for a cluster, without those that no log can show."""
     own = CLUSTER_DIFFERENCES if cluster else DISK_DIFFERENCES if disk else MOCK_DIFFERENCES
-    found = named((*own, *DIFFERENCES))
-    return {name: part for name, part in found.items() if not (cluster and name in UNSEEN)}
+    found = classes_by_name((*own, *DIFFERENCES))
+    return {name: part for name, part in found.items() if not (cluster and name in UNSEEN_IN_LOGS)}
 
 
-def named(parts: Iterable[type[Quorum]]) -> dict[str, type[Quorum]]:
+def classes_by_name(parts: Iterable[type[Quorum]]) -> dict[str, type[Quorum]]:
     """Return classes by their names, for example `pre-votes-begin-anew` for `PreVotesBeginAnew`."""
     return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in parts}
 
 
-def check_known(names: Iterable[str], known: Collection[str], *, cluster: bool = False) -> None:
+def require_known_differences(names: Iterable[str], known: Collection[str], *, cluster: bool = False) -> None:
     """Raise InputError at the first name that is no known difference."""
     for name in names:
-        if cluster and name in UNSEEN:
-            raise InputError(f"{name}: no log shows this difference, since {UNSEEN[name]}; leave out the option")
+        if cluster and name in UNSEEN_IN_LOGS:
+            raise InputError(
+                f"{name}: no log shows this difference, since {UNSEEN_IN_LOGS[name]}; leave out the option"
+            )
         if name not in known:
             raise InputError(unknown("difference", name, known))
 
@@ -540,8 +542,8 @@ def as_kafka(
     A variant names further ones in `differences`.
     """
     own: Iterable[type[Quorum]] = getattr(protocol, "differences", ())
-    known = named(own) | known_differences(disk=disk, cluster=cluster)
-    check_known(without, known, cluster=cluster)
+    known = classes_by_name(own) | known_differences(disk=disk, cluster=cluster)
+    require_known_differences(without, known, cluster=cluster)
     parts = [part for name, part in known.items() if name not in without and not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})

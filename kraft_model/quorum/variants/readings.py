@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import Bystanders
+from kraftcheck.kraft_model.quorum.base import OtherReplicas
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     AdminResponse,
@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import keys, remembered, version_in, voter_of
+from kraftcheck.kraft_model.quorum.rules import persisted_state, replica_keys, version_in, voter_of
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
@@ -48,7 +48,7 @@ class Draft(Quorum, variant="kip853-draft"):
             return me, [], Error.REQUEST_TIMED_OUT
         if me.version < self.needed_version():
             return me, [], Error.UNSUPPORTED_VERSION
-        if voter.key in keys(me.voters):
+        if voter.key in replica_keys(me.voters):
             return me, [], Error.VOTER_ALREADY_ADDED
         if voter.key not in me.offsets:
             return me, [], Error.INVALID_REQUEST
@@ -102,7 +102,7 @@ class Draft(Quorum, variant="kip853-draft"):
         """A replica outside its own voter set answers NOT_VOTER, and the leader has to repeat BeginQuorumEpoch."""
         if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
             yield from super().handle_begin_quorum_epoch_request(me, request, shared)
-        elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in keys(me.voters):
+        elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in replica_keys(me.voters):
             refusal = BeginQuorumEpochResponse(
                 me.epoch, me.leader, Error.NOT_VOTER, request.epoch, me.id, request.source
             )
@@ -117,7 +117,7 @@ class DuplicateDirectoryAllowed(Quorum, variant="duplicate-directory-allowed"):
     configuration = "reading.duplicate-directory-allowed"
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
-        return key in keys(me.voters)
+        return key in replica_keys(me.voters)
 
 
 class VersionAboveOne(Quorum, variant="version-above-one"):
@@ -251,7 +251,7 @@ class KnownLeaderFollowed(Quorum, variant="known-leader-followed"):
         if isinstance(me.leader, Nil):
             return super().after_restart(me)
         back = super().after_restart(me.but(voted=Nil.NIL))
-        return back.but(voted=remembered(me).voted) if back.epoch == me.epoch else back
+        return back.but(voted=persisted_state(me).voted) if back.epoch == me.epoch else back
 
 
 class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):
@@ -320,7 +320,7 @@ class SilentLeaderForgotten(Quorum, variant="silent-leader-forgotten"):
 
     configuration = "finding.unaware-voter"
 
-    def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
+    def retry(self, me: Replica, shared: Shared, bystander: OtherReplicas) -> Steps:
         yield from super().retry(me.but(fetched=False), shared, bystander)
 
 

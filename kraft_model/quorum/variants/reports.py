@@ -7,7 +7,7 @@ the results, and the reports that need no variant.
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.contracts.steps import begins
+from kraftcheck.kraft_model.quorum.contracts.steps import starts_process
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
@@ -31,11 +31,11 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, keys, version_in
+from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, replica_keys, version_in
 from kraftcheck.kraft_model.quorum.variants.kafka import SeveralSnapshots
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
 
-LOCAL = 99
+LOCAL_ENDPOINT = 99
 """The number of an endpoint that is in no voter set, and at which no replica listens."""
 
 
@@ -48,7 +48,7 @@ class LocalListenerAnnounced(Quorum, variant="local-listener-announced"):
         return super().announcement(me, key).but(endpoint=self.endpoint_shown(me))
 
     def endpoint_shown(self, me: Replica) -> int:
-        return LOCAL if me.leader == me.id and me.version == 0 else super().endpoint_shown(me)
+        return LOCAL_ENDPOINT if me.leader == me.id and me.version == 0 else super().endpoint_shown(me)
 
 
 class SlowLink(Quorum, variant="slow-link"):
@@ -190,7 +190,7 @@ class EndpointsNotDescribed(Quorum, variant="endpoints-not-described"):
         for step in super().describe_quorum(me):
             (told,) = step.sent
             assert isinstance(told, DescribeQuorumResponse)
-            shown = (v if v.key in keys(first) else v.but(endpoint=0) for v in told.current)
+            shown = (v if v.key in replica_keys(first) else v.but(endpoint=0) for v in told.current)
             yield step.but(sends=()).send(told.but(current=frozenset(shown)))
 
 
@@ -366,7 +366,7 @@ class Listeners(Quorum, variant="listeners"):
                 and not before.registered
                 and after == before.but(registered=True, heard_of=after.heard_of)
             )
-        if after.mode in ENDED or begins(step):
+        if after.mode in ENDED or starts_process(step):
             return not after.registered and after.heard_of is Nil.NIL
         return after.registered == before.registered and (after.registered or after.heard_of is Nil.NIL)
 
@@ -424,7 +424,7 @@ class RemovedVotersStayOut(Quorum, variant="removed-voters-stay-out"):
     def removed_voters_stay_out(self, me: Admin, shared: Shared) -> bool:
         """The last committed voter set has no voter that an administrator has removed (KIP-853, "RemoveVoter")."""
         removed = {told.about for told in me.told if told.operation is Operation.REMOVE_VOTER}
-        return not removed & keys(self.voters_in(shared.committed, frozenset()))
+        return not removed & replica_keys(self.voters_in(shared.committed, frozenset()))
 
 
 # Mixed versions of RPCs

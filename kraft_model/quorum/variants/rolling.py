@@ -6,7 +6,7 @@ Source: Strimzi proposals 56 and 58 (`KafkaRoller`, `KafkaQuorumCheck`). Fault: 
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import Bystanders
+from kraftcheck.kraft_model.quorum.base import OtherReplicas
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import matches
+from kraftcheck.kraft_model.quorum.rules import is_voter_key
 from kraftcheck.spec import (
     Map,
     ModelValue,
@@ -33,7 +33,7 @@ from kraftcheck.spec import (
 )
 
 
-class Progress(Record):
+class ControllerProgress(Record):
     """A running controller as its operator sees it; `end` is the log end of a leader or a fetching follower."""
 
     key: Key
@@ -43,7 +43,7 @@ class Progress(Record):
     software: int
 
 
-Controllers = Map[ModelValue, Progress | Nil]
+ControllerProgresses = Map[ModelValue, ControllerProgress | Nil]
 
 
 class RolledByOperator(Quorum, variant="rolled-by-operator"):
@@ -59,40 +59,42 @@ class RolledByOperator(Quorum, variant="rolled-by-operator"):
         return fetch if me.software else fetch.but(directory=UNKNOWN_DIRECTORY)
 
     @projection
-    def progress(self, me: Replica | Admin) -> Progress | Nil:
+    def progress(self, me: Replica | Admin) -> ControllerProgress | Nil:
         """Return what DescribeQuorum and its pod say of a running controller; Nil for any other process."""
         if not isinstance(me, Replica) or me.mode in ENDED:
             return Nil.NIL
         leads = me.mode is Mode.LEADER
-        return Progress(me.key, leads, me.epoch, len(me.log) if leads or me.fetched else 0, me.software)
+        return ControllerProgress(me.key, leads, me.epoch, len(me.log) if leads or me.fetched else 0, me.software)
 
     @internal(reads=progress)
-    def change_software(self, me: Replica, progress: Controllers) -> Steps:  # type: ignore[override]
+    def change_software(self, me: Replica, progress: ControllerProgresses) -> Steps:  # type: ignore[override]
         """The operator restarts a controller with new software."""
-        others = [one for host, one in progress.items() if isinstance(one, Progress) and host != me.id]
+        others = [one for host, one in progress.items() if isinstance(one, ControllerProgress) and host != me.id]
         if me.software == 0 and self.may_restart(me, others):
             yield from super().change_software(me)
 
-    def may_restart(self, me: Replica, others: list[Progress]) -> bool:
+    def may_restart(self, me: Replica, others: list[ControllerProgress]) -> bool:
         """Whether the other voters that have caught up with the leader are a majority, and a leader is the last one."""
         if me.mode is Mode.LEADER:
             newest = [(me.epoch, len(me.log))] if all(one.software for one in others) else []
         else:
             newest = [(one.epoch, one.end) for one in others if one.leads]
         caught_up = [one.key for one in others if newest and (one.epoch, one.end) == max(newest)]
-        return self.is_majority(me.voters, {v.key for v in me.voters if any(matches(v.key, key) for key in caught_up)})
+        return self.is_majority(
+            me.voters, {v.key for v in me.voters if any(is_voter_key(v.key, key) for key in caught_up)}
+        )
 
     @reachable(reads=progress)
-    def rolls_end(self, progress: Controllers) -> bool:
+    def rolls_end(self, progress: ControllerProgresses) -> bool:
         """Every running controller can come to run the new software (Kafka, "Upgrading"; Strimzi proposal 58)."""
-        return all(one.software for one in progress.values() if isinstance(one, Progress))
+        return all(one.software for one in progress.values() if isinstance(one, ControllerProgress))
 
     @invariant(reads=progress)
-    def restarts_leave_a_majority(self, me: Replica, progress: Controllers) -> bool:
+    def restarts_leave_a_majority(self, me: Replica, progress: ControllerProgresses) -> bool:
         """The operator restarts no controller without which most voters have not caught up (Strimzi proposal 56)."""
         if not list(self.change_software(me, progress)):
             return True
-        known = {host: one for host, one in progress.items() if isinstance(one, Progress)}
+        known = {host: one for host, one in progress.items() if isinstance(one, ControllerProgress)}
         newest = max(((one.epoch, one.end) for one in known.values() if one.leads), default=None)
         others = [one for host, one in known.items() if host != me.id]
         ready = [one for one in others if (one.epoch, one.end) == newest]
@@ -126,7 +128,7 @@ class UpgradedStaysBehind(RolledByOperator, variant="upgraded-stays-behind"):
         else:
             yield from super().handle_fetch_request(me, request, shared)
 
-    def is_served(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+    def is_served(self, me: Replica, shared: Shared, seen: OtherReplicas) -> bool:
         return me.software == 0 and super().is_served(me, shared, seen)
 
 
