@@ -65,8 +65,8 @@ MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in ful
 SAMPLED_LEVELS, SAMPLED_STATES = 3, 32  # of a larger breadth-first search; of another larger one
 LOW_32_BITS = (1 << 32) - 1
 
-DiagramsByName = Mapping[str, int]
-FindViolated = Callable[[int, int], Mapping[str, int]]
+RootNodesByName = Mapping[str, int]
+FindViolatingSets = Callable[[int, int], Mapping[str, int]]
 
 
 class SavedSearch(NamedTuple):
@@ -217,12 +217,12 @@ class SetsCheckpoint(SearchCheckpoint):
         store.load(found.nodes, found.edges)
         store.roots.update({KEPT_ROOT_PREFIX + name: node for name, node in found.sets.items()})
 
-    def require_same(self, space: StateSpace, checks: StateChecks, violated: FindViolated) -> None:
+    def require_same(self, space: StateSpace, checks: StateChecks, violated: FindViolatingSets) -> None:
         """Repeat the search, in full or in part; raise InputError if the checkpoint differs."""
         assert self.found is not None
         options, sets = self.options, space.kept()
         noted = {one.property for one in self.found.violations}
-        again = SetsValidator(space, checks, options.constraints, violated, noted)
+        again = SetsRecheck(space, checks, options.constraints, violated, noted)
         with self.rejecting():
             if options.search == Search.BFS:
                 again.require_levels(sets)
@@ -231,7 +231,7 @@ class SetsCheckpoint(SearchCheckpoint):
 
 
 def require_canonical_diagrams(
-    nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: DiagramsByName
+    nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: RootNodesByName
 ) -> None:
     """Require that diagrams are in canonical form."""
     require_valid(
@@ -260,7 +260,7 @@ def require_canonical_diagrams(
         require_distinct(sums + hash_numbers(levels.astype(np.uint64)), "nodes")
 
 
-class SetsValidator:
+class SetsRecheck:
     """Repeats the search of a checkpoint, in full or in part, and compares the sets."""
 
     def __init__(
@@ -268,7 +268,7 @@ class SetsValidator:
         space: StateSpace,
         checks: StateChecks,
         constraints: tuple[Property, ...],
-        violated: FindViolated,
+        violated: FindViolatingSets,
         noted: set[str],
     ) -> None:
         self._space = space
@@ -278,7 +278,7 @@ class SetsValidator:
         self._noted = noted
         self._random = SystemRandom()  # a forger of the checkpoint must not predict the sample
 
-    def require_levels(self, sets: DiagramsByName) -> None:
+    def require_levels(self, sets: RootNodesByName) -> None:
         """Require that each breadth-first level follows from the one before."""
         names = ("new", "pruned", "reached", "known", "expanded")
         levels = list(sets.values())[len(names) :]
@@ -314,7 +314,7 @@ class SetsValidator:
             self._require_noted(level, judged)
         return [new, pruned, reached, known, reached]
 
-    def require_reached(self, sets: DiagramsByName, *, has_beyond: bool) -> None:
+    def require_reached(self, sets: RootNodesByName, *, has_beyond: bool) -> None:
         """Require that each state is initial or follows from another state of the checkpoint."""
         store, reached, beyond = self._store, sets.get("reached", EMPTY_SET), sets.get("beyond", EMPTY_SET)
         require_valid([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")

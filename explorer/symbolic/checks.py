@@ -21,7 +21,7 @@ from kraftcheck.explorer.symbolic.relations import (
     Dimension,
     EffectLabel,
     Event,
-    EventInfo,
+    EventWithStep,
     VariableChange,
 )
 from kraftcheck.explorer.symbolic.state_space import StateSpace
@@ -43,7 +43,7 @@ from kraftcheck.spec.language.semantics import Semantics, step_arguments
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, field_names, keyed
 
-MOST_INPUTS = 100_000
+MOST_MAPPING_INPUTS = 100_000
 """Most distinct inputs of a mapping."""
 
 VARIABLE_KINDS_OF_READS = {
@@ -57,7 +57,7 @@ VARIABLE_KINDS_OF_READS = {
 VectorOfValues = tuple[int, ...]
 
 
-class MappedSets:
+class RefinementOnSets:
     """Evaluates one refinement on the sets of a state space."""
 
     def __init__(self, space: StateSpace, refinement: Refinement) -> None:
@@ -109,10 +109,10 @@ class MappedSets:
             return [()]
         projected = store.project(states, self._projection)
         count = store.count(projected)
-        if count > MOST_INPUTS:
+        if count > MOST_MAPPING_INPUTS:
             raise InputError(
                 f"{self._refinement.prop.name} reads {', '.join(self._parts)}, with {count:,} combinations of values: "
-                f"the engine symbolic evaluates at most {MOST_INPUTS:,}; expected --engine tables"
+                f"the engine symbolic evaluates at most {MOST_MAPPING_INPUTS:,}; expected --engine tables"
             )
         return list(store.vectors(projected, self._levels))
 
@@ -153,7 +153,7 @@ MOST_WHOLE_STATES = 100_000
 """Most states on which a property that reads whole states is evaluated, one by one."""
 
 
-class Binding(NamedTuple):
+class PropertyBinding(NamedTuple):
     """The replicas and the channel for which a property is evaluated."""
 
     me: Any = None
@@ -167,9 +167,9 @@ class StateChecks:
     def __init__(self, space: StateSpace, semantics: Semantics) -> None:
         self._space = space
         self._semantics = semantics
-        self._bad: dict[tuple[str, Binding], list[Event]] = defaultdict(list)
-        self._reads: dict[tuple[str, Binding], tuple[Dimension, ...]] = {}
-        self._numbers: dict[tuple[str, Binding, tuple[Dimension, ...]], int] = {}
+        self._bad: dict[tuple[str, PropertyBinding], list[Event]] = defaultdict(list)
+        self._reads: dict[tuple[str, PropertyBinding], tuple[Dimension, ...]] = {}
+        self._numbers: dict[tuple[str, PropertyBinding, tuple[Dimension, ...]], int] = {}
 
     def within(self, constraints: Iterable[Property], states: int) -> int:
         """Return the states of a set that satisfy all constraints."""
@@ -202,7 +202,7 @@ class StateChecks:
         vectors = store.vectors(states, range(store.levels))
         return store.set_of([v for v in vectors if not self._semantics.holds(prop, variables.decode(v))])
 
-    def _bindings(self, prop: Property) -> Iterator[Binding]:
+    def _bindings(self, prop: Property) -> Iterator[PropertyBinding]:
         replicas = self._space.variables.layout.replicas
         pairs: Iterable[tuple[Any, Any]] = [(None, None)]
         if "peer" in prop.asks:
@@ -212,9 +212,9 @@ class StateChecks:
         channels = [level for level, key in enumerate(self._space.variables.keys) if key.kind == CHANNEL_VARIABLE]
         for me, peer in pairs:
             for channel in channels if "message" in prop.asks else (None,):
-                yield Binding(me, peer, channel)
+                yield PropertyBinding(me, peer, channel)
 
-    def _base(self, prop: Property, binding: Binding) -> dict[str, Dimension]:
+    def _base(self, prop: Property, binding: PropertyBinding) -> dict[str, Dimension]:
         """Return the diagram dimension that holds each parameter `me`, `peer` and `message` of a property."""
         variables, base = self._space.variables, {}
         if binding.me is not None:
@@ -232,7 +232,7 @@ class StateChecks:
         bounds = variables.bounds if SPENT in prop.asks else []
         return {name: (variables.levels[VariableKey(BOUND_VARIABLE, name)], IDENTITY_MAP) for name in bounds}
 
-    def _events(self, prop: Property, binding: Binding, states: int) -> Iterator[Event]:
+    def _events(self, prop: Property, binding: PropertyBinding, states: int) -> Iterator[Event]:
         """Yield the combinations of read values that violate a property, as events without effect."""
         base, space = self._base(prop, binding), self._space
         spent = self._spent(prop)
@@ -268,7 +268,9 @@ class StateChecks:
                 more = space.learning.dims.more(missing.read, known)
                 self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
 
-    def _holds(self, prop: Property, binding: Binding, base: dict[str, Dimension], found: dict[Dimension, Any]) -> bool:
+    def _holds(
+        self, prop: Property, binding: PropertyBinding, base: dict[str, Dimension], found: dict[Dimension, Any]
+    ) -> bool:
         labels, learning = self._space.labels, self._space.learning
         given: dict[str, Any] = {}
 
@@ -317,7 +319,7 @@ class StepVerdicts(NamedTuple):
     """Verdicts of a step property: violating events, events to evaluate for each set, and the number of events seen."""
 
     bad: list[Event]
-    waiting: list[EventInfo]
+    waiting: list[EventWithStep]
     number: int
 
 
@@ -327,7 +329,7 @@ class StepChecks:
     def __init__(self, space: StateSpace, semantics: Semantics, *, is_asked_again: bool) -> None:
         self._space = space
         self._semantics = semantics
-        self._mapped: dict[str, MappedSets] = {}
+        self._mapped: dict[str, RefinementOnSets] = {}
         self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}
         self._cores: dict[int, Step] = {}  # by the id of a learned step; learned steps are never freed
@@ -341,12 +343,12 @@ class StepChecks:
         """Return the states of a set with an outgoing step that violates a property."""
         if prop.kind == REFINES:
             if prop.name not in self._mapped:
-                self._mapped[prop.name] = MappedSets(self._space, self._semantics.refinement(prop))
+                self._mapped[prop.name] = RefinementOnSets(self._space, self._semantics.refinement(prop))
             return self._mapped[prop.name].violating(states)
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
         judged, taken = self._judged.setdefault(prop.name, StepVerdicts([], [], 0)), self._space.learning.events.infos
-        events, waiting = list[Event](), list[EventInfo]()
+        events, waiting = list[Event](), list[EventWithStep]()
         for one in (*judged.waiting, *taken[judged.number :]):
             self._is_settled = True
             bad = list(self._bad(prop, one))
@@ -360,7 +362,7 @@ class StepChecks:
             found = store.union(found, store.enabled(states, relation))
         return found
 
-    def _bad(self, prop: Property, taken: EventInfo) -> Iterator[Event]:
+    def _bad(self, prop: Property, taken: EventWithStep) -> Iterator[Event]:
         """Yield the event of the step `taken`, restricted to the cases in which it violates a property."""
         changes = dict(taken.event)
         if prop.of_actor:

@@ -25,12 +25,12 @@ from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SET, SavedSearch,
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY_SET, FEWEST_NODES, OutOfNodes
+from kraftcheck.explorer.symbolic.store import EMPTY_SET, LEAST_MAX_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired, VariableLayout, initial_layout
 from kraftcheck.explorer.symbolic.violations import (
     BreadthFirst,
     PathTimeout,
-    Violations,
+    ViolationFinder,
     WitnessDeadline,
     notes_on_sets,
     states_without_path_to,
@@ -39,11 +39,11 @@ from kraftcheck.processes import Interruption, default_memory_bytes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
-GC_THRESHOLD = 1_000_000  # allocations between two runs of Python's garbage collector
+PYTHON_GC_THRESHOLD = 1_000_000  # allocations between two runs of Python's garbage collector
 CLOCK_CHECK_SECONDS = 0.1  # seconds between two checks of the clock
 TABLES_LEARNING_SECONDS, TABLES_STATES_A_SECOND = 5.0, 100_000
 """Upper estimate of the table engine's time: seconds to learn, and states a second."""
-MOST_COUNTED_NODES = 100_000  # nodes of a set up to which steps are counted after the search was stopped
+MOST_NODES_TO_COUNT_STEPS = 100_000  # nodes of a set up to which steps are counted after the search was stopped
 
 
 class CheckpointDue(Exception):  # noqa: N818 - not an error
@@ -96,7 +96,7 @@ class SymbolicSearch:
     def run(self) -> Result:
         """Search, and return the result."""
         often = gc.get_threshold()
-        gc.set_threshold(GC_THRESHOLD, *often[1:])  # learned objects are never freed
+        gc.set_threshold(PYTHON_GC_THRESHOLD, *often[1:])  # learned objects are never freed
         try:
             with self._interruption:
                 return self.books.result_of(self._search, self._notes)
@@ -146,7 +146,7 @@ class SymbolicSearch:
                 self._counted, found = 0, None
             except OutOfNodes:
                 most = self.space.store.most_nodes if self.space is not None else 0
-                asked = options.max_nodes and max(options.max_nodes, FEWEST_NODES)
+                asked = options.max_nodes and max(options.max_nodes, LEAST_MAX_NODES)
                 self.books.stop_at("max_nodes" if most == asked else MEMORY_LIMIT)
 
     def _new_space(self, layout: VariableLayout, *, is_restored: bool) -> StateSpace:
@@ -162,7 +162,7 @@ class SymbolicSearch:
 
     def _search_space(self, space: StateSpace) -> None:
         """Search with one layout of the variables."""
-        self._violations = Violations(space, self)
+        self._violations = ViolationFinder(space, self)
         checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY_SET)
         self._check_starts()
@@ -228,7 +228,7 @@ class SymbolicSearch:
 
     def _note_part(self, space: StateSpace, part: int) -> None:
         """Record the states found before saturation stopped; count their steps only if the set is small."""
-        self.note(part, part if space.store.size(part) < MOST_COUNTED_NODES else EMPTY_SET)
+        self.note(part, part if space.store.size(part) < MOST_NODES_TO_COUNT_STEPS else EMPTY_SET)
 
     def _chained(self, space: StateSpace) -> tuple[int, int]:
         """Return the reachable states within and beyond the constraints, computed by chaining over the events."""

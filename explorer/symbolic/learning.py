@@ -23,7 +23,7 @@ from kraftcheck.explorer.symbolic.relations import (
     EffectLabels,
     Event,
     EventGroups,
-    EventInfo,
+    EventWithStep,
     LearnedEvent,
     VariableChange,
 )
@@ -119,11 +119,11 @@ class ReadDimensions:
         return None if value is NOT_PROJECTED else (value,)
 
 
-class Events:
+class EventStore:
     """The events learned so far."""
 
     def __init__(self) -> None:
-        self.infos: list[EventInfo] = []
+        self.infos: list[EventWithStep] = []
         self.pruned: list[Event] = []
         self._fresh: list[LearnedEvent] = []
         self._changes: dict[tuple[int, VariableChange], tuple[int, VariableChange]] = {}
@@ -132,7 +132,7 @@ class Events:
         """Return an event; equal changes share one object."""
         return tuple(self._changes.setdefault(change, change) for change in sorted(changes.items()))
 
-    def add(self, info: EventInfo, last: int, gate: int, *, is_allowed: bool = True) -> None:
+    def add(self, info: EventWithStep, last: int, gate: int, *, is_allowed: bool = True) -> None:
         """Add an event, with the last level and the gate of the watch it was learned from."""
         self.infos.append(info)
         if is_allowed:
@@ -218,7 +218,7 @@ class TransitionLearner:
     ) -> None:
         self._constraints = constraints
         self.calls = calls
-        self.events = Events()
+        self.events = EventStore()
         self.dims = ReadDimensions(calls.protocol, variables, labels, always)
         self._variables = variables
         self._store = store
@@ -398,7 +398,7 @@ class TransitionLearner:
                 changes = {level: VariableChange(EDGES_BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
                 gate = self.watches.tail([(level, mapped)])
-                self.events.add(EventInfo(name, self.events.event(changes)), level, gate)
+                self.events.add(EventWithStep(name, self.events.event(changes)), level, gate)
 
         return learn
 
@@ -439,7 +439,7 @@ class TransitionLearner:
         pairs += [(level, None, self._targets(replica, step)[1]) for level, replica in written.items()]
         act = (me, message, step) if me is not None else None
         gate = self.watches.tail(self._base(place))
-        info = EventInfo(action, self.events.event(changes), tuple(pairs), act)
+        info = EventWithStep(action, self.events.event(changes), tuple(pairs), act)
         self.events.add(info, last, gate, is_allowed=is_allowed)
 
     def _act(self, builder: EventBuilder, level: int, me: Any, after: Any, step: Step) -> Any:

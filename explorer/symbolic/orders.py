@@ -28,12 +28,12 @@ from kraftcheck.spec.language.state import State
 
 VariableOrder = tuple[VariableKey, ...]
 
-NODE_BUDGETS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
+TRIAL_NODE_BUDGETS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
 """For each trial: the nodes made before it, and the most nodes of its smaller searches."""
 ANNEALING_MOVES = 3_000  # moves of one variable in simulated annealing
 ANNEALING_TEMPERATURE = 0.02  # accepted worsening at first, as a fraction of the cost
-CLEARLY_FEWER_FRACTION = 0.9  # an order is clearly better with this fraction of the nodes
-SMALL_MEMORY_BYTES = 1 << 28  # bytes for a trial search
+CLEARLY_FEWER_NODES_FRACTION = 0.9  # an order is clearly better with this fraction of the nodes
+TRIAL_MEMORY_BYTES = 1 << 28  # bytes for a trial search
 LEAST_SPAN_FACTOR = 2  # least factor by which another order must shorten the span of events
 
 
@@ -105,7 +105,7 @@ def cheapest_order(
         limits, fewest = more, found
     best = orders[0]
     for order in orders[1:]:
-        found = None if fewest is None else made(order, limits, int(CLEARLY_FEWER_FRACTION * fewest))
+        found = None if fewest is None else made(order, limits, int(CLEARLY_FEWER_NODES_FRACTION * fewest))
         if found is not None:
             best, fewest = order, found
     return best
@@ -122,7 +122,7 @@ class OrderTrials:
         self, calls: HandlerCache, semantics: Semantics, starts: list[State], constraints: tuple[Property, ...]
     ) -> None:
         self._calls, self._semantics, self._starts, self._constraints = calls, semantics, starts, constraints
-        self._looks = list(NODE_BUDGETS)
+        self._looks = list(TRIAL_NODE_BUDGETS)
         self._may_meet = True  # whether random walks may still look for replicas that appear late
 
     def give_up(self) -> None:
@@ -167,7 +167,7 @@ class OrderTrials:
         small = None
         try:
             arranged = layout.arranged(order, limits)
-            small = StateSpace(self._calls, arranged, self._starts, SMALL_MEMORY_BYTES, pause, self._constraints)
+            small = StateSpace(self._calls, arranged, self._starts, TRIAL_MEMORY_BYTES, pause, self._constraints)
             small.saturated(small.start)
             return small.store.nodes_made
         except (NodeBudgetExceeded, OutOfNodes, LayoutChanged):

@@ -205,7 +205,7 @@ class LearnedEvent(NamedTuple):
     gate: int = 0
 
 
-class EventInfo(NamedTuple):
+class EventWithStep(NamedTuple):
     """An event with its action and step, for counts and step properties."""
 
     action: str  # the action's name

@@ -14,8 +14,8 @@ from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     Diagram,
     add_relation_edge,
-    cache_lookup,
-    rebuild_table,
+    cache_label_result,
+    rebuild_node_table,
     unique_node,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
@@ -39,10 +39,10 @@ from kraftcheck.spec.errors import ProtocolError
 
 EMPTY_SET, UNIT_SET = 0, 1
 KEPT_ROOT_PREFIX = "kept "  # prefix of the names of roots that a checkpoint saves
-EDGES_A_NODE = 5  # least room for edges, for each node
+LEAST_EDGE_ROOM_A_NODE = 5  # least room for edges, for each node
 FIRST_TABLE_ENTRIES = 1 << 16  # initial size of the hash tables
-FEWEST_NODES = 1 << 10  # least value of --max-nodes in effect
-STACK_EDGES = 1 << 24  # room on the stack, in edges
+LEAST_MAX_NODES = 1 << 10  # least value of --max-nodes in effect
+STACK_ROOM_EDGES = 1 << 24  # room on the stack, in edges
 COUNTING_PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
 """Moduli of step counts; a count follows from its residues by the Chinese remainder theorem."""
 KernelCallback = Callable[[int, int, int], int]
@@ -66,17 +66,17 @@ class DiagramStore:
         self.partial = EMPTY_SET
         self.collections = self._collected = self._most = 0
         # All arrays get their final length now; memory is provided on first use, so room for growth costs nothing.
-        least = codes.BYTES_A_NODE + EDGES_A_NODE * codes.BYTES_AN_EDGE
-        nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, FEWEST_NODES))
+        least = codes.BYTES_A_NODE + LEAST_EDGE_ROOM_A_NODE * codes.BYTES_AN_EDGE
+        nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, LEAST_MAX_NODES))
         size = max(1 << (nodes - 1).bit_length(), FIRST_TABLE_ENTRIES)
         d.nodes = np.zeros((nodes, 3), np.int64)
         d.summaries = np.zeros(12 * nodes, np.int32)
-        edges = EDGES_A_NODE * nodes
+        edges = LEAST_EDGE_ROOM_A_NODE * nodes
         d.edges = np.zeros(edges if most is not None else max(edges, memory // codes.BYTES_AN_EDGE), np.int64)
         d.table = np.zeros(2 * size, np.int32)
         d.cache = np.zeros((size, 3), np.int64)
-        d.scratch = np.zeros(STACK_EDGES, np.int64)
-        d.stamps = np.zeros(STACK_EDGES, np.int64)
+        d.scratch = np.zeros(STACK_ROOM_EDGES, np.int64)
+        d.stamps = np.zeros(STACK_ROOM_EDGES, np.int64)
         d.meta = np.zeros(codes.META_SIZE, np.int64)
         d.meta[codes.META_NODES] = 2
         d.meta[codes.META_MOST_BYTES] = max(memory, least * nodes)
@@ -101,7 +101,7 @@ class DiagramStore:
         d.tails = np.zeros((1 << 20, 4), np.int64)
         d.slot_count = np.zeros(levels + 1, np.int64)
         d.chosen = np.zeros(len(d.relation_edges), np.int32)
-        rebuild_table(d, FIRST_TABLE_ENTRIES)
+        rebuild_node_table(d, FIRST_TABLE_ENTRIES)
 
     def free(self) -> None:
         """Release the diagrams' memory even if garbage still refers to them; no set is usable afterwards."""
@@ -126,7 +126,7 @@ class DiagramStore:
 
     def cache_effect(self, label: int, value: int, result: int) -> None:
         """Cache the result of applying a label to a value."""
-        cache_lookup(self.arrays, label << 32 | value, result)
+        cache_label_result(self.arrays, label << 32 | value, result)
 
     def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
         """Add an edge to a relation's node: see `add_relation_edge` of the kernel."""
@@ -366,7 +366,7 @@ class DiagramStore:
         d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
         d.edges[: len(edges)] = edges
         d.meta[codes.META_NODES], d.meta[codes.META_EDGES] = count, len(edges)
-        rebuild_table(d, max(FIRST_TABLE_ENTRIES, 1 << (2 * count - 1).bit_length()))
+        rebuild_node_table(d, max(FIRST_TABLE_ENTRIES, 1 << (2 * count - 1).bit_length()))
 
 
 def require_below_limit(number: int, limit: int, what: str) -> None:

@@ -33,11 +33,11 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
 VectorOfNumbers = tuple[int, ...]
-Witness = tuple[str, list[State]]
+NamedWitness = tuple[str, list[State]]
 VIOLATING_PREFIX = "violating "  # prefix of the names of roots that hold violating states
 
 
-class Predecessors:
+class PredecessorFinder:
     """Finds a state of a set that leads to a given state."""
 
     def __init__(self, space: StateSpace) -> None:
@@ -143,7 +143,7 @@ class WitnessPaths:
         self._pause = pause
         self._violating = violating
 
-    def shortest(self, names: Iterable[str]) -> Iterator[Witness]:
+    def shortest(self, names: Iterable[str]) -> Iterator[NamedWitness]:
         """Yield (name, path) for each violating set, with a shortest path into the set."""
         space, store, wanted = self._space, self._space.store, list(names)
         new, pruned, known, levels = space.start, EMPTY_SET, EMPTY_SET, list[int]()
@@ -160,7 +160,7 @@ class WitnessPaths:
             if store.is_crowded:
                 new, pruned, known, *levels = store.collect_garbage([new, pruned, known, *levels])
 
-    def any(self, names: Iterable[str]) -> Iterator[Witness]:
+    def any(self, names: Iterable[str]) -> Iterator[NamedWitness]:
         """Yield (name, path) for each violating set, with any path into the set, found by chaining."""
         space, store, wanted, stages = self._space, self._space.store, list(names), list[int]()
         yield from self._into(wanted, space.start, space.start, stages, self._known)
@@ -185,7 +185,7 @@ class WitnessPaths:
 
     def _into(
         self, wanted: list[str], states: int, expanded: int, sets: list[int], violating: Callable[[str, int], int]
-    ) -> Iterator[Witness]:
+    ) -> Iterator[NamedWitness]:
         """Yield (name, path) for each wanted violating set that contains one of the states.
 
         State properties are looked up in `states`, whose last step may break action constraints. Step properties are
@@ -195,7 +195,7 @@ class WitnessPaths:
             there = violating(name, states if name in self._beyond else expanded)
             if there != EMPTY_SET:
                 wanted.remove(name)
-                yield name, Predecessors(self._space).path(sets, self._space.store.one_of(there))
+                yield name, PredecessorFinder(self._space).path(sets, self._space.store.one_of(there))
 
 
 def violating_behaviour(semantics: Semantics, prop: Property | None, path: list[State]) -> Behaviour:
@@ -217,7 +217,9 @@ CHECK_NODE_GROWTH, CHECK_TIME_MULTIPLE = 2, 30
 LEAST_WITNESS_SECONDS, WITNESS_TIME_FACTOR = 30.0, 3.0
 """Time for finding a counterexample: at least these seconds, or this multiple of the search's time."""
 
-PARTIAL_CHECK_SECONDS = 10.0  # least seconds for checking properties after a limit; else a tenth of the search's time
+LEAST_PARTIAL_CHECK_SECONDS = (
+    10.0  # least seconds for checking properties after a limit; else a tenth of the search's time
+)
 MOST_NAMED_VARIABLES, FEWEST_NAMED_NODES = 3, 1_000  # variables that a note names, and fewest nodes of the first one
 
 FindWitnesses = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
@@ -263,7 +265,7 @@ class SearchObserver(Protocol):
         """Keep named sets for the checkpoint; write the checkpoint when it is due."""
 
 
-class Violations:
+class ViolationFinder:
     """Evaluates the properties of a search on sets of one state space, and shows what violates them."""
 
     def __init__(self, space: StateSpace, search: SearchObserver) -> None:
@@ -324,7 +326,7 @@ class Violations:
     def check_part(self) -> None:
         """Look for violations in the known states, after a limit ended the search."""
         books, store = self._search.books, self._space.store
-        self._search.pace.deadline = time.monotonic() + max(PARTIAL_CHECK_SECONDS, books.seconds / 10)
+        self._search.pace.deadline = time.monotonic() + max(LEAST_PARTIAL_CHECK_SECONDS, books.seconds / 10)
         try:
             store.collect_garbage([])
             bad = self.of(store.roots["reached"], EMPTY_SET, is_part=True)
@@ -431,7 +433,7 @@ def notes_on_sets(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
 class BreadthFirst:
     """Breadth-first search over the sets of one state space."""
 
-    def __init__(self, search: SearchObserver, space: StateSpace, violations: Violations) -> None:
+    def __init__(self, search: SearchObserver, space: StateSpace, violations: ViolationFinder) -> None:
         self._search, self._space, self._violations = search, space, violations
         self._states = tuple(prop for prop in search.options.properties if not prop.over_steps)
         self._steps = tuple(prop for prop in search.options.properties if prop.over_steps)
@@ -502,5 +504,5 @@ class BreadthFirst:
 
     def _trace(self, bad: int, prop: Property | None = None) -> Behaviour:
         """Return a behaviour through the levels to some state of the set that violates a property."""
-        path = Predecessors(self._space).path(self._levels, self._space.store.one_of(bad))
+        path = PredecessorFinder(self._space).path(self._levels, self._space.store.one_of(bad))
         return violating_behaviour(self._search.semantics, prop, path)

@@ -25,7 +25,7 @@ NAME = "two-voters"
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for another order early, and take it whatever it is."""
     looks = (30, 1 << 13), (60, 1 << 14)
-    monkeypatch.setattr(orders, "NODE_BUDGETS", looks)
+    monkeypatch.setattr(orders, "TRIAL_NODE_BUDGETS", looks)
     monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
     monkeypatch.setattr(orders, "LEAST_SPAN_FACTOR", 0)
 

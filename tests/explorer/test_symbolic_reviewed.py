@@ -19,7 +19,7 @@ from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.variables import sample_replicas
-from kraftcheck.explorer.symbolic.violations import Violations
+from kraftcheck.explorer.symbolic.violations import ViolationFinder
 from kraftcheck.spec import (
     Bag,
     Map,
@@ -298,7 +298,7 @@ def test_orders_are_compared_within_action_constraints(monkeypatch: pytest.Monke
         return made(trials, *given)
 
     monkeypatch.setattr(orders.OrderTrials, "_nodes_made", counted)
-    monkeypatch.setattr(orders, "NODE_BUDGETS", ((4, 5_000),))
+    monkeypatch.setattr(orders, "TRIAL_NODE_BUDGETS", ((4, 5_000),))
     monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
     protocol = Raising()
     found = explore(protocol, options_of(protocol, search="saturation"))
@@ -376,7 +376,7 @@ def test_an_interrupt_while_properties_are_evaluated_at_a_limit(order: str, monk
     def interrupted(*_: object, **__: object) -> dict[str, int]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Violations, "of", interrupted)
+    monkeypatch.setattr(ViolationFinder, "of", interrupted)
     protocol = TooFar()
     result = explore(protocol, options_of(protocol, search=order, time_limit=1e-9))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
@@ -391,7 +391,7 @@ def test_no_step_is_taken_in_the_initial_states_alone() -> None:
 
 
 def test_steps_that_were_not_counted_are_null_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MOST_COUNTED_NODES", 0)
+    monkeypatch.setattr(engine, "MOST_NODES_TO_COUNT_STEPS", 0)
     path = tmp_path / "found.json"
     words = ["check", "quorum", "--config", "smoke", "--engine", "symbolic", "--max-nodes", "1024", "--json", str(path)]
     assert main(words) == 20

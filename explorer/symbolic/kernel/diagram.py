@@ -27,9 +27,11 @@ from kraftcheck.explorer.tables.kernel.maps import mix64
 jit = kernel_compiler(Path(__file__).parent, Path(native.__file__).parent)
 _ir: Any = vars(cgutils)["ir"]
 _INT64: Any = types.int64
+_intrinsic: Any = intrinsic
 
 
-def _call_back(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
+@_intrinsic  # type: ignore[untyped-decorator]
+def call_back(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
     """Generate code that calls the function of three integers at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -39,8 +41,6 @@ def _call_back(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
 
     return _INT64(_INT64, _INT64, _INT64, _INT64), generate
 
-
-call_back: Any = intrinsic(_call_back)
 
 # Indices of `meta`.
 (
@@ -77,13 +77,13 @@ OP_PREDECESSORS, OP_LEARNED, OP_MAY_FOLLOW, OP_CHOSEN_EDGES = range(8, 12)
 OP_SATURATED = 12  # at bit 24 of the second key word: a node takes the place of the operation code there
 
 LOW_32_BITS = np.int64((1 << 32) - 1)
-RESERVED_NODES = 1 << 16  # nodes and edges reserved for the operations in progress at the limit
+NODES_RESERVED_TO_FINISH = 1 << 16  # nodes and edges reserved for the operations in progress at the limit
 BYTES_A_NODE = 152  # with its entries in the hash table, the cache and the summaries
 BYTES_AN_EDGE = 8
 NODES_A_TICK = 1 << 17  # new nodes between two callbacks that check the clock
 MOST_RESULTS_A_NODE = 2  # results for each node, up to which the cache is doubled
 UNKNOWN_RESULT = np.int64(-3)
-FIRST_EDGE_KEY = np.int64(1 << 28)  # lookup keys from here on are edges of relations, by node
+FIRST_RELATION_EDGE_KEY = np.int64(1 << 28)  # lookup keys from here on are edges of relations, by node
 MOST_NODES = (1 << 31) - 1
 
 
@@ -147,7 +147,7 @@ def _hash_edges(level: Any, words: Any, start: Any, n: Any) -> Any:
 
 
 @jit
-def rebuild_table(d: Any, size: Any) -> None:
+def rebuild_node_table(d: Any, size: Any) -> None:
     """Rebuild the hash table of the nodes with a given size."""
     d.table[:size] = 0
     d.meta[META_TABLE_MASK] = size - 1
@@ -170,7 +170,7 @@ def grow_cache(d: Any) -> None:
         d.cache[i : i + 2] = 0
         for entry in (second, first):
             if entry[1]:
-                _cache_first(d, entry[0], entry[1], entry[2])
+                _cache_at_first_place(d, entry[0], entry[1], entry[2])
 
 
 @jit
@@ -183,8 +183,8 @@ def _add_node(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
         meta[META_INCOMPLETE] += 1
         return np.int64(0)
     # Near the limit, stop early: operations in progress still need nodes for their partial results.
-    is_near = a + min(RESERVED_NODES, len(d.nodes) >> 2) >= len(d.nodes)
-    is_near |= start + n + min(RESERVED_NODES, len(d.edges) >> 2) >= len(d.edges)
+    is_near = a + min(NODES_RESERVED_TO_FINISH, len(d.nodes) >> 2) >= len(d.nodes)
+    is_near |= start + n + min(NODES_RESERVED_TO_FINISH, len(d.edges) >> 2) >= len(d.edges)
     if is_near or BYTES_A_NODE * a + BYTES_AN_EDGE * (start + n) > meta[META_MOST_BYTES]:
         meta[META_STOP] = max(meta[META_STOP], 1)
     d.nodes[a, 0] = start
@@ -198,7 +198,7 @@ def _add_node(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     # The hash table and the cache grow with the nodes; a callback checks the clock now and then.
     size = meta[META_TABLE_MASK] + 1
     if 3 * a > 2 * size and 2 * size <= len(d.table):
-        rebuild_table(d, 2 * size)
+        rebuild_node_table(d, 2 * size)
     size = meta[META_CACHE_MASK] + 1
     if meta[META_CACHED_RESULTS] > size and size <= MOST_RESULTS_A_NODE * a and 2 * size <= len(d.cache):
         grow_cache(d)
@@ -256,7 +256,7 @@ def cached_result(d: Any, key1: Any, key2: Any) -> Any:
 
 
 @inlined
-def _cache_first(d: Any, key1: Any, key2: Any, result: Any) -> None:
+def _cache_at_first_place(d: Any, key1: Any, key2: Any, result: Any) -> None:
     """Cache a result at the first of its key's two places; move the old entry to the second."""
     i = _cache_place(d, key1, key2)
     if d.cache[i, 1] and (d.cache[i, 0] != key1 or d.cache[i, 1] != key2):
@@ -271,12 +271,12 @@ def _cache_first(d: Any, key1: Any, key2: Any, result: Any) -> None:
 def cache_complete_result(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
     """Cache a complete result; `before` is the value of META_INCOMPLETE at the start of the operation."""
     if d.meta[META_INCOMPLETE] == before:
-        _cache_first(d, key1, key2, result)
+        _cache_at_first_place(d, key1, key2, result)
         d.meta[META_CACHED_RESULTS] += 1
 
 
 @jit
-def cache_lookup(d: Any, key: Any, value: Any) -> None:
+def cache_label_result(d: Any, key: Any, value: Any) -> None:
     """Cache the result of applying a label to a value."""
     meta, lookups = d.meta, d.lookups
     size = meta[META_LOOKUP_MASK] + 1
@@ -286,14 +286,14 @@ def cache_lookup(d: Any, key: Any, value: Any) -> None:
         meta[META_LOOKUP_MASK] = 2 * size - 1
         for i in range(size):
             if old[i, 0] != -1:
-                _enter_lookup(d, old[i, 0], old[i, 1])
-    if cached_lookup(d, key >> 32, key & LOW_32_BITS) == UNKNOWN_RESULT:
+                _store_lookup(d, old[i, 0], old[i, 1])
+    if cached_label_result(d, key >> 32, key & LOW_32_BITS) == UNKNOWN_RESULT:
         meta[META_LOOKUPS] += 1
-    _enter_lookup(d, key, value)
+    _store_lookup(d, key, value)
 
 
 @inlined
-def _enter_lookup(d: Any, key: Any, value: Any) -> None:
+def _store_lookup(d: Any, key: Any, value: Any) -> None:
     mask = d.meta[META_LOOKUP_MASK]
     i = np.int64(mix64(key)) & mask
     while d.lookups[i, 0] != -1 and d.lookups[i, 0] != key:
@@ -303,7 +303,7 @@ def _enter_lookup(d: Any, key: Any, value: Any) -> None:
 
 
 @inlined
-def cached_lookup(d: Any, label: Any, value: Any) -> Any:
+def cached_label_result(d: Any, label: Any, value: Any) -> Any:
     """Return the cached result of applying a label to a value, -1 for a refusal; UNKNOWN_RESULT if it is not cached."""
     key = label << 32 | value
     mask = d.meta[META_LOOKUP_MASK]
@@ -318,7 +318,7 @@ def cached_lookup(d: Any, label: Any, value: Any) -> Any:
 @inlined
 def first_relation_edge(d: Any, r: Any, how: Any, key: Any) -> Any:
     """Return a relation's first edge for a value (`how` = 0) or a class (1); negative if there is none."""
-    return cached_lookup(d, FIRST_EDGE_KEY + (r << 1 | how), key)
+    return cached_label_result(d, FIRST_RELATION_EDGE_KEY + (r << 1 | how), key)
 
 
 @jit
@@ -334,13 +334,13 @@ def add_relation_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: An
     else:
         rule[1 + how] = 1
         d.relation_edges[number, 2] = first_relation_edge(d, r, how, key)
-        cache_lookup(d, (FIRST_EDGE_KEY + (r << 1 | how)) << 32 | key, number)
+        cache_label_result(d, (FIRST_RELATION_EDGE_KEY + (r << 1 | how)) << 32 | key, number)
 
 
 @inlined
 def apply_label(d: Any, label: Any, value: Any) -> Any:
     """Return the result of applying a label to a value; call Python if it is not cached."""
-    found = cached_lookup(d, label, value)
+    found = cached_label_result(d, label, value)
     if found == UNKNOWN_RESULT:
         found = call_back(d.meta[META_CALLBACK], CALL_TO_APPLY, label, value)
     return found

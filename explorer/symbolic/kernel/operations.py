@@ -23,7 +23,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     UNKNOWN_RESULT,
     apply_label,
     cache_complete_result,
-    cached_lookup,
+    cached_label_result,
     cached_result,
     classes_of_value,
     first_relation_edge,
@@ -224,7 +224,7 @@ def apply_label_unless_refused(d: Any, label: Any, value: Any, child: Any) -> An
 @inlined
 def may_apply(d: Any, label: Any, value: Any) -> Any:
     """Whether a label may accept a value: false only if a refusal is cached."""
-    return cached_lookup(d, label, value) != -1
+    return cached_label_result(d, label, value) != -1
 
 
 @jit
@@ -293,7 +293,7 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
 
 
 @inlined
-def edge_place(edges: Any, low: Any, high: Any, value: Any) -> Any:
+def find_edge_place(edges: Any, low: Any, high: Any, value: Any) -> Any:
     """Return the place of a value's edge among sorted edges, or its insertion point."""
     while low < high:
         middle = (low + high) >> 1
@@ -310,7 +310,7 @@ def child_for_value(d: Any, b: Any, level: Any, value: Any) -> Any:
     if b == 0 or level_of(d, b) > level:
         return b if value == 0 else np.int64(0)
     start, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
-    i = edge_place(d.edges, start, end, value)
+    i = find_edge_place(d.edges, start, end, value)
     return d.edges[i] & LOW_32_BITS if i < end and d.edges[i] >> 32 == value else np.int64(0)
 
 
@@ -393,12 +393,12 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:
-                    if cached_lookup(d, table[k, 0], value) >= 0:
+                    if cached_label_result(d, table[k, 0], value) >= 0:
                         result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                     k = table[k, 2]
             k = rule[3]
             while k >= 0:
-                if cached_lookup(d, table[k, 0], value) >= 0:
+                if cached_label_result(d, table[k, 0], value) >= 0:
                     result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
     cache_complete_result(d, key1, key2, result, d.meta[META_INCOMPLETE])

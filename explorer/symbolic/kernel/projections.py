@@ -39,7 +39,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     jit,
     level_of,
     push_edge,
-    rebuild_table,
+    rebuild_node_table,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
     cached_or_stopped,
@@ -58,7 +58,7 @@ MOST_CHOSEN_EDGES = 1 << 22  # edges in lists of allowed edges, before the lists
 
 
 @inlined
-def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
+def push_class_edges(d: Any, mapped: Any, value: Any, child: Any) -> None:
     """Push an edge onto the stack for each class of a value."""
     if mapped == 0:
         push_edge(d, value << 32 | child)
@@ -92,7 +92,7 @@ def project_onto_tail(d: Any, a: Any, t: Any) -> Any:
             e = a if skips else d.edges[start + i]
             child = project_onto_tail(d, e & LOW_32_BITS, d.tails[t, 2])
             if child:
-                push_classes(d, d.tails[t, 1], e >> 32, child)
+                push_class_edges(d, d.tails[t, 1], e >> 32, child)
         result = pop_unsorted_node(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
@@ -129,7 +129,7 @@ def cached_projection(d: Any, a: Any, t: Any) -> Any:
     if level > tails[t, 0]:  # the set's value there is 0
         base, rest = d.meta[META_STACK_TOP], cached_projection(d, a, tails[t, 2])
         if rest:
-            push_classes(d, tails[t, 1], np.int64(0), rest)
+            push_class_edges(d, tails[t, 1], np.int64(0), rest)
         return pop_unsorted_node(d, tails[t, 0], base)
     if d.nodes[a, 2] == 0:
         if must_stop(d):
@@ -143,7 +143,7 @@ def cached_projection(d: Any, a: Any, t: Any) -> Any:
                 for i in range(start, end):
                     rest = cached_projection(d, d.edges[i] & LOW_32_BITS, tails[tail, 2])
                     if rest:
-                        push_classes(d, tails[tail, 1], d.edges[i] >> 32, rest)
+                        push_class_edges(d, tails[tail, 1], d.edges[i] >> 32, rest)
                 result = pop_unsorted_node(d, level, inner)
             else:
                 for i in range(start, end):
@@ -358,4 +358,4 @@ def collect_garbage(d: Any, roots: Any) -> None:
     d.meta[META_CHOSEN_EDGES] = 0
     forget_summaries(d)
     d.meta[META_NODES_AT_DROP] = 0
-    rebuild_table(d, d.meta[META_TABLE_MASK] + 1)
+    rebuild_node_table(d, d.meta[META_TABLE_MASK] + 1)

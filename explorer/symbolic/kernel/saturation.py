@@ -30,7 +30,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     OP_SATURATED,
     UNKNOWN_RESULT,
     cache_complete_result,
-    cached_lookup,
+    cached_label_result,
     cached_result,
     call_back,
     jit,
@@ -41,7 +41,7 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     apply_label_unless_refused,
     child_for_value,
     difference,
-    edge_place,
+    find_edge_place,
     must_stop,
     pop_node,
     pop_unsorted_node,
@@ -50,7 +50,7 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
 from kraftcheck.explorer.symbolic.kernel.projections import (
     cached_projection,
     push_applicable_edges,
-    push_classes,
+    push_class_edges,
     set_may_enable,
 )
 
@@ -76,7 +76,7 @@ def _learn_level(d: Any, level: Any, value: Any, child: Any) -> None:
         key1, key2 = value << 32 | rest, np.int64(OP_LEARNED) << 32 | which
         if rest and cached_result(d, key1, key2) == UNKNOWN_RESULT:
             base, before = d.meta[META_STACK_TOP], d.meta[META_INCOMPLETE]
-            push_classes(d, d.tails[tail, 1], value, rest)
+            push_class_edges(d, d.tails[tail, 1], value, rest)
             new = difference(d, pop_unsorted_node(d, level, base), d.watch_known[which])
             if new and not must_stop(d):
                 call_back(d.meta[META_CALLBACK], CALL_TO_LEARN, which, new)
@@ -88,7 +88,7 @@ def _learn_level(d: Any, level: Any, value: Any, child: Any) -> None:
 def _child_on_stack(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
     """Return the child for a value in the stack edges from `base` to `end`, or in the set `b` if there are no edges."""
     if end > base:
-        i = edge_place(d.scratch, base, end, value)
+        i = find_edge_place(d.scratch, base, end, value)
         return d.scratch[i] & LOW_32_BITS if i < end and d.scratch[i] >> 32 == value else np.int64(0)
     return child_for_value(d, b, level, value)
 
@@ -124,7 +124,7 @@ def _put_child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, chil
             scratch[base + i] = e
             stamps[base + i] = e & LOW_32_BITS
         end = base + n
-    place = edge_place(scratch, base, end, value)
+    place = find_edge_place(scratch, base, end, value)
     if place == end or scratch[place] >> 32 != value:
         if not _shift_stack(d, place, np.int64(1)):
             return end, place
@@ -206,7 +206,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     rest, target = table[k, 1], table[k, 0]
                     if scratch[meta[META_STACK_TOP]] & 1 == 0:
                         label = target
-                        target = cached_lookup(d, label, value)
+                        target = cached_label_result(d, label, value)
                         if target == UNKNOWN_RESULT:
                             target = apply_label_unless_refused(
                                 d, label, value, saturated_union(d, child, rest, q + 1, none)
