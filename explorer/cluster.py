@@ -34,12 +34,12 @@ from kraftcheck.spec.language.protocol import Protocol
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK_ENDED = (
+SPARK_ENDED_TEXT = (
     "Spark ended early: its Java process was killed, or ran out of memory; continue with --resume (or, for --out, "
     "repeat the command)"
 )
 CANCEL_INTERVAL_SECONDS = 0.5  # seconds between two cancellations of running jobs
-ZIP_DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
+FIXED_ZIP_DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
 LEAST_SPARK_VERSION, LEAST_REPLAY_VERSION = (4, 1), (3, 5)
 MASTER_TIMEOUT_SECONDS = 30.0  # seconds for a master to answer, and then to provide an executor
 EXECUTOR_WAIT_SETTING = "spark.kraftcheck.wait"
@@ -49,7 +49,7 @@ _OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
 _RAISED_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
 _PY4J_ERROR_PREFIX = "An error occurred while calling "
 RAISED_ERRORS = ("RaisedError", "ActionError")
-OWN_ERRORS = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
+OWN_ERROR_NAMES = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
 
 SPARK_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # one task for each group of partitions, as the engine divides them
@@ -110,7 +110,7 @@ class Cluster:
         if given is None and not submitted:
             given = os.environ.get("MASTER", "local[*]")
         if given is not None:
-            require_answer(given)
+            require_master_answers(given)
             builder = builder.master(given)
             if given.startswith("local"):
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -239,12 +239,12 @@ class Cluster:
         is_gone = isinstance(error, Exception) and not isinstance(error, TaskRaisedError) and self._is_gone(wait=1)
         self.close()
         if is_gone:
-            raise PlatformError(SPARK_ENDED) from error
+            raise PlatformError(SPARK_ENDED_TEXT) from error
 
     def require_running(self) -> None:
         """Raise PlatformError if the JVM has ended."""
         if self._is_gone():
-            raise PlatformError(SPARK_ENDED)
+            raise PlatformError(SPARK_ENDED_TEXT)
 
     def _is_gone(self, wait: float = 0) -> bool:
         """Whether the JVM has ended, for example because it was killed; wait some seconds for its end."""
@@ -302,7 +302,7 @@ def error_from_task(text: str) -> InputError:
     for number in range(frames[-1], len(lines)) if frames else ():
         match = _RAISED_ERROR_LINE.match(lines[number])
         if match is not None:
-            is_own = match[1] in OWN_ERRORS
+            is_own = match[1] in OWN_ERROR_NAMES
             first = match[2] if is_own else f"a task on Spark failed: {match[1]}: {match[2]}"
             message = "\n".join([first, *takewhile(_is_continuation_line, lines[number + 1 :])])
             if match[1] in RAISED_ERRORS:
@@ -351,7 +351,7 @@ def require_java() -> None:
         raise InputError(f"{needs}; {program} is Java {found}")
 
 
-def require_answer(master: str) -> None:
+def require_master_answers(master: str) -> None:
     """Raise InputError if `master` is malformed, or names a standalone Spark master that does not answer."""
     match = _STANDALONE_MASTER.fullmatch(master)
     if match is None:
@@ -393,7 +393,7 @@ def code_zip(protocol: type[Protocol]) -> tuple[str, str, bytes]:
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in files:
-            archive.writestr(zipfile.ZipInfo(name, ZIP_DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, FIXED_ZIP_DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
     return f"kraftcheck-{files_digest(files)}", files_digest(own), content.getvalue()
 
 

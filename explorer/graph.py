@@ -36,11 +36,11 @@ StateText = Callable[[State], object]
 SVG_ENDING, PARQUET_ENDING = ".svg", ".parquet"
 MOST_WRITTEN_STATES, MOST_DRAWN_STATES = 200_000, 1_000
 """Default limits: states of a graph that is written, and of a graph that is drawn."""
-SAMPLED_STATES = 100
+STATES_SAMPLED_FOR_SIZE = 100
 NODE_DISTANCE_PIXELS, LAYER_DISTANCE_PIXELS = 150, 90
 """Pixels between nodes, and between layers."""
 NODE_RADIUS_PIXELS = 14
-ORDERING_SWEEPS = 8
+LAYER_ORDERING_SWEEPS = 8
 GRAPHVIZ_SECONDS = 120
 """Time limit of Graphviz."""
 _SVG_STYLE = "".join(
@@ -59,10 +59,10 @@ def explore_graph(
 ) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited."""
     search = ReferenceSearch(protocol, options)
-    return search.run(), state_graph(search, state_text)
+    return search.run(), graph_of_search(search, state_text)
 
 
-def state_graph(search: ReferenceSearch, state_text: StateText | None = None) -> Graph:
+def graph_of_search(search: ReferenceSearch, state_text: StateText | None = None) -> Graph:
     """Return the graph of a search's visited states.
 
     References
@@ -87,7 +87,7 @@ def _step_attributes(transition: Transition) -> dict[str, Any]:
     return {"action": transition.action, **by}
 
 
-def neighbourhood(
+def graph_around_behaviour(
     semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: StateText | None = None
 ) -> Graph:
     """Return the graph of a behaviour's states, and of the states within a few steps of them."""
@@ -126,7 +126,7 @@ def _states_around(semantics: Semantics, trace: Behaviour, steps: int, most: int
 def graph_size_text(graph: Graph, path: Path, most: int | None) -> str:
     """Return the size of a state graph and of its file as text; raise InputError if the graph is too large."""
     states, steps = graph.number_of_nodes(), graph.number_of_edges()
-    sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), SAMPLED_STATES)]
+    sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), STATES_SAMPLED_FOR_SIZE)]
     size = sum(sample) / max(1, len(sample)) * states + 80 * steps
     said = f"{states:,} states and {steps:,} steps, about {size / 1e6:,.1f} MB"
     allowed = most or (MOST_DRAWN_STATES if path.suffix.lower() == SVG_ENDING else MOST_WRITTEN_STATES)
@@ -166,7 +166,7 @@ def _write_parquet(graph: Graph, path: Path) -> None:
 
 
 def _write_graphml(graph: Graph, path: Path) -> None:
-    nx.write_graphml(_for_xml(graph), path)
+    nx.write_graphml(_with_valid_xml_text(graph), path)
 
 
 def _write_json(graph: Graph, path: Path) -> None:
@@ -178,11 +178,11 @@ def _write_dot(graph: Graph, path: Path) -> None:
 
 
 def _write_svg(graph: Graph, path: Path) -> None:
-    graph = _for_xml(graph)
+    graph = _with_valid_xml_text(graph)
     _run_graphviz(graph, path, _graph_to_dot(graph, drawn=True))
 
 
-def _for_xml(graph: Graph) -> Graph:
+def _with_valid_xml_text(graph: Graph) -> Graph:
     """Return a copy of a graph whose texts are allowed in XML."""
     graph = graph.copy()
     for known in (*graph.nodes.values(), *graph.edges.values()):
@@ -252,7 +252,7 @@ def _node_positions(graph: Graph) -> dict[int, tuple[float, float]]:
         near = [across[other] for other in joined[node] if depths.get(other, 0) != depths.get(node, 0)]
         return sum(near) / len(near) if near else across[node]
 
-    for sweep in range(ORDERING_SWEEPS):
+    for sweep in range(LAYER_ORDERING_SWEEPS):
         for depth in sorted(layers, reverse=bool(sweep % 2)):
             layers[depth].sort(key=lambda node: (wanted(node), node))
             middle = (len(layers[depth]) - 1) / 2

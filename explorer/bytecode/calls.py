@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
-from kraftcheck.explorer.bytecode.emitter import Label, Scope, comprehension_variables
-from kraftcheck.explorer.bytecode.expressions import Expressions
+from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope, comprehension_variables
+from kraftcheck.explorer.bytecode.expressions import ExpressionTranslator
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_number
@@ -18,7 +18,7 @@ from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step, become, consume
 from kraftcheck.spec.values import Map, Record, field_names, ordered
 
-CONVERSIONS: dict[Any, int] = {
+CONVERSION_KINDS: dict[Any, int] = {
     tuple: codes.TUPLE_KIND,
     list: codes.LIST_KIND,
     frozenset: codes.FROZENSET_KIND,
@@ -27,7 +27,7 @@ CONVERSIONS: dict[Any, int] = {
     dict: codes.DICT_KIND,
 }
 ONE_ARGUMENT_OPS: dict[Any, Op] = {len: Op.LEN, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
-SET_OPS = {
+SET_METHOD_OPS = {
     "union": Op.OR, "intersection": Op.AND, "difference": Op.SUB, "symmetric_difference": Op.XOR, "issubset": Op.LE,
     "issuperset": Op.GE,
 }  # fmt: skip
@@ -37,19 +37,19 @@ METHOD_OPS = {
     "without": (Op.WITHOUT, 1),
 }  # fmt: skip
 """Methods with their operation and the number of their arguments."""
-STEP_PARTS = {"write": codes.STEP_WRITES, "spend": codes.STEP_SPENDS, "need": codes.STEP_NEEDS}
-TRANSLATORS: dict[Any, str] = {
+STEP_METHOD_PARTS = {"write": codes.STEP_WRITES, "spend": codes.STEP_SPENDS, "need": codes.STEP_NEEDS}
+CALL_TRANSLATORS: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order", bool: "_bool",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
     consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations",
-    **dict.fromkeys(CONVERSIONS, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
+    **dict.fromkeys(CONVERSION_KINDS, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
 KeywordArguments = dict[str | None, ast.expr]
 """Arguments by keyword."""
 
 
-class Calls(Expressions):
+class CallTranslator(ExpressionTranslator):
     """Translation of calls."""
 
     def _of_call(self, node: ast.Call) -> int:
@@ -124,7 +124,7 @@ class Calls(Expressions):
         if isinstance(target, type) and issubclass(target, Record):
             return self._record(node, target)
         words = {word.arg: word.value for word in node.keywords}
-        method = TRANSLATORS.get(target) if isinstance(target, Hashable) else None
+        method = CALL_TRANSLATORS.get(target) if isinstance(target, Hashable) else None
         found: int | None = None
         if method is not None and not any(isinstance(one, ast.Starred) for one in node.args):
             found = getattr(self, method)(node, target, words)
@@ -204,9 +204,9 @@ class Calls(Expressions):
 
     def _quantified(self, node: ast.GeneratorExp, *, stops_at: bool) -> int:
         """Translate any(...) or all(...) over a generator: a loop that ends at the first decisive element."""
-        into, end = self._register(), Label()
+        into, end = self._register(), JumpLabel()
         self._emit(Op.CONST, into, self.program.constant(stops_at))
-        with Scope(self, comprehension_variables(node.generators)):
+        with VariableScope(self, comprehension_variables(node.generators)):
             self._loop(
                 node.generators, lambda: self._emit(Op.IF if stops_at else Op.UNLESS, self._value(node.elt), end)
             )
@@ -219,13 +219,13 @@ class Calls(Expressions):
         generator = node.args[0] if node.args else None
         if not isinstance(generator, ast.GeneratorExp) or len(node.args) > 2 or words:
             return None
-        into, end = self._register(), Label()
+        into, end = self._register(), JumpLabel()
 
         def found() -> None:
             self._emit(Op.MOVE, into, self._value(generator.elt))
             self._emit(Op.JUMP, end)
 
-        with Scope(self, comprehension_variables(generator.generators)):
+        with VariableScope(self, comprehension_variables(generator.generators)):
             self._loop(generator.generators, found)
         if len(node.args) == 2:
             self._emit(Op.MOVE, into, self._value(node.args[1]))
@@ -235,7 +235,7 @@ class Calls(Expressions):
         return into
 
     def _converted(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
-        kind = CONVERSIONS[target]
+        kind = CONVERSION_KINDS[target]
         if len(node.args) > 1 or words:
             return None
         if not node.args:
@@ -292,7 +292,7 @@ class Calls(Expressions):
         values = self._consumed(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE_KIND, node.args)
         if target is sorted:
             return self._sorted(node, values, words.get("key"))
-        into, end, otherwise = self._register(), Label(), Label()
+        into, end, otherwise = self._register(), JumpLabel(), JumpLabel()
         if "default" in words:
             self._emit(Op.IF, self._result(Op.LEN, values), otherwise)
             self._emit(Op.MOVE, into, self._value(words["default"]))
@@ -319,7 +319,7 @@ class Calls(Expressions):
     def _with_keys(self, node: ast.Call, values: int, key: ast.expr) -> int:
         """Return the pairs of a key and an element, for each element."""
         mark = self._result(Op.MARK)
-        iterator, again, end = self._register(2), Label(), Label()
+        iterator, again, end = self._register(2), JumpLabel(), JumpLabel()
         self._emit(Op.ITERATE, iterator, values)
         self._here(again)
         element = self._register()
@@ -336,7 +336,7 @@ class Calls(Expressions):
     def _applied(self, node: ast.Call, key: ast.expr, element: int) -> int:
         if isinstance(key, ast.Lambda) and len(key.args.args) == 1:
             name = key.args.args[0].arg
-            with Scope(self, [name]):
+            with VariableScope(self, [name]):
                 self._emit(Op.MOVE, self._names[name], element)
                 return self._value(key.body)
         target = self._object(key)
@@ -376,13 +376,13 @@ class Calls(Expressions):
             return self._but(node, value)
         if name == "put" and not node.args:
             return self._put(value, words)
-        if name in STEP_PARTS and not words:
+        if name in STEP_METHOD_PARTS and not words:
             mark = self._result(Op.MARK)
             self._push_each(node.args)
-            return self._result(Op.EXTEND, value, STEP_PARTS[name], mark)
+            return self._result(Op.EXTEND, value, STEP_METHOD_PARTS[name], mark)
         if words:
             raise self._unsupported(node, f"arguments by keyword of .{name}()")
-        take = self._consumed if name in (*SET_OPS, "isdisjoint") else self._value
+        take = self._consumed if name in (*SET_METHOD_OPS, "isdisjoint") else self._value
         return self._call_plain(node, name, value, [take(one) for one in node.args])
 
     def _call_plain(self, node: ast.Call, name: str, value: int, given: list[int]) -> int:
@@ -391,8 +391,8 @@ class Calls(Expressions):
             return self._result(METHOD_OPS[name][0], value, *given)
         if name == "get" and len(given) in (1, 2):
             return self._result(Op.GET, value, given[0], given[1] if len(given) == 2 else self._constant(None))
-        if name in SET_OPS and len(given) == 1:
-            return self._result(SET_OPS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND))
+        if name in SET_METHOD_OPS and len(given) == 1:
+            return self._result(SET_METHOD_OPS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND))
         if name == "isdisjoint" and len(given) == 1:
             common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND))
             return self._result(Op.NOT, common)

@@ -14,7 +14,7 @@ from kraftcheck.explorer.bytecode.kernel.codes import NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
 from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.statements import FunctionTranslator
-from kraftcheck.explorer.bytecode.values import Heap
+from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.errors import UntranslatableError
@@ -23,19 +23,19 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, state_of
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
 
-FIRST_LOG_ENTRIES = 1 << 14
+FIRST_STEP_LOG_ENTRIES = 1 << 14
 """Steps that the log of a sampled state has room for, at first."""
 
 _inboxes_of = attrgetter("inboxes")
 
 
-class Description:
+class SearchDescription:
     """The parts of a search by number, as the interpreter knows them."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
         _require_translatable(protocol, options, initial)
         self.protocol, self.options = protocol, options
-        self.heap = Heap()
+        self.heap = ValueHeap()
         self.replicas = ordered({key for state in initial for key in state.replicas})
         self._shared = type(initial[0].shared)
         self._fields, self._bounds = field_names(self._shared), list(protocol.bounds)
@@ -100,7 +100,7 @@ class Description:
         machine.inputs = np.zeros((len(self.properties) + 1, 8), np.int64)
         machine.violations = np.zeros((len(self.properties) + 1, 2), np.int64)
         machine.states, machine.sources = (np.zeros(1 << 14, np.int32) for _ in range(2))
-        machine.log = np.zeros((FIRST_LOG_ENTRIES, 2), np.int64)
+        machine.log = np.zeros((FIRST_STEP_LOG_ENTRIES, 2), np.int64)
 
     def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry

@@ -12,7 +12,7 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.program import Program
-from kraftcheck.explorer.bytecode.source import find_aliasing, local_variables, mutated_variables, source_of
+from kraftcheck.explorer.bytecode.source import checked_syntax_tree, find_aliasing, local_variables, mutated_variables
 from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
@@ -22,7 +22,7 @@ MOST_FOLDED_ELEMENTS = 100_000
 _VIEW_TYPES: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
 
 
-class Label:
+class JumpLabel:
     """A place in the instructions of a function."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Emitter:
 
     def __init__(self, program: Program, function: FunctionType, watch: Watch | None = None) -> None:
         self.program, self.function, self.watch = program, function, watch
-        self.tree = source_of(function)
+        self.tree = checked_syntax_tree(function)
         self._first = function.__code__.co_firstlineno
         if watch is not None and (definition := watch.definition) is not None:
             self.tree, self._first = definition, 1
@@ -76,12 +76,12 @@ class Emitter:
     def _constant(self, value: Any) -> int:
         return self._result(Op.CONST, self.program.constant(value))
 
-    def _here(self, label: Label) -> None:
+    def _here(self, label: JumpLabel) -> None:
         label.place = len(self._code)
 
     @staticmethod
     def _placed(operand: Any) -> int:
-        found = operand.place if isinstance(operand, Label) else operand
+        found = operand.place if isinstance(operand, JumpLabel) else operand
         assert isinstance(found, int), "each label is placed before the end"
         return found
 
@@ -150,7 +150,7 @@ class Emitter:
         return MethodType(found, self.program.protocol) if isinstance(found, FunctionType) else None
 
 
-class Scope:
+class VariableScope:
     """The scope of some variables: those of a comprehension, or of a lambda."""
 
     def __init__(self, of: Emitter, bound: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraftcheck.explorer.bytecode.emitter import Emitter, Label, Scope, comprehension_variables
+from kraftcheck.explorer.bytecode.emitter import Emitter, JumpLabel, VariableScope, comprehension_variables
 from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_KIND, TUPLE_KIND, Op
 from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.spec.language.protocol import Protocol
@@ -26,7 +26,7 @@ VIEW_METHODS = {"keys", "values", "items"}
 """Functions that return an iterator or a view, and methods of maps."""
 
 
-class Expressions(Emitter, ABC):
+class ExpressionTranslator(Emitter, ABC):
     """Translation of expressions: each leaves its value in a register."""
 
     @abstractmethod
@@ -100,9 +100,9 @@ class Expressions(Emitter, ABC):
         self, methods: dict[type, Any], value: int, arguments: list[int], otherwise: Callable[[], int]
     ) -> int:
         """Call the method of the class of a value; take another way for values of other classes."""
-        into, end = self._register(), Label()
+        into, end = self._register(), JumpLabel()
         for method in dict.fromkeys(methods.values()):
-            following = Label()
+            following = JumpLabel()
             kinds = [one for one, found in methods.items() if found is method]
             self._emit(Op.UNLESS, self._result(Op.TEST, value, self.program.heap.among(kinds)), following)
             self._emit(Op.MOVE, into, self._call(method, arguments))
@@ -126,7 +126,7 @@ class Expressions(Emitter, ABC):
         raise self._unsupported(node, "an operator")
 
     def _of_boolop(self, node: ast.BoolOp) -> int:
-        into, end = self._register(), Label()
+        into, end = self._register(), JumpLabel()
         for place, one in enumerate(node.values):
             self._emit(Op.MOVE, into, self._value(one))
             if place < len(node.values) - 1:
@@ -135,7 +135,7 @@ class Expressions(Emitter, ABC):
         return into
 
     def _of_compare(self, node: ast.Compare) -> int:
-        into, end = self._register(), Label()
+        into, end = self._register(), JumpLabel()
         left = self._value(node.left)
         for place, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
             other = self._consumed(right) if isinstance(operator, ast.In | ast.NotIn) else self._value(right)
@@ -147,7 +147,7 @@ class Expressions(Emitter, ABC):
         return into
 
     def _of_ifexp(self, node: ast.IfExp) -> int:
-        into, otherwise, end = self._register(), Label(), Label()
+        into, otherwise, end = self._register(), JumpLabel(), JumpLabel()
         self._emit(Op.UNLESS, self._value(node.test), otherwise)
         self._emit(Op.MOVE, into, self._value(node.body))
         self._emit(Op.JUMP, end)
@@ -219,7 +219,7 @@ class Expressions(Emitter, ABC):
 
     def _comprehension(self, kind: int, loops: Sequence[ast.comprehension], pushed: Sequence[ast.expr]) -> int:
         mark = self._result(Op.MARK)
-        with Scope(self, comprehension_variables(loops)):
+        with VariableScope(self, comprehension_variables(loops)):
             self._loop(loops, lambda: self._push_each(pushed))
         return self._result(Op.COLLECT, kind, mark)
 
@@ -227,7 +227,7 @@ class Expressions(Emitter, ABC):
         if not loops:
             body()
             return
-        again, end = Label(), Label()
+        again, end = JumpLabel(), JumpLabel()
         iterator = self._iterator(loops[0].iter)
         self._here(again)
         element = self._register()

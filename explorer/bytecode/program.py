@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.values import Heap
+from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record
@@ -26,7 +26,7 @@ class Program:
     `translation(program, function, watch)` returns the translation of one function.
     """
 
-    def __init__(self, protocol: Protocol, heap: Heap, translation: Callable[..., Any]) -> None:
+    def __init__(self, protocol: Protocol, heap: ValueHeap, translation: Callable[..., Any]) -> None:
         self.protocol, self.heap, self._translation = protocol, heap, translation
         self._code: list[tuple[int, int, int, int, int]] = []
         self._entries: list[tuple[int, int]] = []

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from kraftcheck.explorer.bytecode.description import Description
+from kraftcheck.explorer.bytecode.description import SearchDescription
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import expand_states, insert_state
@@ -34,9 +34,9 @@ STATES_A_BATCH = 1 << 12
 """States expanded between two checks of the clock."""
 SAMPLE_INTERVAL = 1 << 9
 """Of this number of states, the reference semantics expands one too."""
-FIRST_SAMPLES = 64
+FIRST_SAMPLED_STATES = 64
 """States at the begin of the search that are expanded by both, as is the first one that executes an instruction."""
-WRONG_TRANSLATION = "this protocol: its translation differs from Python in a state; please report it"
+WRONG_TRANSLATION_TEXT = "this protocol: its translation differs from Python in a state; please report it"
 LEAST_FREE_WORDS = 1 << 20
 """Free words before a batch."""
 
@@ -50,7 +50,7 @@ class BytecodeSearch:
         self._purity = PurityTest(protocol, thorough=False)
         self.semantics: Semantics = TestedSemantics(protocol, self._purity)
         self.system = PlainSystem(self.semantics, options)
-        self._description = Description(protocol, options, self.system.initial())
+        self._description = SearchDescription(protocol, options, self.system.initial())
         self.heap = self._description.heap
         self._books = Bookkeeping(options, self._totals, protocol)
 
@@ -98,7 +98,7 @@ class BytecodeSearch:
             machine.at[codes.AT_SCRATCH_TOP], machine.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
             address = int(insert_state(machine, -1))
             self._require_no_error(0)
-            if self._count <= FIRST_SAMPLES or machine.at[codes.AT_IS_FRESH]:
+            if self._count <= FIRST_SAMPLED_STATES or machine.at[codes.AT_IS_FRESH]:
                 self._require_alike(self._is_judged_alike(address))
                 machine.at[codes.AT_IS_FRESH] = 0
         self.result.depth = int(self._count > 0)
@@ -134,7 +134,7 @@ class BytecodeSearch:
 
     @staticmethod
     def _samples(first: int, last: int) -> Iterator[int]:
-        return (one for one in range(first, last) if one < FIRST_SAMPLES or one % SAMPLE_INTERVAL == 0)
+        return (one for one in range(first, last) if one < FIRST_SAMPLED_STATES or one % SAMPLE_INTERVAL == 0)
 
     def _require_no_error(self, number: int) -> None:
         machine = self.heap.machine
@@ -170,7 +170,7 @@ class BytecodeSearch:
     @staticmethod
     def _require_alike(is_alike: bool) -> None:
         if not is_alike:
-            raise UntranslatableError(WRONG_TRANSLATION)
+            raise UntranslatableError(WRONG_TRANSLATION_TEXT)
 
     def _is_judged_alike(self, address: int) -> bool:
         state, machine = self._description.decoded(address), self.heap.machine

@@ -20,7 +20,7 @@ CacheWrapper = type(functools.cache(len))
 """The type of a function with `functools.cache`."""
 
 
-def source_of(function: Any) -> ast.FunctionDef:
+def checked_syntax_tree(function: Any) -> ast.FunctionDef:
     """Return the syntax tree of a function, if it is sure to be that of its code."""
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
         raise UntranslatableError(f"a call of {function!r}")
@@ -31,12 +31,12 @@ def source_of(function: Any) -> ast.FunctionDef:
         raise UntranslatableError(f"{function.__qualname__}: its source is not at hand") from None
     if not isinstance(tree, ast.FunctionDef):
         raise UntranslatableError(f"{function.__qualname__} is no plain function")
-    if not function.__code__.co_freevars and function.__code__.co_code not in _definition_codes(function, tree):
+    if not function.__code__.co_freevars and function.__code__.co_code not in _compile_definition(function, tree):
         raise UntranslatableError(f"{function.__qualname__}: its source is another one")
     return tree
 
 
-def _definition_codes(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
+def _compile_definition(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
     """Return the code of a definition. The compiler takes note of imported modules."""
     known = function.__globals__
     names = [name for name in function.__code__.co_names if isinstance(known.get(name), ModuleType)]
@@ -111,14 +111,14 @@ def _assigned_values(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             is_alone = [_variable_in(one) for one in node.targets] == [{name}]
-            yield from [node.value] if is_alone else (one for one in node.targets if _names_in(one, name, ast.Store))
+            yield from [node.value] if is_alone else (one for one in node.targets if _has_name(one, name, ast.Store))
         elif isinstance(node, ast.AnnAssign) and name in _variable_in(node.target):
             yield node.value
-        elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _names_in(node.target, name, ast.Store):
+        elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _has_name(node.target, name, ast.Store):
             yield node.target
 
 
-def _names_in(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool:
+def _has_name(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, context) for one in ast.walk(node))
 
 
@@ -126,8 +126,8 @@ def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     """Return a place where the value of a changed variable gets a second name, or where it is changed in its loop."""
     given = [one for one in _assigned_values(tree, name) if one is not None and not _makes_collection(one)]
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    uses = [one for one in parents if _names_in(one, name, ast.Load) and isinstance(one, ast.Name)]
-    loops = [one for one in parents if isinstance(one, ast.For) and _names_in(one.iter, name, ast.Load)]
+    uses = [one for one in parents if _has_name(one, name, ast.Load) and isinstance(one, ast.Name)]
+    loops = [one for one in parents if isinstance(one, ast.For) and _has_name(one.iter, name, ast.Load)]
     found = [
         *given,
         *(one for one in uses if not _only_reads(one, parents)),

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from kraftcheck.explorer.bytecode.calls import Calls
-from kraftcheck.explorer.bytecode.emitter import Label
+from kraftcheck.explorer.bytecode.calls import CallTranslator
+from kraftcheck.explorer.bytecode.emitter import JumpLabel
 from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
 from kraftcheck.explorer.bytecode.source import MUTATORS, probe_number
 
 
-class FunctionTranslator(Calls):
+class FunctionTranslator(CallTranslator):
     """The translation of one function."""
 
     def translated(self) -> tuple[list[tuple[int, ...]], int]:
         """Return the instructions and the number of registers."""
-        self._loops: list[tuple[Label, Label]] = []  # where continue and break lead
+        self._loops: list[tuple[JumpLabel, JumpLabel]] = []  # where continue and break lead
         for name in self.parameters:
             self._names[name] = self._register()
         unset = [name for name in self._locals if name not in self._names]
@@ -137,7 +137,7 @@ class FunctionTranslator(Calls):
             self._assign(one, place)
 
     def _do_if(self, statement: ast.If) -> None:
-        otherwise, end = Label(), Label()
+        otherwise, end = JumpLabel(), JumpLabel()
         self._emit(Op.UNLESS, self._value(statement.test), otherwise)
         self._branch(statement.body)
         if statement.orelse:
@@ -147,7 +147,7 @@ class FunctionTranslator(Calls):
         self._here(end)
 
     def _do_for(self, statement: ast.For) -> None:
-        again, over, end = Label(), Label(), Label()
+        again, over, end = JumpLabel(), JumpLabel(), JumpLabel()
         iterator = self._iterator(statement.iter)
         self._here(again)
         element, before = self._register(), set(self._certain)
@@ -163,7 +163,7 @@ class FunctionTranslator(Calls):
         self._here(end)
 
     def _do_while(self, statement: ast.While) -> None:
-        again, over, end = Label(), Label(), Label()
+        again, over, end = JumpLabel(), JumpLabel(), JumpLabel()
         self._here(again)
         self._emit(Op.UNLESS, self._value(statement.test), over)
         self._loops.append((again, end))
@@ -181,7 +181,7 @@ class FunctionTranslator(Calls):
         self._emit(Op.JUMP, self._loops[-1][0])
 
     def _do_assert(self, statement: ast.Assert) -> None:
-        end = Label()
+        end = JumpLabel()
         self._emit(Op.IF, self._value(statement.test), end)
         self._emit(Op.FAIL)
         self._here(end)

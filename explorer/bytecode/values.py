@@ -59,7 +59,7 @@ class NoValue:
     """The type of no value."""
 
 
-class Heap:
+class ValueHeap:
     """The values of one search. Atomic values must be encoded before `link`, which orders them."""
 
     def __init__(self) -> None:

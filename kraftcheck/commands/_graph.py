@@ -10,9 +10,9 @@ from kraftcheck.explorer.graph import (
     MOST_WRITTEN_STATES,
     PARQUET_ENDING,
     explore_graph,
+    graph_around_behaviour,
     graph_size_text,
     graph_writer,
-    neighbourhood,
     write_graph,
 )
 from kraftcheck.explorer.request import SearchRequest
@@ -61,7 +61,7 @@ class RequestedGraph:
                 print_lines(note_lines(["--graph-around: no counterexample, so no graph was written"]))
                 return
             trace, most = result.violations[0].trace, asked.graph_most or MOST_WRITTEN_STATES
-            graph = neighbourhood(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
+            graph = graph_around_behaviour(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
         if graph is not None:
             said = graph_size_text(graph, asked.graph, asked.graph_most)
             if not asked.quiet:

@@ -571,7 +571,7 @@ def test_a_state_may_have_many_successors(tmp_path: Path, monkeypatch: pytest.Mo
         for n in range(2_000 if shared.day == 0 else 0):
             yield Step().put(day=n)
 """
-    monkeypatch.setattr(description, "FIRST_LOG_ENTRIES", 100)
+    monkeypatch.setattr(description, "FIRST_STEP_LOG_ENTRIES", 100)
     protocol = protocol_of(tmp_path, action)
     assert explore(protocol, request(protocol, deadlock=False, max_states=2_000)).distinct_states == 2_000
 

@@ -291,7 +291,7 @@ def expected(found: Sample, options: SearchRequest) -> dict[str, tuple[tuple[int
     """Return the states that have no way out, and the length of a shortest way to one, by networkx."""
     search = reference.ReferenceSearch(found.protocol, replace(options, reachable=()))
     search.run()
-    graph, states = graphs.state_graph(search), list(search.states())
+    graph, states = graphs.graph_of_search(search), list(search.states())
     starts = [number for number, node in graph.nodes(data=True) if node["initial"]]
     depths = nx.multi_source_dijkstra_path_length(graph, starts, weight=None)
     result = {}

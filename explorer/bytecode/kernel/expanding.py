@@ -19,7 +19,7 @@ from kraftcheck.explorer.bytecode.kernel.heap import (
     node_size,
     record_error,
 )
-from kraftcheck.explorer.bytecode.kernel.interpreter import collect_values, push_value, run_function
+from kraftcheck.explorer.bytecode.kernel.interpreter import push_value, run_function, value_from_stack
 
 DISTINCT_INPUTS_COLUMN = 7  # column of `Machine.inputs`
 
@@ -37,7 +37,7 @@ def state_column_count(m: Any) -> Any:
 
 
 @jit
-def environment_size(m: Any) -> Any:
+def environment_value_count(m: Any) -> Any:
     """Return the number of values that are made of a state: its shared record, itself, and its projections."""
     return codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + m.shape[codes.SHAPE_PROJECTIONS]
 
@@ -51,7 +51,7 @@ def call_with_parameters(m: Any, function: Any, which: Any, side: Any, me: Any, 
             break
         value = me if source == codes.ME_SOURCE else peer
         if source >= codes.SHARED_SOURCE:
-            value = m.environment[side * environment_size(m) + source - codes.SHARED_SOURCE]
+            value = m.environment[side * environment_value_count(m) + source - codes.SHARED_SOURCE]
         m.registers[place] = value
     return run_function(m, function)
 
@@ -64,22 +64,22 @@ def make_state_record(m: Any, first: Any, shared: Any) -> Any:
         if m.row[first + place] != 0:
             push_value(m, m.columns[place])
             push_value(m, m.row[first + place])
-    by_id = collect_values(m, codes.MAP_KIND, mark)
+    by_id = value_from_stack(m, codes.MAP_KIND, mark)
     for place in range(m.shape[codes.SHAPE_BOUNDS]):
         push_value(m, m.names[fields + place])
         push_value(m, m.row[first + replicas + fields + place])
-    spent = collect_values(m, codes.MAP_KIND, mark)
-    inboxes = collect_values(m, codes.MAP_KIND, mark)
+    spent = value_from_stack(m, codes.MAP_KIND, mark)
+    inboxes = value_from_stack(m, codes.MAP_KIND, mark)
     for value in (by_id, inboxes, shared, spent):
         push_value(m, value)
-    return collect_values(m, m.shape[codes.SHAPE_STATE_KIND], mark)
+    return value_from_stack(m, m.shape[codes.SHAPE_STATE_KIND], mark)
 
 
 @jit
 def prepare_environment(m: Any, side: Any) -> Any:
     """Make the shared record and the projections of the state in the row of one side, and the state if it is needed."""
     first, replicas, fields = side * state_column_count(m), m.shape[codes.SHAPE_REPLICAS], m.shape[codes.SHAPE_FIELDS]
-    own = side * environment_size(m)
+    own = side * environment_value_count(m)
     address = allocate_node(m, m.shape[codes.SHAPE_SHARED_KIND], fields)
     if address == 0:
         return 0
@@ -99,14 +99,14 @@ def prepare_environment(m: Any, side: Any) -> Any:
                     return record_error(m, codes.UNSUPPORTED_ERROR)
                 push_value(m, m.columns[place])
                 push_value(m, found)
-        m.environment[own + codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + which] = collect_values(
+        m.environment[own + codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + which] = value_from_stack(
             m, codes.MAP_KIND, mark
         )
     return 0
 
 
 @jit
-def find_in_range(names: Any, first: Any, count: Any, value: Any) -> Any:
+def find_in_span(names: Any, first: Any, count: Any, value: Any) -> Any:
     """Return the place of a value in a part of an array; -1 if it is not there."""
     for place in range(count):
         if names[first + place] == value:
@@ -119,7 +119,7 @@ def spend_bounds(m: Any, names: Any, uses: Any) -> Any:
     """Test that no bound of a tuple is exhausted in the target's row, and use each if wanted."""
     first = state_column_count(m) + m.shape[codes.SHAPE_REPLICAS] + m.shape[codes.SHAPE_FIELDS]
     for place in range(node_size(m, names)):
-        which = find_in_range(
+        which = find_in_span(
             m.names, m.shape[codes.SHAPE_FIELDS], m.shape[codes.SHAPE_BOUNDS], node_item(m, names, place)
         )
         if which < 0:
@@ -143,7 +143,7 @@ def write_replica(m: Any, replica: Any, only: Any) -> Any:
     kept = intern_value(m, replica)
     if m.at[codes.AT_ERROR] != 0:
         return 0
-    place = find_in_range(m.columns, 0, m.shape[codes.SHAPE_REPLICAS], node_item(m, kept, which))
+    place = find_in_span(m.columns, 0, m.shape[codes.SHAPE_REPLICAS], node_item(m, kept, which))
     if place < 0 or (only >= 0 and place != only):
         return record_error(m, codes.UNSUPPORTED_ERROR)
     m.row[state_column_count(m) + place] = kept
@@ -191,7 +191,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
             node_item(m, node_item(m, puts, one), 0),
             intern_value(m, node_item(m, node_item(m, puts, one), 1)),
         )
-        place = find_in_range(m.names, 0, m.shape[codes.SHAPE_FIELDS], name)
+        place = find_in_span(m.names, 0, m.shape[codes.SHAPE_FIELDS], name)
         if place < 0 or m.at[codes.AT_ERROR] != 0 or not matches_type(m, m.shared_types[place], value):
             record_error(m, codes.UNSUPPORTED_ERROR)
             return False
@@ -212,7 +212,7 @@ def record_property_input(m: Any, which: Any, me: Any, peer: Any) -> Any:
             value = np.int64(-1)
             differs = True  # each state is another
         elif source >= codes.SHARED_SOURCE:
-            value = intern_value(m, m.environment[environment_size(m) + source - codes.SHARED_SOURCE])
+            value = intern_value(m, m.environment[environment_value_count(m) + source - codes.SHARED_SOURCE])
         if m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0:
             m.inputs[which, place] = value
         elif m.inputs[which, place] != value:

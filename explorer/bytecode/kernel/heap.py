@@ -85,7 +85,7 @@ def is_true(m: Any, value: Any) -> Any:
 
 
 @jit
-def are_ambiguous(m: Any, kind: Any, other: Any) -> Any:
+def may_kinds_be_equal(m: Any, kind: Any, other: Any) -> Any:
     """Return whether Python may take values of two different kinds for equal."""
     return kind != other and m.like[kind] & m.like[other] != 0
 
@@ -96,7 +96,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
     if one == other:
         return True
     kind, others = kind_of(m, one), kind_of(m, other)
-    if are_ambiguous(m, kind, others) or one == 0 or other == 0:
+    if may_kinds_be_equal(m, kind, others) or one == 0 or other == 0:
         record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if (
@@ -128,7 +128,7 @@ def compare_values(m: Any, one: Any, other: Any) -> Any:
         return -1 if one < other else 1
     kind, others = kind_of(m, one), kind_of(m, other)
     group, another = m.groups[kind], m.groups[others]
-    if group >= codes.MUTABLE_GROUP or another >= codes.MUTABLE_GROUP or are_ambiguous(m, kind, others):
+    if group >= codes.MUTABLE_GROUP or another >= codes.MUTABLE_GROUP or may_kinds_be_equal(m, kind, others):
         record_error(m, codes.UNSUPPORTED_ERROR)
         return 0
     if group != another:
@@ -251,7 +251,7 @@ def node_hash(m: Any, address: Any, size: Any) -> Any:
 
 
 @jit
-def identifying_size(m: Any, address: Any) -> Any:
+def identifying_item_count(m: Any, address: Any) -> Any:
     """Return the number of items that identify a node: all but the number of a state."""
     size = m.words[address + 1]
     return size - STATE_NUMBER_ITEMS if m.words[address] == codes.STATE_RECORD_KIND else size
@@ -261,7 +261,7 @@ def identifying_size(m: Any, address: Any) -> Any:
 def intern_node(m: Any, address: Any) -> Any:
     """Return the permanent node equal to a temporary one with permanent items: a known one, or a copy."""
     words, table = m.words, m.table
-    size = identifying_size(m, address)
+    size = identifying_item_count(m, address)
     mask = np.uint64(table.shape[0] - 1)
     slot = node_hash(m, address, size) & mask
     while table[slot] != 0:
@@ -291,7 +291,7 @@ def rehash_nodes(m: Any) -> Any:
     address = np.int64(codes.SCRATCH_WORDS)
     mask = np.uint64(m.table.shape[0] - 1)
     while address < m.at[codes.AT_PERMANENT_TOP]:
-        slot = node_hash(m, address, identifying_size(m, address)) & mask
+        slot = node_hash(m, address, identifying_item_count(m, address)) & mask
         while m.table[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         m.table[slot] = address

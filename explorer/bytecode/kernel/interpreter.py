@@ -94,7 +94,7 @@ def push_elements(m: Any, value: Any) -> Any:
 
 
 @jit
-def collect_values(m: Any, kind: Any, mark: Any) -> Any:
+def value_from_stack(m: Any, kind: Any, mark: Any) -> Any:
     """Return a value of a kind with the values on the stack above a mark."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
@@ -130,7 +130,7 @@ def field_number(m: Any, value: Any, name: Any) -> Any:
 
 
 @jit
-def with_item(m: Any, value: Any, place: Any, changed: Any) -> Any:
+def copy_with_item(m: Any, value: Any, place: Any, changed: Any) -> Any:
     """Return a copy of a node with one item changed."""
     size, address = node_size(m, value), value >> 1
     made = allocate_node(m, m.words[address], size)
@@ -180,7 +180,7 @@ def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
     size, mark = node_size(m, value), m.at[codes.AT_STACK_HEIGHT]
     for place in range(slice_bound(m, first, size, 0), slice_bound(m, last, size, size)):
         push_value(m, node_item(m, value, place))
-    return collect_values(m, kind, mark)
+    return value_from_stack(m, kind, mark)
 
 
 @jit
@@ -193,7 +193,7 @@ def add_values(m: Any, one: Any, other: Any) -> Any:
         return record_error(m, codes.UNSUPPORTED_ERROR)
     push_elements(m, one)
     push_elements(m, other)
-    return collect_values(m, kind, mark)
+    return value_from_stack(m, kind, mark)
 
 
 @jit
@@ -207,11 +207,11 @@ def subtract_values(m: Any, one: Any, other: Any) -> Any:
     for place in range(node_size(m, one)):
         if find_element(m, other, node_item(m, one, place)) < 0:
             push_value(m, node_item(m, one, place))
-    return collect_sorted(m, kind, mark)
+    return set_from_stack(m, kind, mark)
 
 
 @jit
-def collect_sorted(m: Any, kind: Any, mark: Any) -> Any:
+def set_from_stack(m: Any, kind: Any, mark: Any) -> Any:
     """Return a set with the values on the stack above a mark, which are in order."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
@@ -250,7 +250,7 @@ def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
         return record_error(m, codes.UNSUPPORTED_ERROR)
     push_pairs(m, one)
     push_pairs(m, other)
-    return collect_values(m, kind, mark)
+    return value_from_stack(m, kind, mark)
 
 
 @jit
@@ -261,11 +261,11 @@ def set_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
         if operation == OP_OR or (find_element(m, other, node_item(m, one, place)) >= 0) == (operation == OP_AND):
             push_value(m, node_item(m, one, place))
     if operation == OP_AND:
-        return collect_sorted(m, kind, mark)
+        return set_from_stack(m, kind, mark)
     for place in range(node_size(m, other)):
         if operation == OP_OR or find_element(m, one, node_item(m, other, place)) < 0:
             push_value(m, node_item(m, other, place))
-    return collect_values(m, kind, mark)
+    return value_from_stack(m, kind, mark)
 
 
 @jit
@@ -330,7 +330,7 @@ def sorted_list(m: Any, value: Any, operation: Any) -> Any:
     if operation == OP_SORTED_PAIRS:
         for place in range(mark, m.at[codes.AT_STACK_HEIGHT]):
             m.stack[place] = node_item(m, m.stack[place], 1)
-    return collect_values(m, codes.LIST_KIND, mark)
+    return value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -373,7 +373,7 @@ def range_list(m: Any, first: Any, last: Any, step: Any) -> Any:
     while (one < end if by > 0 else one > end) and m.at[codes.AT_ERROR] == 0:
         push_value(m, (one << 1) | 1)
         one += by
-    return collect_values(m, codes.LIST_KIND, mark)
+    return value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -387,7 +387,7 @@ def map_view_list(m: Any, value: Any, kind: Any) -> Any:
             push_pair(m, node_item(m, value, place), node_item(m, value, place + 1))
         else:
             push_value(m, node_item(m, value, place if kind == OP_KEYS else place + 1))
-    return collect_values(m, codes.LIST_KIND, mark)
+    return value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -418,7 +418,7 @@ def zip_list(m: Any, registers: Any, first: Any, count: Any) -> Any:
             value = registers[first + which]
             m.words[address + codes.NODE_HEAD_WORDS + which] = node_item(m, value, place * items_per_element(m, value))
         push_value(m, address << 1)
-    return collect_values(m, codes.LIST_KIND, mark)
+    return value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -429,7 +429,7 @@ def reversed_list(m: Any, value: Any) -> Any:
         return record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(node_size(m, value) - 1, -1, -1):
         push_value(m, node_item(m, value, place))
-    return collect_values(m, codes.LIST_KIND, mark)
+    return value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -449,16 +449,17 @@ def put_item(m: Any, value: Any, key: Any, changed: Any) -> Any:
         place, size = key >> 1, node_size(m, value)
         if place < 0:
             place += size
-        return with_item(m, value, place, changed) if 0 <= place < size else record_error(m, codes.UNSUPPORTED_ERROR)
+        is_place = 0 <= place < size
+        return copy_with_item(m, value, place, changed) if is_place else record_error(m, codes.UNSUPPORTED_ERROR)
     if not is_mapping(kind):
         return record_error(m, codes.UNSUPPORTED_ERROR)
     place = find_element(m, value, key)
     if place >= 0:
-        return with_item(m, value, place + 1, changed)
+        return copy_with_item(m, value, place + 1, changed)
     push_pairs(m, value)
     push_value(m, key)
     push_value(m, changed)
-    return collect_values(m, kind, mark)
+    return value_from_stack(m, kind, mark)
 
 
 @jit
@@ -471,7 +472,7 @@ def without_element(m: Any, value: Any, key: Any) -> Any:
     for place in range(node_size(m, value)):
         if missing < 0 or place < missing or place >= missing + stride:
             push_value(m, node_item(m, value, place))
-    return collect_sorted(m, kind, mark)
+    return set_from_stack(m, kind, mark)
 
 
 @jit
@@ -482,7 +483,7 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
         return value
     if not is_mapping(kind):
         push_elements(m, value)
-        return collect_sorted(m, kind, mark) if is_set(found) else collect_values(m, kind, mark)
+        return set_from_stack(m, kind, mark) if is_set(found) else value_from_stack(m, kind, mark)
     if is_mapping(found):
         push_pairs(m, value)
     elif items_per_element(m, value):
@@ -492,7 +493,7 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
                 return record_error(m, codes.UNSUPPORTED_ERROR)
             push_value(m, node_item(m, pair, 0))
             push_value(m, node_item(m, pair, 1))
-    return collect_values(m, kind, mark)
+    return value_from_stack(m, kind, mark)
 
 
 @jit
@@ -523,7 +524,7 @@ def combinations_list(m: Any, value: Any, size: Any) -> Any:
         places[last] += 1
         for place in range(last + 1, count):
             places[place] = places[place - 1] + 1
-    return collect_values(m, codes.LIST_KIND, mark)
+    return value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -541,7 +542,7 @@ def extend_step_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
         m.words[address + codes.NODE_HEAD_WORDS + one] = node_item(m, before, one)
     for one in range(count):
         m.words[address + codes.NODE_HEAD_WORDS + known + one] = m.stack[mark + one]
-    return with_item(m, step, place, address << 1)
+    return copy_with_item(m, step, place, address << 1)
 
 
 @jit
@@ -661,7 +662,7 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_PUSH_ALL:
             push_elements(m, registers[base + a])
         elif operation == OP_COLLECT:
-            registers[base + a] = collect_values(m, b, registers[base + c])
+            registers[base + a] = value_from_stack(m, b, registers[base + c])
         # Loops
         elif operation == OP_ITERATE:
             items_per_element(m, registers[base + b])
@@ -681,7 +682,7 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_BUT:
             which = field_number(m, registers[base + b], c)
             if which >= 0:
-                registers[base + a] = with_item(m, registers[base + b], which, registers[base + d])
+                registers[base + a] = copy_with_item(m, registers[base + b], which, registers[base + d])
         elif operation == OP_INDEX:
             registers[base + a] = subscript(m, registers[base + b], registers[base + c])
         # Tests and sums
