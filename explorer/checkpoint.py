@@ -31,7 +31,7 @@ MANIFEST_SHAPE = {
 """Shape of the manifest entries of every engine: see `require_shape`."""
 
 
-def folder_of(options: SearchRequest) -> Path | None:
+def checkpoint_folder_of(options: SearchRequest) -> Path | None:
     """Return the checkpoint folder of a search, or None."""
     if options.resume is not None and options.checkpoint not in (None, options.resume):
         raise InputError(
@@ -101,7 +101,7 @@ class SearchCheckpoint(Checkpoint):
             require_valid(index == order.get(name, index), f"{name} has another place in the order")
             self.lexicon.model_values[name] = ModelValue(name, index)
         violations = [Violation(name, decode_trace(text, self.lexicon)) for name, text in self.noted["violations"]]
-        require_violations(self.protocol, self.options, self.starts, violations)
+        require_violating_behaviours(self.protocol, self.options, self.starts, violations)
         return noted, violations
 
 
@@ -159,7 +159,7 @@ def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
     return found
 
 
-def require_violations(
+def require_violating_behaviours(
     protocol: Protocol, options: SearchRequest, starts: Sequence[State], violations: Sequence[Violation]
 ) -> None:
     """Raise CorruptFileError unless each counterexample is a behaviour of the protocol that violates its property."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from kraftcheck.explorer.result import CLOCK
+from kraftcheck.explorer.result import SEARCH_CLOCK
 from kraftcheck.files import distrust_reason
 from kraftcheck.spec.errors import InputError
 
@@ -92,7 +92,7 @@ class CompileTimer:
         elif self._depth == 0:
             seconds = time.monotonic() - self._began
             self.seconds += seconds
-            CLOCK.compiling += seconds
+            SEARCH_CLOCK.compiling += seconds
 
 
 @contextmanager

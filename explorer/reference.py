@@ -34,7 +34,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
     step_of_transition,
 )
-from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
+from kraftcheck.explorer.state_graph import PropertyUnderHiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StoredStates
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -45,15 +45,15 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
-FAR_LIFT = 1_000_003
+FAR_TWIN_LIFT = 1_000_003
 """A lift above any constant of a protocol."""
-LIFTS_AROUND = range(-4, 2)
+TWIN_LIFTS_AROUND_CONSTANTS = range(-4, 2)
 """Lifts around each constant, since the highest number of a state is a few above its lowest."""
-MOST_LIFTS = 240
+MOST_TWIN_LIFTS = 240
 
 
-class Twins:
-    """Compares states with their twins.
+class RenamingViewTest:
+    """Tests a VIEW that renames states: compares states with their twins.
 
     A new state is compared with one twin; with a twin of each lift if it has a local state or a message that no state
     before had, up to the renaming; always so if `thorough`. A state that was met before is compared with the form of
@@ -65,7 +65,7 @@ class Twins:
         self._system, self._options, self._thorough = system, options, thorough
         self._semantics = Semantics(protocol)  # its calls are neither counted nor tested
         self._renamed = system.renames
-        self._lifts = lifts_of(protocol) if self._renamed is not None else ()
+        self._lifts = twin_lifts_of(protocol) if self._renamed is not None else ()
         self._labels = LabelTable(protocol, system.actions, options.all_fairness)
         atoms = [atom for prop in options.temporal for atom in prop.formula(protocol).atoms()]
         predicates = tuple(atom.prop for atom in atoms if isinstance(atom, StatePredicate))
@@ -162,17 +162,19 @@ class Twins:
         )
 
 
-def lifts_of(protocol: Protocol) -> tuple[int, ...]:
+def twin_lifts_of(protocol: Protocol) -> tuple[int, ...]:
     """Return the lifts of twins: small ones, one beyond every constant, and those around the protocol's constants."""
-    found = dict.fromkeys((0, 1, 2, 3, FAR_LIFT))
+    found = dict.fromkeys((0, 1, 2, 3, FAR_TWIN_LIFT))
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR
     known = [value for one, value in vars(protocol).items() if type(value) is int and one not in limits]
-    for number in sorted({*known, *_literals(type(protocol))}):
-        found |= dict.fromkeys(number + more for more in LIFTS_AROUND if 0 < number + more < FAR_LIFT)
-    return tuple(found)[:MOST_LIFTS]
+    for number in sorted({*known, *_protocol_integers(type(protocol))}):
+        found |= dict.fromkeys(
+            number + more for more in TWIN_LIFTS_AROUND_CONSTANTS if 0 < number + more < FAR_TWIN_LIFT
+        )
+    return tuple(found)[:MOST_TWIN_LIFTS]
 
 
-def _literals(protocol: type[Protocol]) -> Iterator[int]:
+def _protocol_integers(protocol: type[Protocol]) -> Iterator[int]:
     """Yield the integers in the code of a protocol, and of the modules of its classes."""
     declared = [one.function for one in protocol.actions.values()]
     declared += [one.function for one in protocol.properties.values()]
@@ -195,10 +197,10 @@ def _integers_in_code(code: CodeType) -> Iterator[int]:
             yield from _integers_in_code(value)
 
 
-CLOCK_EVERY_STATES = 1000  # states expanded between two checks of the clock
-COLLECT_EVERY_OBJECTS = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
-UNTRACKED_FROM_STATES = 10_000  # visited states, from which on the garbage collector is kept from traversing them
-NO_SOURCE = -1
+STATES_A_CLOCK_CHECK = 1000  # states expanded between two checks of the clock
+NEW_OBJECTS_A_COLLECTION = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
+GC_UNTRACKED_FROM_STATES = 10_000  # visited states, from which on the garbage collector is kept from traversing them
+NO_SOURCE_STATE = -1
 
 
 def explore(protocol: Protocol, options: SearchRequest | None = None, *, whole_levels: bool = False) -> Result:
@@ -214,7 +216,7 @@ class VisitedStates:
     def __init__(self) -> None:
         self.numbers: dict[Value, int] = {}  # by canonical key
         self.states: list[State] = []
-        self.sources = array("q")  # NO_SOURCE for initial states
+        self.sources = array("q")  # NO_SOURCE_STATE for initial states
         self.depths: dict[int, int] = {}  # in a depth-first search with a bound
 
 
@@ -233,7 +235,7 @@ class ReferenceSearch:
         self.purity = PurityTest(protocol, thorough=options.check_actions)
         self.semantics: Semantics = TestedSemantics(protocol, self.purity)
         self.system = PlainSystem(self.semantics, options)
-        self._twins = Twins(self.system, thorough=options.check_actions)
+        self._twins = RenamingViewTest(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
         self._visited = VisitedStates()
@@ -266,11 +268,11 @@ class ReferenceSearch:
         options = self.options
         breadth_first, thresholds = options.search == Search.BFS, gc.get_threshold()
         require_supported("reference", self.protocol, options)
-        gc.set_threshold(COLLECT_EVERY_OBJECTS, *thresholds[1:])
+        gc.set_threshold(NEW_OBJECTS_A_COLLECTION, *thresholds[1:])
         try:
             with suppress(SearchStopped):
                 for state in self._initial():
-                    self._admit(NO_SOURCE, state, None, 1)
+                    self._admit(NO_SOURCE_STATE, state, None, 1)
                 self._end_level()
                 (self._breadth_first if breadth_first else self._depth_first)(range(len(self._visited.states)))
                 if options.reachable:
@@ -286,7 +288,7 @@ class ReferenceSearch:
             raise
         finally:
             gc.set_threshold(*thresholds)
-            if len(self._visited.states) >= UNTRACKED_FROM_STATES:
+            if len(self._visited.states) >= GC_UNTRACKED_FROM_STATES:
                 gc.unfreeze()
             if not breadth_first:
                 self.result.depth = None
@@ -307,7 +309,7 @@ class ReferenceSearch:
             if depth == self.options.max_depth:
                 self._books.stop_at("max_depth")
             for number in level:
-                if (number - level.start) % CLOCK_EVERY_STATES == 0:
+                if (number - level.start) % STATES_A_CLOCK_CHECK == 0:
                     self._pause(len(self._visited.states) - number)
                 for transition in self._expand(number):
                     self._admit(number, transition.target, transition, depth + 1)
@@ -317,7 +319,7 @@ class ReferenceSearch:
     def _pause(self, waiting: int) -> None:
         """Check the clock, and hide the states from the garbage collector once they are many: none is in a cycle."""
         self._books.check_time_limit(waiting)
-        if len(self._visited.states) >= UNTRACKED_FROM_STATES:
+        if len(self._visited.states) >= GC_UNTRACKED_FROM_STATES:
             gc.freeze()
 
     @property
@@ -339,7 +341,7 @@ class ReferenceSearch:
             if most and depth > self._visited.depths[number]:
                 continue  # reached again, nearer to the start, after it was pushed
             expanded += 1
-            if expanded % CLOCK_EVERY_STATES == 0:
+            if expanded % STATES_A_CLOCK_CHECK == 0:
                 self._pause(len(waiting))
             reached = [self._admit(number, t.target, t, depth + 1) for t in self._expand(number)]
             waiting.extend((target, depth + 1) for target in reversed(reached) if target is not None)
@@ -387,7 +389,7 @@ class ReferenceSearch:
 
     def _graph(self) -> StateGraph:
         """Return the state graph of the finished search, with a new table of step labels."""
-        bounds = HiddenBounds(self.semantics, self.options, self.semantics.most_spent)
+        bounds = PropertyUnderHiddenBounds(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
         states = StoredStates(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
         return StateGraph(system, states, bounds, pause=lambda: self._books.check_time_limit(0))
@@ -431,7 +433,7 @@ class ReferenceSearch:
     def path_to(self, state: State) -> Behaviour:
         """Return the behaviour that first reached a state (in a bounded search: the shortest)."""
         numbers = [self._visited.numbers[self.identity(state)]]
-        while self._visited.sources[numbers[-1]] != NO_SOURCE:
+        while self._visited.sources[numbers[-1]] != NO_SOURCE_STATE:
             numbers.append(self._visited.sources[numbers[-1]])
         steps = [TraceStep(self._visited.states[numbers.pop()])]
         while numbers:
@@ -458,7 +460,7 @@ class ReferenceSearch:
 
     def starts(self) -> list[int]:
         """Return the numbers of the initial states."""
-        return [number for number, source in enumerate(self._visited.sources) if source == NO_SOURCE]
+        return [number for number, source in enumerate(self._visited.sources) if source == NO_SOURCE_STATE]
 
     def edges(self, *, skip_errors: bool = False) -> Iterator[tuple[int, Transition, int]]:
         """Yield each step between two visited states, as (number of source, transition, number of target)."""

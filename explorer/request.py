@@ -23,7 +23,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut
 
 MOST_WORKERS = 4096
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
 class Search(StrEnum):
@@ -114,7 +114,7 @@ def parse_seconds(text: str) -> float:
 
 def parse_bytes(text: str) -> int:
     """Parse a number of bytes."""
-    match = _SIZE.fullmatch(text.strip())
+    match = _SIZE_PATTERN.fullmatch(text.strip())
     if match is not None:
         found = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
         if 1 <= found < math.inf:
@@ -337,13 +337,13 @@ ALL_FEATURES = frozenset(Feature)
 GRAPH_FEATURES = {Feature.REACHABLE, Feature.TEMPORAL}
 ROW_FEATURES = ALL_FEATURES - {Feature.RENAMING}
 DFS_FEATURES = ROW_FEATURES - {*GRAPH_FEATURES, Feature.CHECKPOINT, Feature.MEMORY}
-SET_FEATURES = ROW_FEATURES - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
-FIXPOINT_FEATURES = SET_FEATURES - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
+SYMBOLIC_FEATURES = ROW_FEATURES - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
+FIXPOINT_FEATURES = SYMBOLIC_FEATURES - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 
 CAPABILITIES = {
     "tables": {"bfs": ROW_FEATURES, "dfs": DFS_FEATURES, "iddfs": DFS_FEATURES},
     "reference": {"bfs": ALL_FEATURES - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DFS_FEATURES | {Feature.RENAMING}},
-    "symbolic": {"saturation": FIXPOINT_FEATURES, "chaining": FIXPOINT_FEATURES, "bfs": SET_FEATURES},
+    "symbolic": {"saturation": FIXPOINT_FEATURES, "chaining": FIXPOINT_FEATURES, "bfs": SYMBOLIC_FEATURES},
     "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS})},
     "spark": {"bfs": ROW_FEATURES - {Feature.MEMORY}},
 }
@@ -396,12 +396,12 @@ def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -
     """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol."""
     order = str(options.search)
     if options.reachable:
-        require_reachable(protocol, options)
+        require_decidable_reachable(protocol, options)
     for feature, text in lacking_features(engine, protocol, options):
         protocol.checked_initial()  # a wrong name in the view is reported first
         raise _unsupported_feature_error(engine, order, feature, text)
     if options.temporal:
-        require_temporal(protocol, options)
+        require_decidable_temporal(protocol, options)
     require_no_hidden_fields(protocol, options.view, options.refinements, "the mapping")
 
 
@@ -434,14 +434,14 @@ def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
 # Requirements of reachability and temporal properties
 
 
-def require_reachable(protocol: Protocol, options: SearchRequest) -> None:
+def require_decidable_reachable(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its `@reachable` properties."""
     for prop in options.reachable:
         _require_known_actions(f"{prop.name}, without=", prop.without, _action_names(protocol), protocol)
     require_no_hidden_fields(protocol, options.view, options.reachable, "reachability")
 
 
-def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
+def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its temporal properties, or their actions are unknown."""
     known = [NEXT, *_action_names(protocol)]
     for prop in options.temporal:

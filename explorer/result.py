@@ -119,10 +119,10 @@ class Violation:
         return self.trap is not None or self.loop is not None
 
 
-INTERRUPTED = "interrupted"
+INTERRUPTED_LIMIT = "interrupted"
 MEMORY_LIMIT = "memory"
 STRICT_LIMIT = "strict"
-NOTHING_CHECKED = (
+NOTHING_CHECKED_WARNING = (
     "nothing is checked: neither a property nor deadlock; name an INVARIANT or a PROPERTY, or check for deadlock"
 )
 
@@ -394,7 +394,7 @@ class SearchClock:
         return time.monotonic() - self.compiling
 
 
-CLOCK = SearchClock()
+SEARCH_CLOCK = SearchClock()
 """The clock of all searches in this process; `compiling.py` stops it."""
 
 
@@ -412,7 +412,7 @@ class SearchCounts(NamedTuple):
     uncounted: Sequence[str] = ()  # actions that fired an unknown number of times, which `actions` leaves out
 
 
-def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:
+def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:
     """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
     if options.view is None:
         return None
@@ -438,14 +438,14 @@ class Bookkeeping:
         first_found: bool = False,
     ) -> None:
         self.options = options
-        self.reads = hidden_reads(protocol, options, first_found=first_found)
+        self.reads = hidden_read_recorder(protocol, options, first_found=first_found)
         self._protocol = protocol
         self.result = Result()
         self.violated: set[str] = set()
         self.followed: set[str] = set()
         self.earlier = 0.0
         self._total = total
-        self._began = CLOCK.now()
+        self._began = SEARCH_CLOCK.now()
 
     def result_of(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
         """Run a search; return its result."""
@@ -465,7 +465,7 @@ class Bookkeeping:
                 raise
             self.result.violations.insert(0, Violation(error.name, error.trace, failed=error))
         except KeyboardInterrupt:
-            self.record_limit(INTERRUPTED)
+            self.record_limit(INTERRUPTED_LIMIT)
             raise Interrupted(self._conclude(notes)) from None
         return self._conclude(notes)
 
@@ -473,7 +473,7 @@ class Bookkeeping:
         self.tally()
         result = self.result
         result.notes += notes()
-        result.warnings += [NOTHING_CHECKED] if self.options.checks_nothing else []
+        result.warnings += [NOTHING_CHECKED_WARNING] if self.options.checks_nothing else []
         result.warnings += self._nothing_searched()
         if self.reads is not None:
             self.reads.enough_left |= 0 < len(self.options.over_behaviours) == len(self.followed)
@@ -516,7 +516,7 @@ class Bookkeeping:
     @property
     def seconds(self) -> float:
         """Seconds that the search has taken, including the time before it was resumed."""
-        return self.earlier + CLOCK.now() - self._began
+        return self.earlier + SEARCH_CLOCK.now() - self._began
 
     def report(self, frontier: int, nodes: int | None = None) -> None:
         """Report the progress: the number of states left to expand, or the number of diagram nodes."""
@@ -529,7 +529,7 @@ class Bookkeeping:
     def check_time_limit(self, frontier: int, nodes: int | None = None) -> None:
         """Stop at the time limit; else report the progress."""
         limit = self.options.time_limit
-        if limit is not None and CLOCK.now() - self._began > limit:
+        if limit is not None and SEARCH_CLOCK.now() - self._began > limit:
             self.stop_at("time_limit")
         self.report(frontier, nodes)
 

@@ -39,7 +39,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_values
 
-DEFAULT_SECONDS = 30.0
+DEFAULT_TIME_LIMIT_SECONDS = 30.0
 """Time limit."""
 MOST_STATES_A_SEARCH = 6_000
 """Most states of one search around a counterexample."""
@@ -131,7 +131,7 @@ class Simplifier:
         protocol: Protocol,
         options: SearchRequest,
         violation: Violation,
-        seconds: float = DEFAULT_SECONDS,
+        seconds: float = DEFAULT_TIME_LIMIT_SECONDS,
         report: Callable[[], None] | None = None,
     ) -> None:
         self.best: Behaviour = violation.trace
@@ -261,7 +261,7 @@ class Simplifier:
         if exactly:
             return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
         same = [t for t in fitting if t.message == step.message]
-        same = same or [t for t in fitting if _message_kind(t.message) == _message_kind(step.message)]
+        same = same or [t for t in fitting if _type_and_source(t.message) == _type_and_source(step.message)]
         if step.actor is not None:
             wanted = step.state.replicas.get(step.actor)
             same.sort(key=lambda t: t.target.replicas.get(step.actor) != wanted)
@@ -385,11 +385,11 @@ def _behaviour_to(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | N
     return tuple(reversed(steps))
 
 
-def _message_kind(message: Any) -> tuple[Any, ...]:
+def _type_and_source(message: Any) -> tuple[Any, ...]:
     return type(message), getattr(message, "source", None) if message is not None else None
 
 
-def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Violation | None:
+def find_violation_at_end(protocol: Protocol, trace: Behaviour, name: str | None) -> Violation | None:
     """Return the violation at the end of a behaviour, or None."""
     kinds = [prop for prop in protocol.properties.values() if prop.kind in ("invariant", "step_invariant", REFINES)]
     names = [name] if name in (DEADLOCK, *protocol.properties) else [prop.name for prop in kinds]

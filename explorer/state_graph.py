@@ -19,10 +19,10 @@ from kraftcheck.explorer.transition_system import (
     BEYOND,
     BLOCKED,
     RENAMED_STEP,
-    Label,
-    Labels,
-    Mask,
-    Numbers,
+    BoolArray,
+    LabelNumbers,
+    StateNumbers,
+    StepLabel,
     TransitionSystem,
 )
 from kraftcheck.persistence.stored_files import SpillArena, SpillArray
@@ -34,13 +34,13 @@ from kraftcheck.spec.language.state import State
 MOST_NUMBERED_STATES = (1 << 31) - 1
 
 
-def require_countable(states: int) -> None:
+def require_countable_states(states: int) -> None:
     """Raise InputError for more states than 32-bit numbers can count."""
     if states > MOST_NUMBERED_STATES:
         raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_NUMBERED_STATES:,}")
 
 
-class HiddenBounds:
+class PropertyUnderHiddenBounds:
     """Evaluates properties in single states; rejects a state with too little left of a bound that the VIEW hides."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
@@ -94,7 +94,7 @@ class StateStore(Protocol):
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Any]]:
         """Yield all states in batches, each with its first state's number; with `backwards`, deepest level first."""
 
-    def numbers(self, keys: Any, which: NDArray[np.int64]) -> Numbers:
+    def numbers(self, keys: Any, which: NDArray[np.int64]) -> StateNumbers:
         """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""
 
     def state(self, number: int) -> State:
@@ -107,16 +107,16 @@ class StateStore(Protocol):
         """Release the memory that `numbers` needs."""
 
 
-class Edges(NamedTuple):
+class EdgeBatch(NamedTuple):
     """Steps out of a batch of states; a target is a state's number, or BEYOND or BLOCKED if it is not in the graph."""
 
     sources: NDArray[np.int64]  # place of each source in the batch
-    targets: Numbers
-    labels: Labels
-    rounds: Mask  # whether a step changes the state, though its target has the number of its source
+    targets: StateNumbers
+    labels: LabelNumbers
+    rounds: BoolArray  # whether a step changes the state, though its target has the number of its source
 
 
-MarkPredecessors = Callable[[SpillArena, Numbers, Numbers, NDArray[np.uint8]], None]
+MarkPredecessors = Callable[[SpillArena, StateNumbers, StateNumbers, NDArray[np.uint8]], None]
 
 
 class StateGraph:
@@ -126,7 +126,7 @@ class StateGraph:
         self,
         system: TransitionSystem[Any],
         store: StateStore,
-        bounds: HiddenBounds,
+        bounds: PropertyUnderHiddenBounds,
         *,
         room: SpillArena | None = None,
         pause: Callable[[], None] = lambda: None,
@@ -171,14 +171,14 @@ class StateGraph:
                 return place
         raise AssertionError(f"{prop.name} raised an error for several states at once, but for none of them alone")
 
-    def edges(self, states: Any, which: NDArray[np.int64]) -> Iterator[Edges]:
+    def edges(self, states: Any, which: NDArray[np.int64]) -> Iterator[EdgeBatch]:
         """Yield the steps out of states[which]."""
         self._pause()
         for steps in self.system.successors(states, which):
             targets = steps.ends.copy()
             inside = np.flatnonzero(targets >= 0)
             targets[inside] = self.store.numbers(steps.keys, inside)
-            yield Edges(steps.sources, targets, steps.labels, steps.ends == RENAMED_STEP)
+            yield EdgeBatch(steps.sources, targets, steps.labels, steps.ends == RENAMED_STEP)
             self._pause()
 
 
@@ -209,7 +209,9 @@ def states_without_path_to(
     return np.flatnonzero(marked == 0)
 
 
-def _mark_predecessors(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
+def _mark_predecessors(
+    room: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
+) -> None:
     """Mark every state with a path to a marked state."""
     before: defaultdict[int, list[int]] = defaultdict(list)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
@@ -222,16 +224,16 @@ def _mark_predecessors(room: SpillArena, sources: Numbers, targets: Numbers, mar
                 waiting.append(source)
 
 
-Masks = NDArray[np.uint64]
+MaskArray = NDArray[np.uint64]
 
 
 class DisabledStepLabels(NamedTuple):
     """Labels, sorted by source state, of enabled steps whose target is outside of the graph."""
 
-    states: Numbers
-    labels: Labels
+    states: StateNumbers
+    labels: LabelNumbers
 
-    def add(self, bits: Masks, first: int, found: Masks) -> None:
+    def add(self, bits: MaskArray, first: int, found: MaskArray) -> None:
         """Add to `found[i]` the bits of all labels of the state `first + i`, by bitwise or."""
         begin, end = np.searchsorted(self.states, (first, first + len(found)))
         np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
@@ -243,7 +245,7 @@ class _GrowingDisabledLabels:
     def __init__(self, room: SpillArena) -> None:
         self._states, self._labels = SpillArray(room, np.int32), SpillArray(room, np.uint16)
 
-    def append(self, states: NDArray[Any], labels: Labels) -> None:
+    def append(self, states: NDArray[Any], labels: LabelNumbers) -> None:
         """Append marks; drop duplicates among them."""
         both = np.unique(states.astype(np.int64) << 16 | labels)
         self._states.append((both >> 16).astype(np.int32))
@@ -288,10 +290,10 @@ class LabelledGraph:
         self._used = used
         graph.store.forget_keys()
 
-    def holds(self, prop: Property) -> Mask:
+    def holds(self, prop: Property) -> BoolArray:
         """Return for each state whether a property holds."""
         return self._graph.where(prop).view(np.bool_)
 
-    def labels_in_use(self) -> list[Label]:
+    def labels_in_use(self) -> list[StepLabel]:
         """Return the labels of steps that are enabled in some state."""
         return [label for label, used in zip(self.book.labels, self._used, strict=True) if used]

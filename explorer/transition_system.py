@@ -27,10 +27,10 @@ from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transit
 from kraftcheck.spec.language.state import State, Step, permutation_group, permuted
 from kraftcheck.spec.values import Map, Record, Value
 
-States = TypeVar("States")  # a batch of states, in the form of the system
-Numbers = NDArray[np.int32]
-Labels = NDArray[np.uint16]
-Mask = NDArray[np.bool_]
+StateBatch = TypeVar("StateBatch")  # a batch of states, in the form of the system
+StateNumbers = NDArray[np.int32]
+LabelNumbers = NDArray[np.uint16]
+BoolArray = NDArray[np.bool_]
 
 BEYOND, BLOCKED = -1, -2
 """Codes in place of a target: the step leads beyond a constraint, or only a bound prevents the step."""
@@ -40,39 +40,39 @@ RENAMED_STEP = 1
 MOST_LABELS = 1 << 16
 
 
-class Steps(NamedTuple):
+class StepArrays(NamedTuple):
     """Steps out of a batch of states, as parallel arrays."""
 
     sources: NDArray[np.int64]  # place of each source in the batch
     keys: Any  # canonical keys of the target states
-    ends: Numbers  # 0, RENAMED_STEP, BEYOND or BLOCKED
-    labels: Labels
+    ends: StateNumbers  # 0, RENAMED_STEP, BEYOND or BLOCKED
+    labels: LabelNumbers
 
 
-class TransitionSystem(typing.Protocol[States]):
+class TransitionSystem(typing.Protocol[StateBatch]):
     """The states of a protocol under the constraints, the symmetry and the view of a search."""
 
     @property
     def labels(self) -> LabelTable:
         """The labels of steps, by number."""
 
-    def initial(self) -> States:
+    def initial(self) -> StateBatch:
         """Return the initial states."""
 
-    def successors(self, states: States, which: NDArray[np.int64]) -> Any:
-        """Yield the steps out of states[which], in batches of type `Steps`."""
+    def successors(self, states: StateBatch, which: NDArray[np.int64]) -> Any:
+        """Yield the steps out of states[which], in batches of type `StepArrays`."""
 
-    def holds(self, prop: Property, states: States, judge: Callable[[Property, State], bool]) -> Mask:
+    def holds(self, prop: Property, states: StateBatch, judge: Callable[[Property, State], bool]) -> BoolArray:
         """Return for each state of a batch whether a property holds; `judge(prop, state)` evaluates one state."""
 
-    def canonical(self, states: States) -> Any:
+    def canonical(self, states: StateBatch) -> Any:
         """Return the canonical keys: equal for states that the symmetry or the view identifies."""
 
-    def decode(self, states: States) -> list[State]:
+    def decode(self, states: StateBatch) -> list[State]:
         """Return the states as values of the language."""
 
 
-class Label(NamedTuple):
+class StepLabel(NamedTuple):
     """Label of a step."""
 
     action: str  # the action's name
@@ -84,7 +84,7 @@ class Label(NamedTuple):
     parts: tuple[Fairness, ...] = ()  # the conditions of fairness with `when` that mean the step
 
 
-def fairness_subject(fairness: Fairness, label: Label) -> Any:
+def fairness_subject(fairness: Fairness, label: StepLabel) -> Any:
     """Return the subject of a label that the fairness distinguishes: replica, pair or message type; else None."""
     return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
 
@@ -95,7 +95,7 @@ class LabelTable:
     def __init__(self, protocol: Protocol, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
         self._protocol = protocol
         self._parts = tuple(one for one in fairness if one.when)
-        self.labels = [Label(name) for name in actions]
+        self.labels = [StepLabel(name) for name in actions]
         self._numbers = {label: number for number, label in enumerate(self.labels)}
         by_kind: dict[str, set[str]] = {each: set() for each in ("replica", "pair", "message")}
         for one in fairness:
@@ -122,20 +122,20 @@ class LabelTable:
                 raise InputError(f"fairness distinguishes more than {MOST_LABELS} kinds of step; give fewer conditions")
         return found
 
-    def _label(self, action: str, me: Any, message: Record | None, step: Step) -> Label:
+    def _label(self, action: str, me: Any, message: Record | None, step: Step) -> StepLabel:
         actor = getattr(me, "id", None)
         pairs, named = action in self._by["pair"], message is not None and action in self._by["message"]
         parts = (one for one in self._parts if one.names(action))
-        return Label(
+        return StepLabel(
             action,
             actor if pairs or action in self._by["replica"] else None,
-            counterpart(message, step) if pairs else None,
+            counterpart_of_step(message, step) if pairs else None,
             type(message).__name__ if named else None,
             tuple(one for one in parts if is_meant(self._protocol, one, me, message)),
         )
 
 
-def counterpart(message: Record | None, step: Step) -> Any:
+def counterpart_of_step(message: Record | None, step: Step) -> Any:
     """Return the replica that a step receives from, else the only one that it sends to, else None."""
     if message is not None:
         return getattr(message, "source", None)
@@ -146,7 +146,7 @@ def counterpart(message: Record | None, step: Step) -> Any:
 # Canonical keys
 
 
-MOST_CACHED_STATES = 1 << 16
+MOST_CACHED_RENAMED_STATES = 1 << 16
 """Renamed states before their cache is emptied."""
 
 
@@ -184,7 +184,7 @@ def _view_of_state(protocol: Protocol, view: str | None) -> Callable[[State], St
     def see_renamed(state: State) -> State:
         found = cached.get(state)
         if found is None:
-            if len(cached) > MOST_CACHED_STATES:
+            if len(cached) > MOST_CACHED_RENAMED_STATES:
                 cached.clear()
             found = cached[state] = see(renamed(state, 0))
         return found
@@ -246,7 +246,7 @@ class PlainSystem:
         """Return the initial states."""
         return initial_states(self.semantics, self.options.init)
 
-    def successors(self, states: list[State], which: NDArray[np.int64]) -> Iterator[Steps]:
+    def successors(self, states: list[State], which: NDArray[np.int64]) -> Iterator[StepArrays]:
         """Yield the steps out of some states."""
         found: list[tuple[int, Value, int, int]] = []
         for place in which.tolist():
@@ -258,7 +258,7 @@ class PlainSystem:
                     me, message = (None, None) if own else (state.replicas.get(choice.actor), choice.message)
                     found.append((place, key, end, self.labels.number(choice.action, me, message, choice.step)))
         places, keys, ends, labels = zip(*found, strict=True) if found else ((), (), (), ())
-        yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
+        yield StepArrays(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 
     def _end(self, state: State, choice: CandidateStep) -> tuple[Value, int | None]:
         """Return the canonical key of a choice's target, and 0 or RENAMED_STEP; else () and BEYOND, BLOCKED or None."""
@@ -277,7 +277,7 @@ class PlainSystem:
         one, other = self.renames(state, None), self.renames(target, None)
         return one.but(spent=other.spent) != other
 
-    def holds(self, prop: Property, states: list[State], judge: Callable[[Property, State], bool]) -> Mask:
+    def holds(self, prop: Property, states: list[State], judge: Callable[[Property, State], bool]) -> BoolArray:
         """Return for each state whether a property holds."""
         return np.array([judge(prop, state) for state in states], bool)
 
@@ -306,7 +306,7 @@ class StoredStates:
         for first in reversed(firsts) if backwards else firsts:
             yield first, self._states[first : first + STATES_A_BATCH]
 
-    def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
+    def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> StateNumbers:
         """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""
         return np.array([self._numbers.get(keys[place], BEYOND) for place in which.tolist()], np.int32)
 

@@ -111,7 +111,7 @@ def _check_model(
     """Search a model; fail the test with the counterexample of a violation."""
     __tracebackhide__ = True
     from kraftcheck.api import load
-    from kraftcheck.explorer.result import NOTHING_CHECKED
+    from kraftcheck.explorer.result import NOTHING_CHECKED_WARNING
     from kraftcheck.reporting.lines import lines_as_text
     from kraftcheck.reporting.output import require_report
     from kraftcheck.reporting.output import search_report_lines as report_lines
@@ -124,7 +124,7 @@ def _check_model(
         loaded = load(model, config, variant=variant, constants=options.pop("constants", None))
         job = loaded.job(**options)
         if job.options.checks_nothing and not allow_unchecked:
-            raise InputError(f"{NOTHING_CHECKED}; or allow it with allow_unchecked=True")
+            raise InputError(f"{NOTHING_CHECKED_WARNING}; or allow it with allow_unchecked=True")
         result = loaded.check(strict=strict, **options)
     except InputError as error:
         problem = _error_text(error)

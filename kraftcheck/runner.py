@@ -18,7 +18,7 @@ from kraftcheck.engines import search
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import (
     DEADLOCK,
-    INTERRUPTED,
+    INTERRUPTED_LIMIT,
     STRICT_LIMIT,
     Behaviour,
     Interrupted,
@@ -54,7 +54,7 @@ EXIT_DEAD_END = 13
 
 def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = False) -> int:
     """Return the exit code of a search's result."""
-    if result.limit == INTERRUPTED:
+    if result.limit == INTERRUPTED_LIMIT:
         return EXIT_INTERRUPTED
     code = EXIT_DEAD_END if result.only_of_behaviours else EXIT_CODES[result.verdict]
     allowed = allow_incomplete and result.limit != STRICT_LIMIT and not (strict and result.doubts)
@@ -72,7 +72,7 @@ def run_job(
         except Interrupted as interrupted:
             result = interrupted.result
         except KeyboardInterrupt:  # before the search starts
-            result = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
+            result = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED_LIMIT)
     return replace(result, engine=result.engine or job.engine)
 
 
@@ -104,7 +104,7 @@ def _search_with_probes(job: Job, search: Callable[[], Result]) -> Result:
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
-    if result.limit != INTERRUPTED or result.distinct_states:  # else `initial` itself may not terminate
+    if result.limit != INTERRUPTED_LIMIT or result.distinct_states:  # else `initial` itself may not terminate
         with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
             result.warnings += lint(protocol, complete=result.complete)
     if known:
@@ -156,7 +156,7 @@ def _write_report(job: Job, result: Result, more: dict[str, Any], path: Path) ->
 
 def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
     """Return a result with shrunk counterexamples and a note on each, if `--simplify` is given."""
-    if not arguments.simplify or result.limit == INTERRUPTED:
+    if not arguments.simplify or result.limit == INTERRUPTED_LIMIT:
         return result
     is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
     violations, notes = [], []
@@ -176,9 +176,9 @@ def simplify_trace(
     job: Job, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
 ) -> tuple[Violation, str] | None:
     """Return a shrunk trace that violates the same property, and a note; None if the trace violates no property."""
-    from kraftcheck.explorer.simplifier import violation_of
+    from kraftcheck.explorer.simplifier import find_violation_at_end
 
-    violation = violation_of(job.protocol, trace, violated)
+    violation = find_violation_at_end(job.protocol, trace, violated)
     return (
         None
         if violation is None

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.checkpoint import identity_of_search
-from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, check_plan, simulate
+from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, require_valid_plan, simulate
 from kraftcheck.explorer.result import (
     DEADLOCK,
-    INTERRUPTED,
-    NOTHING_CHECKED,
+    INTERRUPTED_LIMIT,
+    NOTHING_CHECKED_WARNING,
     Result,
     SearchRequest,
     TraceStep,
@@ -168,7 +168,7 @@ class CorpusMaker:
     def __init__(
         self, cluster: Cluster, protocol: Protocol, options: SearchRequest, plan: WalkPlan, folder: CorpusFolder
     ) -> None:
-        check_plan(plan)
+        require_valid_plan(plan)
         self._cluster = cluster
         self._protocol = protocol
         self._options = replace(
@@ -192,7 +192,7 @@ class CorpusMaker:
                 failed = next((chunk for chunk, note in found if note is None), None)
                 report(_walks_made(notes) - earlier)
                 if interruption.asked:
-                    limit, notes = INTERRUPTED, self._folder.done(chunks, checked)
+                    limit, notes = INTERRUPTED_LIMIT, self._folder.done(chunks, checked)
                 if interruption.asked or failed is not None:
                     break
         return self._result(notes, limit, earlier, time.monotonic() - began, failed)
@@ -231,7 +231,7 @@ class CorpusMaker:
         shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first wins
         names = [*self._protocol.actions, *self._protocol.network.own_actions()]
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
-        result.warnings = [NOTHING_CHECKED] if self._options.checks_nothing else []
+        result.warnings = [NOTHING_CHECKED_WARNING] if self._options.checks_nothing else []
         result.actions = {name: actions[name] for name in names}
         result.runs = _walks_made(notes)
         result.generated_states = sum(note["states"] for note in found)

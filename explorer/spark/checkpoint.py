@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Any
 
-from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
+from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.spark.global_ids import UnknownPartError
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, indices_by_partition, row_group_count
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows, indices_by_partition, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.files import TemporaryFolder
@@ -75,7 +75,7 @@ class SparkCheckpoint(SearchCheckpoint):
     """Checkpoint of a search, in its shared folder."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
-        folder = folder_of(options)
+        folder = checkpoint_folder_of(options)
         self.temporary: TemporaryFolder | None = None
         if folder is None:
             self.temporary = TemporaryFolder()
@@ -122,7 +122,7 @@ class SampleSearch:
         self._tasks = tasks
         self._log = log
 
-    def require_same(self, starts: States) -> None:
+    def require_same(self, starts: StateRows) -> None:
         """Repeat the search, and raise CorruptFileError if the checkpoint differs."""
         self._tasks.begin(())
         try:
@@ -138,7 +138,7 @@ class SampleSearch:
             new = ({DEADLOCK} if kind == EVENT_DEADLOCK else named) - violated
             require_valid(not new, f"the violation of {', '.join(sorted(new))} is missing")
 
-    def _search_all(self, starts: States) -> None:
+    def _search_all(self, starts: StateRows) -> None:
         levels, known = self._log.levels, set[bytes]()
         new = set(self._looks(self._tasks.ids.to_global(starts)))
         for number, parts in enumerate(levels, start=1):
@@ -158,7 +158,7 @@ class SampleSearch:
         fired = dict(zip(expander.learner.action_names, expander.fired.tolist(), strict=True))
         require_valid(fired == self._log.actions, "actions fired another number of times")
 
-    def _looks(self, states: States, part: int | None = None) -> Iterator[bytes]:
+    def _looks(self, states: StateRows, part: int | None = None) -> Iterator[bytes]:
         """Return the comparison keys of states as bytes; require that all states belong to the partition `part`."""
         self._tasks.ids.require_known(states)
         compared = self._tasks.ids.compared(states)

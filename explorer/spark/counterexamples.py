@@ -12,10 +12,10 @@ import numpy as np
 from kraftcheck.explorer.cluster import TaskRaisedError
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
 from kraftcheck.explorer.spark.checkpoint import RunLog
-from kraftcheck.explorer.spark.definitions import Definition
+from kraftcheck.explorer.spark.definitions import DefinitionRecord
 from kraftcheck.explorer.spark.jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
-from kraftcheck.explorer.spark.task_expander import PRUNED_TARGET, TaskExpander
+from kraftcheck.explorer.spark.task_expander import PRUNED_VIOLATION, TaskExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_graph import check_graph_properties
@@ -52,19 +52,19 @@ class SparkCounterexamples:
 
             check_graph_properties(states, self._checker, self._options, path_to, pause)
 
-    def take_events(self, log: RunLog, events: list[Definition], level: int) -> None:
+    def take_events(self, log: RunLog, events: list[DefinitionRecord], level: int) -> None:
         """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             found = [] if kind == EVENT_DEADLOCK else self._tasks.properties_in(kind, mask)
             if ({one.name for one in found} or {DEADLOCK}) <= self._checker.books.violated:
                 continue
             trace = self._behaviour(log, np.array(state, np.int32), level)
-            if kind == PRUNED_TARGET:
+            if kind == PRUNED_VIOLATION:
                 self._checker.report_step(found, trace, over_steps=False)
             else:
                 self._checker.report_event(kind, mask, trace)
 
-    def take_violations(self, log: RunLog, found: list[Definition], level: int) -> None:
+    def take_violations(self, log: RunLog, found: list[DefinitionRecord], level: int) -> None:
         """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
         for _, number, _, state in sorted(found, key=lambda one: one.numbers):
             name = self._tasks.non_local[number][0].name

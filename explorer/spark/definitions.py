@@ -29,12 +29,12 @@ class RecordKind(IntEnum):
 VALUE_KINDS = (RecordKind.SLOT, RecordKind.SHARED, RecordKind.LOCAL, RecordKind.MESSAGE)
 
 _NUMBERS_TYPE = pa.list_(pa.field("element", pa.int64(), nullable=False))
-_COLUMNS = {"kind": pa.int32(), "column": pa.int32(), "encoding": pa.binary(), "numbers": _NUMBERS_TYPE}
-RECORDS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
+_RECORD_COLUMNS = {"kind": pa.int32(), "column": pa.int32(), "encoding": pa.binary(), "numbers": _NUMBERS_TYPE}
+RECORDS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _RECORD_COLUMNS.items()])
 RECORDS_DDL = "kind int not null, column int not null, encoding binary not null, numbers array<bigint> not null"
 
 
-class Definition(NamedTuple):
+class DefinitionRecord(NamedTuple):
     """A row that defines a global id, or reports a finding of a task to the driver."""
 
     kind: RecordKind
@@ -53,18 +53,18 @@ def fingerprint(encoding: bytes) -> bytes:
     return blake2b(encoding, digest_size=FINGERPRINT_BYTES).digest()
 
 
-def records_to_table(definitions: Iterable[Definition]) -> pa.Table:
+def records_to_table(definitions: Iterable[DefinitionRecord]) -> pa.Table:
     """Return records as a table."""
     rows = list(definitions)
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(RECORDS_SCHEMA)]
     return pa.Table.from_arrays(columns, schema=RECORDS_SCHEMA)
 
 
-def records_from_table(table: Any) -> Iterator[Definition]:
+def records_from_table(table: Any) -> Iterator[DefinitionRecord]:
     """Yield the records of a table."""
     columns = [table.column(name).to_pylist() for name in RECORDS_SCHEMA.names]
     for kind, column, encoding, numbers in zip(*columns, strict=True):
-        yield Definition(RecordKind(kind), column, bytes(encoding), tuple(numbers))
+        yield DefinitionRecord(RecordKind(kind), column, bytes(encoding), tuple(numbers))
 
 
 class FingerprintCollisionError(InputError):
@@ -80,9 +80,9 @@ class IdAssigner:
     def __init__(self, base: int) -> None:
         self._base = base
         self._values: dict[tuple[RecordKind, int], dict[bytes, tuple[int, bytes]]] = {}  # by column, by fingerprint
-        self._others: set[Definition] = set()
+        self._others: set[DefinitionRecord] = set()
 
-    def load(self, definitions: Iterable[Definition]) -> None:
+    def load(self, definitions: Iterable[DefinitionRecord]) -> None:
         """Load definitions in the order of their ids, as a checkpoint has them."""
         for definition in definitions:
             if definition.kind in VALUE_KINDS:
@@ -90,11 +90,11 @@ class IdAssigner:
             else:
                 self._others.add(self._key(definition))
 
-    def merge(self, reports: Sequence[Iterable[Definition]]) -> list[Definition]:
+    def merge(self, reports: Sequence[Iterable[DefinitionRecord]]) -> list[DefinitionRecord]:
         """Assign global ids to the new definitions in the reports; return these definitions in the order of ids."""
         listed = [list(report) for report in reports]
         new = list(filter(self._add, sorted({d for report in listed for d in report if d.kind in VALUE_KINDS})))
-        others: dict[Definition, Definition] = {}
+        others: dict[DefinitionRecord, DefinitionRecord] = {}
         for report in listed:
             for found in self._others_in(report):
                 others.setdefault(self._key(found), found)
@@ -102,14 +102,14 @@ class IdAssigner:
         self._others |= fresh
         return sorted([*new, *(others[key] for key in fresh)])
 
-    def _others_in(self, report: list[Definition]) -> Iterator[Definition]:
+    def _others_in(self, report: list[DefinitionRecord]) -> Iterator[DefinitionRecord]:
         """Yield the definitions in a report of kinds not in VALUE_KINDS, with global ids in place of references."""
         own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUE_KINDS]
         for definition in report:
             if definition.kind not in VALUE_KINDS:
                 yield self._resolved(definition, own)
 
-    def _add(self, definition: Definition) -> bool:
+    def _add(self, definition: DefinitionRecord) -> bool:
         """Assign an id to a value; return False if the value already has an id."""
         known = self._values.setdefault((definition.kind, definition.column), {})
         encoding = definition.encoding
@@ -123,7 +123,7 @@ class IdAssigner:
         known[key] = len(known) + (definition.kind == RecordKind.LOCAL), encoding
         return True
 
-    def _resolved(self, definition: Definition, own: list[int]) -> Definition:
+    def _resolved(self, definition: DefinitionRecord, own: list[int]) -> DefinitionRecord:
         """Return a definition with each reference into its report replaced by a global id from `own`."""
 
         def resolve(reference: int) -> int:
@@ -142,7 +142,7 @@ class IdAssigner:
             replicas[resolve(slot)] = resolve(local)
         return definition._replace(numbers=(*map(resolve, given[: self._base]), *replicas))
 
-    def _key(self, definition: Definition) -> Definition:
+    def _key(self, definition: DefinitionRecord) -> DefinitionRecord:
         """Return a definition as a key: the trailing zeros of a control row (slots without a replica) are dropped."""
         numbers = definition.numbers
         if definition.kind == RecordKind.CONTROL:

@@ -12,8 +12,8 @@ from kraftcheck.explorer.cluster import Cluster
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
-from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, RecordKind
-from kraftcheck.explorer.spark.jobs import DriverFolder, LevelJobs, cheaper_engine_note
+from kraftcheck.explorer.spark.definitions import DefinitionRecord, IdAssigner, RecordKind
+from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_note
 from kraftcheck.explorer.spark.shared_folder import indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
@@ -53,7 +53,7 @@ class SparkSearch:
         self.restored_levels = 0
         self._checkpoint = checkpoint
         self._interruption = Interruption(cluster.cancel)
-        self.tasks = TaskExpander(protocol, options, DriverFolder(checkpoint.path))
+        self.tasks = TaskExpander(protocol, options, CachingSharedFolder(checkpoint.path))
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
         self.expander = self.tasks.table_expander
         learner = self.expander.learner
@@ -89,7 +89,7 @@ class SparkSearch:
         else:
             self._start()
         log, books = self.log, self._books
-        discovered: list[Definition] = []
+        discovered: list[DefinitionRecord] = []
         while log.levels[-1]:
             books.result.depth = depth = len(log.levels)
             books.check_time_limit(log.count(-1))
@@ -152,7 +152,7 @@ class SparkSearch:
         self.log.seconds = self._books.result.seconds
         self._checkpoint.save(self.log, finished=finished)
 
-    def _define(self, level: int, reports: list[list[Definition]]) -> None:
+    def _define(self, level: int, reports: list[list[DefinitionRecord]]) -> None:
         """Assign global ids to the new definitions in the tasks' reports on a level; write and load them."""
         new = self._assigner.merge(reports)
         if new:
@@ -160,11 +160,11 @@ class SparkSearch:
             self.log.named.append(level)
             self.tasks.load(self.log.named)
 
-    def _take(self, discovered: list[Definition]) -> list[Definition]:
+    def _take(self, discovered: list[DefinitionRecord]) -> list[DefinitionRecord]:
         """Process the tasks' reports on the successors of the last level; return the records of violations."""
         log, names = self.log, self.expander.learner.action_names
-        reports: list[list[Definition]] = []
-        events: list[Definition] = []
+        reports: list[list[DefinitionRecord]] = []
+        events: list[DefinitionRecord] = []
         for definition in discovered:
             if definition.kind == RecordKind.COUNTS:
                 reports.append([])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
-from kraftcheck.explorer.spark.definitions import VALUE_KINDS, Definition, RecordKind
+from kraftcheck.explorer.spark.definitions import VALUE_KINDS, DefinitionRecord, RecordKind
 from kraftcheck.explorer.tables.interned_values import require_shared_value, require_typed_record
 from kraftcheck.explorer.tables.kernel.symmetry import least_images_by_global_id
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -26,7 +26,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.views import Hidden
 from kraftcheck.spec.values import ModelValue, Value
 
-States = NDArray[np.int32]
+StateRows = NDArray[np.int32]
 UNKNOWN_ID = -1
 KINDS_WITHOUT_COLUMN = (RecordKind.SLOT, RecordKind.LOCAL, RecordKind.MESSAGE, RecordKind.CONTROL, RecordKind.CLASS)
 
@@ -40,7 +40,7 @@ class IdMap:
 
     def __init__(self, *, zero: bool = False) -> None:
         self.own: list[int] = []
-        self.to_global: States = np.full(1 << 6, UNKNOWN_ID, np.int32)
+        self.to_global: StateRows = np.full(1 << 6, UNKNOWN_ID, np.int32)
         if zero:
             self.add(0)
 
@@ -60,7 +60,7 @@ class IdMap:
         self.to_global = grow_array(self.to_global, count, UNKNOWN_ID)
 
 
-class ControlClasses:
+class ControlRowClasses:
     """Class number of each control row, by the row's global id; rows with equal visible parts share a class."""
 
     def __init__(self, hidden: list[int] | None) -> None:
@@ -100,10 +100,10 @@ class GlobalIds:
         self.shared = [IdMap() for _ in interner.shared.names]
         self._contents = IdMap(zero=True)  # global ids are numbered by slot; 0 is the empty inbox
         self._contents_of: list[list[int]] = []  # own ids, by slot and global id
-        self._arrays: tuple[States, list[States]] | None = None
+        self._arrays: tuple[StateRows, list[StateRows]] | None = None
         self._symmetric = len(interner.group) > 1
         hides = None if hidden is None else hidden.columns(interner.bounds, interner.shared.names)
-        self._control_classes = ControlClasses(None if hides is None else np.flatnonzero(hides).tolist())
+        self._control_classes = ControlRowClasses(None if hides is None else np.flatnonzero(hides).tolist())
 
     @property
     def is_viewed(self) -> bool:
@@ -117,7 +117,7 @@ class GlobalIds:
 
     # Definitions
 
-    def load(self, definitions: Iterable[Definition]) -> None:
+    def load(self, definitions: Iterable[DefinitionRecord]) -> None:
         """Load definitions of global ids; each one defines the next id of its kind."""
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
@@ -189,7 +189,7 @@ class GlobalIds:
 
     # States
 
-    def to_own(self, states: States) -> States:
+    def to_own(self, states: StateRows) -> StateRows:
         """Translate states from global ids to the ids of this process."""
         if self._arrays is None:
             self._arrays = np.array(self.controls.own, np.int32), [np.array(o, np.int32) for o in self._contents_of]
@@ -201,7 +201,7 @@ class GlobalIds:
             result[:, 1 + self.slots.own[slot]] = contents[slot][states[:, 1 + slot]]
         return result
 
-    def require_known(self, states: States) -> None:
+    def require_known(self, states: StateRows) -> None:
         """Raise CorruptFileError unless every global id in the states has a definition."""
         require_valid(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
         if len(states):
@@ -210,7 +210,7 @@ class GlobalIds:
                 (states.min(axis=0) >= 0) & (states.max(axis=0) < most), "a state has a part that is not defined"
             )
 
-    def to_global(self, rows: States) -> States:
+    def to_global(self, rows: StateRows) -> StateRows:
         """Return states with global ids; under symmetry, their representatives.
 
         All parts must have global ids, and under symmetry the images of parts too.
@@ -231,7 +231,7 @@ class GlobalIds:
             raise UnknownPartError("a state has a part that no task has reported")
         return result
 
-    def compared(self, states: States) -> States:
+    def compared(self, states: StateRows) -> StateRows:
         """Return the comparison keys of states: under a VIEW, the first column holds the class of the control row."""
         if not self.is_viewed:
             return states
@@ -245,7 +245,7 @@ class GlobalIds:
         self._contents.fit(contents)
         self.slots.fit(len(self.interner.slots))
 
-    def unknown(self, rows: States, column: int) -> list[int]:
+    def unknown(self, rows: StateRows, column: int) -> list[int]:
         """Return the ids in a column that have no global id, together with their images under symmetry."""
         self._fit()
         ids = self._contents if column else self.controls
@@ -257,29 +257,29 @@ class GlobalIds:
         found: list[int] = new.tolist()
         return found
 
-    def report(self) -> IdReport:
+    def report(self) -> UnknownPartReport:
         """Return a new report on states without global ids."""
-        return IdReport(self)
+        return UnknownPartReport(self)
 
 
-class IdReport:
+class UnknownPartReport:
     """Collects the parts of states that need global ids, and defines them."""
 
     def __init__(self, ids: GlobalIds) -> None:
         self._ids = ids
         self._controls: set[int] = set()
         self._contents: set[int] = set()
-        self._values: list[Definition] = []
+        self._values: list[DefinitionRecord] = []
         self._places: dict[tuple[int, int, int], int] = {}
         self._seen = Lexicon(ids.lexicon.classes, ids.lexicon.model_values.values())
 
-    def note(self, rows: States) -> None:
+    def note(self, rows: StateRows) -> None:
         """Collect the control rows and inboxes without a global id in states, with their images under symmetry."""
         self._controls.update(self._ids.unknown(rows, 0))
         for column in range(1, rows.shape[1]):
             self._contents.update(self._ids.unknown(rows, column))
 
-    def definitions(self) -> Iterator[Definition]:
+    def definitions(self) -> Iterator[DefinitionRecord]:
         """Yield the definitions of classes and values, then of the control rows and inboxes that contain the values.
 
         In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n. The number n is the place of
@@ -290,15 +290,15 @@ class IdReport:
         yield from self._values
         yield from composites
 
-    def _lexicon(self) -> Iterator[Definition]:
+    def _lexicon(self) -> Iterator[DefinitionRecord]:
         """Yield the definitions of the classes and model values that have none yet."""
         known = self._ids.lexicon
         for cls in self._seen.classes:
             if cls not in known.classes:
-                yield Definition(RecordKind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
+                yield DefinitionRecord(RecordKind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
         for value in self._seen.model_values.values():
             if value.name not in known.model_values:
-                yield Definition(RecordKind.MODEL_VALUE, value.index, value.name.encode())
+                yield DefinitionRecord(RecordKind.MODEL_VALUE, value.index, value.name.encode())
 
     def _number(self, ids: IdMap, kind: RecordKind, own: int, value: Value, column: int = 0) -> int:
         """Return the global id of a value; if it has none, a negative reference to its definition in this report."""
@@ -306,7 +306,7 @@ class IdReport:
             return int(ids.to_global[own])
         place = self._places.setdefault((kind, column, own), len(self._values))
         if place == len(self._values):
-            self._values.append(Definition(kind, column, self._encoded(value)))
+            self._values.append(DefinitionRecord(kind, column, self._encoded(value)))
         return -1 - place
 
     def _encoded(self, value: Value) -> bytes:
@@ -323,7 +323,7 @@ class IdReport:
     def _slot(self, own: int) -> int:
         return self._number(self._ids.slots, RecordKind.SLOT, own, list(self._ids.interner.slots)[own])
 
-    def _control(self, own: int) -> Definition:
+    def _control(self, own: int) -> DefinitionRecord:
         ids, interner = self._ids, self._ids.interner
         row = interner.tables.rows[own].tolist()
         first, base = len(interner.bounds), interner.base
@@ -333,16 +333,16 @@ class IdReport:
         for slot, local in enumerate(row[base : base + len(interner.slots)]):
             if local:
                 numbers += [self._slot(slot), self._number(ids.locals, RecordKind.LOCAL, local, interner.locals[local])]
-        return Definition(RecordKind.CONTROL, 0, b"", tuple(numbers))
+        return DefinitionRecord(RecordKind.CONTROL, 0, b"", tuple(numbers))
 
-    def _inbox(self, own: int) -> Definition:
+    def _inbox(self, own: int) -> DefinitionRecord:
         interner = self._ids.interner
         slot = interner.inboxes.slot_of_content(own)
         if own in interner.inboxes.content_values:
             encoding = self._encoded(interner.inboxes.content_values[own])
-            return Definition(RecordKind.INBOX, self._slot(slot), encoding)
+            return DefinitionRecord(RecordKind.INBOX, self._slot(slot), encoding)
         numbers: list[int] = []
         inboxes = interner.inboxes
         for message, count in inboxes.items_of_content(own):
             numbers += [self._number(self._ids.messages, RecordKind.MESSAGE, message, inboxes.messages[message]), count]
-        return Definition(RecordKind.INBOX, self._slot(slot), b"", tuple(numbers))
+        return DefinitionRecord(RecordKind.INBOX, self._slot(slot), b"", tuple(numbers))

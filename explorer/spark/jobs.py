@@ -22,11 +22,11 @@ from kraftcheck.explorer.spark.checkpoint import RunLog
 from kraftcheck.explorer.spark.definitions import (
     RECORDS_DDL,
     RECORDS_SCHEMA,
-    Definition,
+    DefinitionRecord,
     RecordKind,
     records_from_table,
 )
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, States, row_group_count
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, StateRows, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -44,7 +44,7 @@ class LevelJobs:
         self._cluster = cluster
         self._shared = expander.shared
         self._run_id = uuid4().hex
-        self._driver = DriverTasks(expander, self._run_id)
+        self._driver = InProcessTasks(expander, self._run_id)
         self._small = cluster.number("spark.kraftcheck.small", SMALL_LEVEL_STATES, least=0, most=SMALL_LEVEL_STATES)
         self._description = to_spec(protocol, options)
 
@@ -54,12 +54,12 @@ class LevelJobs:
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
 
-    def discover(self, log: RunLog) -> list[Definition]:
+    def discover(self, log: RunLog) -> list[DefinitionRecord]:
         """Expand the last level; return the firing counts, the violations and the new values."""
         level = len(log.levels)
         return self._run(log, level, f"level {level}: expanding {log.count(-1):,} states", tasks.DISCOVER)
 
-    def deduplicate(self, log: RunLog, counts: list[int]) -> list[Definition]:
+    def deduplicate(self, log: RunLog, counts: list[int]) -> list[DefinitionRecord]:
         """Compute the next level: write the unvisited successors of the last one; return the tasks' reports on them.
 
         Tasks expand the last level and send successors to their partitions, which keep the new ones.
@@ -97,13 +97,13 @@ class LevelJobs:
         )
         return [row for row in rows if row.kind != RecordKind.NEW]
 
-    def predecessor(self, log: RunLog, target: Any, level: int) -> States:
+    def predecessor(self, log: RunLog, target: Any, level: int) -> StateRows:
         """Return the least state of a level with a step to `target`, or to an image of `target` under symmetry."""
         title = f"counterexample: predecessors in level {level}"
         leading = self._run(log, level, title, tasks.FIND_PREDECESSORS, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
-    def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[Definition]:
+    def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[DefinitionRecord]:
         """Run a level's tasks; return their reports."""
         self._cluster.describe(title)
         shares = self._shares(log, level)
@@ -111,7 +111,7 @@ class LevelJobs:
         runner = self._runner(log, log.count(level))
         return list(records_from_table(runner.run(len(shares), name, arguments, RECORDS_DDL)))
 
-    def _runner(self, log: RunLog, states: int) -> Cluster | DriverTasks:
+    def _runner(self, log: RunLog, states: int) -> Cluster | InProcessTasks:
         """Return the runner of a level's tasks: Spark, or for a small level the driver itself."""
         return self._driver if states <= self._small and log.distinct <= DRIVER_VISITED_STATES else self._cluster
 
@@ -155,26 +155,26 @@ def cheaper_engine_note(figures: Sequence[Mapping[str, Any]], start: float) -> l
     ]
 
 
-class DriverFolder(SharedFolder):
+class CachingSharedFolder(SharedFolder):
     """Shared folder that caches the states read by this process, since small levels are spread over many files."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         super().__init__(path)
-        self._read_parts: dict[tuple[int, int], list[States]] = {}
+        self._read_parts: dict[tuple[int, int], list[StateRows]] = {}
 
-    def write_states(self, level: int, part: int, states: States) -> int:
+    def write_states(self, level: int, part: int, states: StateRows) -> int:
         """Write the states of a level that a partition owns; return the bytes of the file."""
         self._read_parts.pop((level, part), None)
         return super().write_states(level, part, states)
 
-    def read_part(self, level: int, part: int) -> Iterator[States]:
+    def read_part(self, level: int, part: int) -> Iterator[StateRows]:
         """Yield all states of a level that a partition owns."""
         if (level, part) not in self._read_parts:
             self._read_parts[level, part] = list(super().read_part(level, part))
         yield from self._read_parts[level, part]
 
 
-class DriverTasks:
+class InProcessTasks:
     """Runs tasks as `kraftcheck.explorer.cluster.Cluster` does, but one after the other, in this process."""
 
     def __init__(self, expander: TaskExpander, run_id: str) -> None:

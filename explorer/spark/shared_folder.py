@@ -23,14 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import Definition, records_from_table, records_to_table
+from kraftcheck.explorer.spark.definitions import DefinitionRecord, records_from_table, records_to_table
 from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_of_ids
 from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished
 from kraftcheck.spec.errors import InputError
 
-States = NDArray[np.int32]
+StateRows = NDArray[np.int32]
 STATES_A_ROW_GROUP = 1 << 16
 """States of a row group, the unit that a task reads; tasks share a file by row groups."""
 
@@ -76,24 +76,24 @@ class SharedFolder:
         remove_path(self._level(level))
         make_folder(self._level(level))
 
-    def write_states(self, level: int, part: int, states: States) -> int:
+    def write_states(self, level: int, part: int, states: StateRows) -> int:
         """Write the states of a level that a partition owns; return the bytes of the file."""
         names = ["control", *(f"inbox_{slot}" for slot in range(states.shape[1] - 1))]
         table = pa.table({name: pa.array(states[:, i]) for i, name in enumerate(names)})
         return _write_parquet(table, self._part(level, part))
 
-    def read_part(self, level: int, part: int) -> Iterator[States]:
+    def read_part(self, level: int, part: int) -> Iterator[StateRows]:
         """Yield the states of a level that a partition owns, a row group at a time."""
         with _open_numbers_file(self._part(level, part)) as file:
             for group in range(file.num_row_groups):
                 yield _table_to_states(file.read_row_group(group, use_threads=False))
 
-    def read_level(self, level: int) -> Iterator[States]:
+    def read_level(self, level: int) -> Iterator[StateRows]:
         """Yield the states of a level from all of its files, a row group at a time."""
         for path in sorted(self._level(level).glob("part-*.parquet")):
             yield from self.read_part(level, int(path.stem.removeprefix("part-")))
 
-    def read_group(self, level: int, part: int, group: int) -> States:
+    def read_group(self, level: int, part: int, group: int) -> StateRows:
         """Return the states of one row group."""
         with _open_numbers_file(self._part(level, part)) as file:
             return _table_to_states(file.read_row_group(group, use_threads=False))
@@ -112,11 +112,11 @@ class SharedFolder:
 
     # Definitions
 
-    def write_definitions(self, level: int, definitions: list[Definition]) -> None:
+    def write_definitions(self, level: int, definitions: list[DefinitionRecord]) -> None:
         """Write the definitions of the global ids that a level introduces."""
         _write_parquet(records_to_table(definitions), self._definitions(level))
 
-    def read_definitions(self, level: int) -> Iterator[Definition]:
+    def read_definitions(self, level: int) -> Iterator[DefinitionRecord]:
         """Yield the definitions of the global ids that a level introduces."""
         with _open_numbers_file(self._definitions(level)) as file:
             yield from records_from_table(file.read(use_threads=False))
@@ -147,7 +147,7 @@ def _write_parquet(table: Any, path: Path) -> int:
     return path.stat().st_size
 
 
-def _table_to_states(table: Any) -> States:
+def _table_to_states(table: Any) -> StateRows:
     states = np.empty((table.num_rows, table.num_columns), np.int32)
     for i, column in enumerate(table.columns):
         states[:, i] = column.to_numpy()
@@ -170,13 +170,13 @@ class StatePacking:
         """Return an empty hash table for packed words."""
         return Partition(self._fields)
 
-    def pack(self, states: States) -> Words:
+    def pack(self, states: StateRows) -> Words:
         """Return states as packed words; missing columns are 0."""
         words = np.zeros((len(states), self._fields.words), np.uint64)
         pack_plain_rows(states, self._fields, words)
         return words
 
-    def unpack(self, words: Words) -> States:
+    def unpack(self, words: Words) -> StateRows:
         """Return the states of packed words."""
         states = np.empty((len(words), len(self._fields.position)), np.int32)
         unpack_plain_rows(words, self._fields, states)
@@ -195,7 +195,7 @@ class StatePacking:
         return whole.view("<u8").astype(np.uint64, copy=False)
 
 
-def indices_by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def indices_by_partition(compared: StateRows, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
     write_partitions_of_ids(np.ascontiguousarray(compared), parts, owner)

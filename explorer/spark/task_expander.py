@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.spark.definitions import Definition, RecordKind
+from kraftcheck.explorer.spark.definitions import DefinitionRecord, RecordKind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.python_checks import VerdictMemo
 from kraftcheck.explorer.tables.rows import STATES_A_BATCH
@@ -23,7 +23,7 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
-PRUNED_TARGET = -2
+PRUNED_VIOLATION = -2
 """Kind of an event: a pruned successor violates a non-local property, whose number is the mask."""
 
 
@@ -71,10 +71,10 @@ class TaskExpander:
         """Drop the findings of the previous task."""
         self.table_expander.restart(violated)
         self._violated = set(violated)
-        self.events: dict[tuple[int, int], Definition] = {}
+        self.events: dict[tuple[int, int], DefinitionRecord] = {}
         self._visited = VisitedSet(self.table_expander.threads)
 
-    def successors(self, states: States, *, judging: bool = True) -> Iterator[States]:
+    def successors(self, states: StateRows, *, judging: bool = True) -> Iterator[StateRows]:
         """Yield the successors of states, with own ids and without duplicates; under symmetry, one image of each.
 
         With `judging`, note the violations by the states, their steps and their pruned successors.
@@ -86,7 +86,7 @@ class TaskExpander:
             while len(which):
                 rows, which = self.table_expander.expand(rows, which)
                 for index, kind, mask in self.table_expander.events():
-                    event = Definition(RecordKind.EVENT, kind, b"", (mask, *part[index].tolist()))
+                    event = DefinitionRecord(RecordKind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
                 for worker in self.table_expander.pool if self._checks_pruned else ():
                     pruned = worker.take_collected()
@@ -94,25 +94,28 @@ class TaskExpander:
                         self._check_pruned(part, pruned)
                 yield from self._visited.add(self.table_expander.found())
 
-    def learn(self, states: States) -> None:
+    def learn(self, states: StateRows) -> None:
         """Expand states for the tables alone, so that later steps out of them give no further ids."""
         self.begin(())
         for _ in self.successors(states, judging=False):
             pass
 
-    def _check_pruned(self, sources: States, pruned: Any) -> None:
+    def _check_pruned(self, sources: StateRows, pruned: Any) -> None:
         """Evaluate the non-local properties on pruned successors, each preceded by the index of its source."""
         for number, (prop, verdicts) in enumerate(self.non_local):
-            if prop.name not in self._violated and (PRUNED_TARGET, number) not in self.events:
+            if prop.name not in self._violated and (PRUNED_VIOLATION, number) not in self.events:
                 for index in pruned[~verdicts.of(pruned[:, 1:]), 0][:1].tolist():
-                    event = Definition(RecordKind.EVENT, PRUNED_TARGET, b"", (number, *sources[index].tolist()))
-                    self.events[PRUNED_TARGET, number] = event
+                    event = DefinitionRecord(
+                        RecordKind.EVENT, PRUNED_VIOLATION, b"", (number, *sources[index].tolist())
+                    )
+                    self.events[PRUNED_VIOLATION, number] = event
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
         """Return the violated properties of an event, given its kind and mask."""
-        return [self.non_local[mask][0]] if kind == PRUNED_TARGET else self.table_expander.properties_in(kind, mask)
+        is_pruned = kind == PRUNED_VIOLATION
+        return [self.non_local[mask][0]] if is_pruned else self.table_expander.properties_in(kind, mask)
 
-    def within(self, states: States) -> NDArray[np.bool_]:
+    def within(self, states: StateRows) -> NDArray[np.bool_]:
         """Return which states satisfy the non-local constraints."""
         kept = np.ones(len(states), bool)
         rows = self.ids.to_own(states) if self.constraints else states
@@ -120,16 +123,16 @@ class TaskExpander:
             kept[kept] = verdicts.of(rows[kept])
         return kept
 
-    def check(self, states: States) -> None:
+    def check(self, states: StateRows) -> None:
         """Evaluate the non-local properties on states; note the least state that violates each."""
         rows = self.ids.to_own(states) if self.non_local else states
         for number, (prop, verdicts) in enumerate(self.non_local):
             wrong = [] if prop.name in self._violated else states[~verdicts.of(rows)].tolist()
             if wrong:
-                found = Definition(RecordKind.VIOLATED, number, b"", tuple(min(wrong)))
+                found = DefinitionRecord(RecordKind.VIOLATED, number, b"", tuple(min(wrong)))
                 self.events[-1, number] = min(found, self.events.get((-1, number), found))
 
-    def predecessor(self, states: States, target: States) -> Any:
+    def predecessor(self, states: StateRows, target: StateRows) -> Any:
         """Return the first state that leads to the target or to an image of it, or None; all with global ids."""
         images = self.table_expander.images(self.ids.to_own(target[None]))
         for first in range(0, len(states), STATES_A_BATCH):

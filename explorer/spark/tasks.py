@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kraftcheck.explorer.result import hidden_reads
+from kraftcheck.explorer.result import hidden_read_recorder
 from kraftcheck.explorer.search_spec import from_spec
-from kraftcheck.explorer.spark.definitions import Definition, RecordKind, records_to_table
+from kraftcheck.explorer.spark.definitions import DefinitionRecord, RecordKind, records_to_table
 from kraftcheck.explorer.spark.shared_folder import (
     STATES_A_ROW_GROUP,
     SharedFolder,
     StatePacking,
-    States,
+    StateRows,
     indices_by_partition,
     least_row_of_each_key,
     sorted_words,
@@ -37,8 +37,8 @@ RecordBatches = Iterator[Any]
 
 MOST_BYTES_A_ROW = 1 << 20  # bytes of states in one row sent to a partition
 
-_COLUMNS = {"task": pa.int32(), "part": pa.int32(), "states": pa.binary()}
-STATES_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
+_STATE_COLUMNS = {"task": pa.int32(), "part": pa.int32(), "states": pa.binary()}
+STATES_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _STATE_COLUMNS.items()])
 STATES_DDL = "task int not null, part int not null, states binary not null"
 
 
@@ -56,7 +56,7 @@ def _expander_of_run(arguments: TaskArguments) -> TaskExpander:
     """Return this process's expander for a run; make one for a new run."""
     if arguments["run"] not in _expanders:
         protocol, options = from_spec(arguments["description"], Path(arguments["user_files"]))
-        protocol.hidden_reads = hidden_reads(protocol, options, first_found=False)
+        protocol.hidden_reads = hidden_read_recorder(protocol, options, first_found=False)
         install_expander(arguments["run"], TaskExpander(protocol, options, SharedFolder(arguments["folder"])))
     return _expanders[arguments["run"]]
 
@@ -68,7 +68,7 @@ def _expander_for_level(arguments: TaskArguments) -> TaskExpander:
     return expander
 
 
-def _states_of_tasks(expander: TaskExpander, arguments: TaskArguments, batches: RecordBatches) -> Iterator[States]:
+def _states_of_tasks(expander: TaskExpander, arguments: TaskArguments, batches: RecordBatches) -> Iterator[StateRows]:
     """Yield the states assigned to the tasks that are listed in `batches`, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -92,12 +92,12 @@ class _DiscoveryReport:
         self._before = Counter(self.expander.table_expander.learner.calls.counts)
         self._unknown = self.expander.ids.report()
 
-    def expand(self, states: States) -> None:
+    def expand(self, states: StateRows) -> None:
         """Expand states; collect the control rows and inboxes of the successors that have no global id yet."""
         for rows in self.expander.successors(states):
             self._unknown.note(rows)
 
-    def settle(self, level: int, part: int, states: States) -> tuple[int, int]:
+    def settle(self, level: int, part: int, states: StateRows) -> tuple[int, int]:
         """Check new states, write and expand those within the constraints; return their number and bytes."""
         expander, kept = self.expander, np.ones(len(states), bool)
         try:
@@ -113,16 +113,16 @@ class _DiscoveryReport:
             self.expand(states[first : first + STATES_A_ROW_GROUP])
         return len(states), size
 
-    def report(self) -> Iterator[Definition]:
+    def report(self) -> Iterator[DefinitionRecord]:
         """Yield the records for the driver: firing counts, violations and new values."""
         expander, learner = self.expander, self.expander.table_expander.learner
         calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
-        yield Definition(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
-        yield Definition(RecordKind.CALLS, 0, b"", tuple(calls))
+        yield DefinitionRecord(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
+        yield DefinitionRecord(RecordKind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         reads = learner.protocol.hidden_reads
         for name, readers in reads.found.items() if reads is not None else ():
-            yield from (Definition(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
+            yield from (DefinitionRecord(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
         yield from self._unknown.definitions()
 
 
@@ -177,7 +177,7 @@ def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatch
         if len(fresh):
             discovery = discovery or _DiscoveryReport(arguments)
             count, size = discovery.settle(level, part, layout.unpack(fresh))
-        found.append(Definition(RecordKind.NEW, part, b"", (count, size, received[part])))
+        found.append(DefinitionRecord(RecordKind.NEW, part, b"", (count, size, received[part])))
     report = [] if discovery is None else discovery.report()
     yield from records_to_table([*found, *report]).to_batches()
 
@@ -196,14 +196,14 @@ def _candidates_by_partition(batches: RecordBatches, layout: StatePacking) -> tu
     return candidates, received
 
 
-def _unvisited_words(candidates: Partition, before: Iterator[States], layout: StatePacking) -> Words:
+def _unvisited_words(candidates: Partition, before: Iterator[StateRows], layout: StatePacking) -> Words:
     """Return the packed words of the candidates that are not visited, in ascending order."""
     visited = _visited_flags(candidates, (layout.pack(states) for states in before))
     return sorted_words(candidates.words()[visited[candidates.places != 0] == 0])
 
 
 def _unvisited_words_by_view(
-    candidates: Partition, before: Iterator[States], layout: StatePacking, compared: Callable[[States], States]
+    candidates: Partition, before: Iterator[StateRows], layout: StatePacking, compared: Callable[[StateRows], StateRows]
 ) -> Words:
     """Return the unvisited candidates under a VIEW; among candidates with equal views, only the least."""
     words = candidates.words()
@@ -231,7 +231,7 @@ def find_predecessors(arguments: TaskArguments, batches: RecordBatches) -> Recor
     expander = _expander_for_level(arguments)
     target = np.array(arguments["target"], np.int32)
     found = (expander.predecessor(states, target) for states in _states_of_tasks(expander, arguments, batches))
-    events = [Definition(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
+    events = [DefinitionRecord(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
     yield from records_to_table(events).to_batches()
 
 

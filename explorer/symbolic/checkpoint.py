@@ -19,7 +19,7 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
+from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.state_space import StateSpace
@@ -111,7 +111,7 @@ class SetsCheckpoint(SearchCheckpoint):
     @classmethod
     def of(cls, protocol: Protocol, options: SearchRequest, starts: Sequence[State]) -> Self | None:
         """Return the checkpoint of a search, or None if the search has no folder for it."""
-        folder = folder_of(options)
+        folder = checkpoint_folder_of(options)
         return None if folder is None else cls(folder, protocol, options, starts)
 
     def __init__(self, folder: Path, protocol: Protocol, options: SearchRequest, starts: Sequence[State]) -> None:

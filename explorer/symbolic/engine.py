@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from kraftcheck.explorer import request
 from kraftcheck.explorer.result import (
-    INTERRUPTED,
+    INTERRUPTED_LIMIT,
     MEMORY_LIMIT,
     Bookkeeping,
     DeadEnds,
@@ -114,7 +114,7 @@ class SymbolicSearch:
             self.calls.purity.call_again()
         except (SearchStopped, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
-                self.books.record_limit(INTERRUPTED)
+                self.books.record_limit(INTERRUPTED_LIMIT)
             elif self.books.result.limit is not None and self.options.search != Search.BFS:
                 with suppress(SearchStopped, KeyboardInterrupt):
                     self._check_part()

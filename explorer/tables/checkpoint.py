@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
+from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.tables import interned_values
 from kraftcheck.explorer.tables.checker import ViolationChecker
@@ -154,7 +154,7 @@ class TablesCheckpoint(SearchCheckpoint):
     """Saves a search between two batches, and restores it."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, checker: ViolationChecker) -> None:
-        folder = folder_of(options)
+        folder = checkpoint_folder_of(options)
         assert folder is not None
         super().__init__(folder, protocol, options, checker.starts, names=(STATES_FILE, *FILES_OF_VALUES))
         self._checker, self._learner = checker, checker.expander.learner

@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.rows import (
     Words,
     WorkerBuffers,
 )
-from kraftcheck.explorer.transition_system import Mask, Steps
+from kraftcheck.explorer.transition_system import BoolArray, StepArrays
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
@@ -63,7 +63,7 @@ class LearnedSystem:
         """Return the `State` of each row."""
         return list(map(self.expander.learner.interner.decode_state, states))
 
-    def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> Mask:
+    def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> BoolArray:
         """Return whether a property holds in each state; evaluate a local property once per control row."""
         if non_local_read(prop) is not None:
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
@@ -76,10 +76,10 @@ class LearnedSystem:
             if control not in self._verdicts:
                 self._verdicts[control] = judge(prop, self.expander.learner.interner.decode_state([control, *empty]))
             found[place] = self._verdicts[control]
-        mask: Mask = found[where]
+        mask: BoolArray = found[where]
         return mask
 
-    def successors(self, states: Rows, which: Indices) -> Iterator[Steps]:
+    def successors(self, states: Rows, which: Indices) -> Iterator[StepArrays]:
         """Yield the steps out of states[which], in as many parts as the buffers require."""
         expander, packing = self.expander, self.packing
         while len(which):
@@ -100,7 +100,7 @@ class LearnedSystem:
                 if worker.stats[codes.STATS_CODE] == codes.MANY_SUCCESSORS:
                     worker.make_room()
                 keys, ends = (edges.words[:count], edges.owners[:count]), np.minimum(edges.owners[:count], 0)
-                yield Steps(edges.sources[:count], keys, ends.astype(np.int32), edges.labels[:count])
+                yield StepArrays(edges.sources[:count], keys, ends.astype(np.int32), edges.labels[:count])
             expander.learner.resolve(workers)
             which = np.concatenate(rest)
 

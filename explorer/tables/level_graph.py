@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
-from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
+from kraftcheck.explorer.state_graph import PropertyUnderHiddenBounds, StateGraph, require_countable_states
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags
@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.learned_system import LearnedSystem, PackedKeys
 from kraftcheck.explorer.tables.level_states import LevelStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
-from kraftcheck.explorer.transition_system import Numbers
+from kraftcheck.explorer.transition_system import StateNumbers
 from kraftcheck.persistence.stored_files import SpillArena
 from kraftcheck.spec.language.state import State
 
@@ -36,7 +36,7 @@ class LevelStore:
     ) -> None:
         levels = states.levels
         self.count, self.starts = sum(levels.counts), levels.counts[0] if levels.counts else 0
-        require_countable(self.count)
+        require_countable_states(self.count)
         self._system, self._levels, self._chunk = system, levels, states.chunk
         self._room, self._path_to = room, path_to
         self._partitions = states.visited.hand_over(system.packing, room.array).partitions
@@ -59,7 +59,7 @@ class LevelStore:
                 yield first, rows
                 first += len(rows)
 
-    def numbers(self, keys: PackedKeys, which: Indices) -> Numbers:
+    def numbers(self, keys: PackedKeys, which: Indices) -> StateNumbers:
         """Return the numbers of the states with keys[which]."""
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)
@@ -91,7 +91,9 @@ class LevelStore:
         return self._path_to(*self._read(number))
 
 
-def mark_predecessors(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
+def mark_predecessors(
+    room: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
+) -> None:
     """Mark every state with a path to a marked one."""
     begins, waiting = room.array(len(marked) + 1, np.int64), room.array(len(marked), np.int32)
     before = room.array(len(sources), np.int32)
@@ -114,7 +116,7 @@ def check_graph_properties(
     system = LearnedSystem(expander, checker.starts)
     try:
         store = LevelStore(states, system, room, path_to, pause)
-        bounds = HiddenBounds(semantics, options, expander.learner.calls.most_spent)
+        bounds = PropertyUnderHiddenBounds(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable(graph, options, books, mark_predecessors)
         check_temporal(graph, semantics, options, books)

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.state_graph import LabelledGraph, Masks
+from kraftcheck.explorer.state_graph import LabelledGraph, MaskArray
 from kraftcheck.explorer.temporal.kernel import product as kernel
-from kraftcheck.explorer.transition_system import Label, fairness_subject
+from kraftcheck.explorer.transition_system import StepLabel, fairness_subject
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.formula import (
     NEXT,
@@ -51,7 +51,7 @@ class FairnessCondition(NamedTuple):
     fairness: Fairness  # the declared fairness
     whom: Any = None  # the replica, pair or message type; None for all steps
 
-    def concerns(self, label: Label) -> bool:
+    def concerns(self, label: StepLabel) -> bool:
         """Whether steps with a label are actions of the condition."""
         meant = self.fairness.names(label.action) and (not self.fairness.when or self.fairness in label.parts)
         return meant and self.whom == fairness_subject(self.fairness, label)
@@ -61,7 +61,7 @@ class FairnessCondition(NamedTuple):
         return f"{self.fairness}, {whom}" if self.fairness.each else str(self.fairness)
 
 
-def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[FairnessCondition]:
+def fairness_conditions_of(fairness: Iterable[Fairness], labels: list[StepLabel]) -> list[FairnessCondition]:
     """Return the conditions of declared fairness, given the labels of steps."""
     found = {FairnessCondition(one): None for one in fairness if not one.each} | {
         condition: None
@@ -74,7 +74,7 @@ def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Fai
     return list(found)
 
 
-def label_masks(labels: list[Label], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
+def label_masks(labels: list[StepLabel], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
     """Return for each label a bit mask of the fairness conditions that concern it."""
     return np.array(
         [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
@@ -212,10 +212,10 @@ def _ways_to_satisfy(formula: Formula, branch: TableauBranch) -> list[tuple[tupl
     return [] if formula in branch.unwanted else [((), branch._replace(wanted=branch.wanted | {formula}))]
 
 
-MOST_NODES = (1 << 31) - 4
+MOST_PRODUCT_NODES = (1 << 31) - 4
 STATES_A_CHUNK = 1 << 20
 """States that are processed together."""
-FIRST_STATE_CLASSES = 1 << 10
+FIRST_STATE_KINDS_CAPACITY = 1 << 10
 """Initial capacity for kinds of states."""
 EMPTY_MASK = np.uint64(0)
 
@@ -224,7 +224,7 @@ class LassoStep(NamedTuple):
     """A step of a lasso."""
 
     target: int  # number of the target state
-    label: Label | None  # label of the step; None for a stutter
+    label: StepLabel | None  # label of the step; None for a stutter
 
 
 class Lasso(NamedTuple):
@@ -251,13 +251,13 @@ def check_formula(name: str, formula: Formula, fairness: tuple[Fairness, ...], g
     # The automaton accepts the violations. A node of its product with the state graph is a pair of states. The property
     # is violated if a reachable strongly connected component of the product is accepting and fair.
     automaton = automaton_of(~formula)
-    if graph.count * automaton.states > MOST_NODES:
+    if graph.count * automaton.states > MOST_PRODUCT_NODES:
         found = f"{graph.count:,} states, and {automaton.states} of the formula's automaton"
-        raise InputError(f"{name}: found {found}; expected a product of at most {MOST_NODES:,}")
+        raise InputError(f"{name}: found {found}; expected a product of at most {MOST_PRODUCT_NODES:,}")
     possible = _accepting_cycle_states(automaton)
     if not possible:
         return TemporalResult(None, (f"{name}: no behaviour of any protocol could violate it",))
-    conditions = conditions_of(fairness, graph.labels_in_use())
+    conditions = fairness_conditions_of(fairness, graph.labels_in_use())
     product = ProductGraph(graph, automaton, conditions)
     reached = product.reach()
     alive = np.zeros(automaton.states, bool)
@@ -290,7 +290,7 @@ def _accepting_cycle_states(automaton: Automaton) -> set[int]:
     return found
 
 
-def enabled_label_bits(graph: LabelledGraph, bits: Masks, first: int, count: int) -> Masks:
+def enabled_label_bits(graph: LabelledGraph, bits: MaskArray, first: int, count: int) -> MaskArray:
     """Return, for each state from `first` on, the bits of the labels of enabled steps that change it."""
     found = np.zeros(count, np.uint64)
     graph.beyond.add(bits, first, found)
@@ -324,7 +324,7 @@ class ProductGraph:
         arrays.parent = room.array(size, np.int32, -1)
         arrays.order, arrays.rank, arrays.mark = (room.array(size, np.int32) for _ in range(3))
 
-    def _partition_states(self, of_labels: Masks) -> None:
+    def _partition_states(self, of_labels: MaskArray) -> None:
         """Partition the states into kinds: the same true atoms and the same enabled fairness conditions."""
         held = {
             bit: self._graph.holds(a.prop)
@@ -332,11 +332,11 @@ class ProductGraph:
             if isinstance(a, StatePredicate)
         }
         self.arrays.kind = self._graph.room.array(self._graph.count, np.int32)
-        most = FIRST_STATE_CLASSES
+        most = FIRST_STATE_KINDS_CAPACITY
         while not self._try_partition(of_labels, held, most):
             most *= 16
 
-    def _try_partition(self, of_labels: Masks, held: dict[int, NDArray[np.bool_]], most: int) -> bool:
+    def _try_partition(self, of_labels: MaskArray, held: dict[int, NDArray[np.bool_]], most: int) -> bool:
         """Partition the states into at most `most` kinds; return False if there are more kinds."""
         arrays, graph, known = self.arrays, self._graph, 0
         slots = np.full(2 * most, -1, np.int32)
@@ -498,7 +498,7 @@ class ProductGraph:
         return found
 
 
-def _atoms_of_labels(labels: list[Label], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]) -> Masks:
+def _atoms_of_labels(labels: list[StepLabel], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]) -> MaskArray:
     """Return for each label a bit mask of the atoms of type `kind` that name the label's action."""
     return np.array(
         [

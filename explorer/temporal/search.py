@@ -18,7 +18,7 @@ from kraftcheck.explorer.result import (
     step_of_transition,
 )
 from kraftcheck.explorer.state_graph import LabelledGraph, MarkPredecessors, StateGraph, states_without_path_to
-from kraftcheck.explorer.transition_system import canonicalizer, counterpart
+from kraftcheck.explorer.transition_system import canonicalizer, counterpart_of_step
 from kraftcheck.spec.diagnosis.why import action_diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -117,7 +117,7 @@ def _is_action_named(transition: Transition, move: LassoStep) -> bool:
         label is not None
         and transition.action == label.action
         and label.actor in (None, transition.actor)
-        and label.peer in (None, counterpart(transition.message, transition.step))
+        and label.peer in (None, counterpart_of_step(transition.message, transition.step))
         and label.kind in (None, type(transition.message).__name__)
     )
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Job, Model, find_model, find_variant, protocol_errors_with_place
-from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
+from kraftcheck.explorer.result import INTERRUPTED_LIMIT, Result, Search, Verdict, Violation
 from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of_arguments
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
@@ -118,7 +118,7 @@ def _runs_by_configuration(
     for base, variants in jobs:
         group = _search_variants_and_base(base, variants, arguments)
         yield group
-        if group[0].result.limit == INTERRUPTED:
+        if group[0].result.limit == INTERRUPTED_LIMIT:
             return
 
 
@@ -127,8 +127,8 @@ def _search_variants_and_base(base: Job, variants: VariantJobs, arguments: argpa
     runs: RunsOfConfiguration = []
     for name, job in variants:
         runs.append(_search_variant(name, job, arguments))
-        if runs[-1].result.limit == INTERRUPTED:
-            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, engine=base.engine)
+        if runs[-1].result.limit == INTERRUPTED_LIMIT:
+            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED_LIMIT, engine=base.engine)
             return [ComparedRun(BASE_LABEL, base, nothing, 0), *runs]
     return [_search_base(base, runs, arguments), *runs]
 
@@ -246,7 +246,7 @@ def _verdict_text(one: ComparedRun) -> str:
     result = one.result
     if result.verdict is not Verdict.INCOMPLETE:
         return result.verdict.value
-    if result.limit == INTERRUPTED:
+    if result.limit == INTERRUPTED_LIMIT:
         return "interrupted"
     if one.job.options.search == Search.BFS and one.seen_to:
         unknown = ", ".join(prop.name for prop in one.job.options.over_behaviours)

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from kraftcheck.catalogue import Job, Model, requested_model
-from kraftcheck.explorer.result import NOTHING_CHECKED
+from kraftcheck.explorer.result import NOTHING_CHECKED_WARNING
 from kraftcheck.jobs import add_options, job_of_arguments, parse_count, parse_seed
 from kraftcheck.mutation.baseline import BaselineRun, record_baseline
 from kraftcheck.mutation.mutants import (
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         mutants = _chosen_mutants(list(mutants_of(functions, modules)), arguments)
         if not arguments.quiet:
             print_lines(_header_lines(model, jobs, mutants))
-        print_warnings(f"{job.config_name}: {NOTHING_CHECKED}" for job in jobs if job.options.checks_nothing)
+        print_warnings(f"{job.config_name}: {NOTHING_CHECKED_WARNING}" for job in jobs if job.options.checks_nothing)
         changed = {function.function.__code__.co_filename for function in functions}
         try:
             baselines, verdicts = _judge_mutants(jobs, modules, changed, mutants, arguments)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, STRICT_LIMIT, Result, Verdict, Violation
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED_LIMIT, STRICT_LIMIT, Result, Verdict, Violation
 from kraftcheck.files import atomic_replacement, real_path
 from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, violation_reason
 from kraftcheck.reporting.lines import (
@@ -132,7 +132,7 @@ def outcome_text(result: Result) -> str:
         what = "nothing is violated, but --strict rejects warnings and vacuously true properties"
     elif result.limit is not None:
         limit = LIMIT_OPTIONS.get(result.limit, result.limit)
-        what += ", interrupted" if limit == INTERRUPTED else f", stopped at {limit}"
+        what += ", interrupted" if limit == INTERRUPTED_LIMIT else f", stopped at {limit}"
     return what
 
 
@@ -177,7 +177,7 @@ def resume_hint_lines(words: Iterable[str], options: SearchRequest, result: Resu
     from kraftcheck.persistence.folder import MANIFEST_FILE
 
     if (Path(folder) / MANIFEST_FILE).is_file():
-        limits = () if result.limit in (INTERRUPTED, "time_limit") else (LIMIT_OPTIONS.get(result.limit, ""),)
+        limits = () if result.limit in (INTERRUPTED_LIMIT, "time_limit") else (LIMIT_OPTIONS.get(result.limit, ""),)
         again = [*_without_options(words, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(again)}")]
 

@@ -25,7 +25,7 @@ from kraftcheck import (
     invariant,
 )
 from kraftcheck.explorer.result import Behaviour, SearchRequest, TraceStep, Violation, step_of_transition
-from kraftcheck.explorer.simplifier import Simplifier, violation_of
+from kraftcheck.explorer.simplifier import Simplifier, find_violation_at_end
 from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Nothing, Phase
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.command_line import Run
@@ -92,9 +92,9 @@ def test_what_was_found_is_given_when_time_is_over_or_the_user_interrupts() -> N
 
 
 def test_a_trace_that_does_not_say_what_it_violates() -> None:
-    assert violation_of(LOCK, walk().trace, None) == walk()
-    assert violation_of(LOCK, walk().trace, "NobodyKnows") == walk()
-    assert violation_of(LOCK, walk().trace[:3], None) is None
+    assert find_violation_at_end(LOCK, walk().trace, None) == walk()
+    assert find_violation_at_end(LOCK, walk().trace, "NobodyKnows") == walk()
+    assert find_violation_at_end(LOCK, walk().trace[:3], None) is None
 
 
 @pytest.mark.slow

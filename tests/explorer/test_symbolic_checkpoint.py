@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Result, SearchRequest, Verdict
+from kraftcheck.explorer.result import INTERRUPTED_LIMIT, Interrupted, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
@@ -83,7 +83,7 @@ def test_ctrl_c_in_the_middle(order: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(SymbolicSearch, "pause", interrupt)
     with pytest.raises(Interrupted) as raised:
         search.run()
-    assert raised.value.result.limit == INTERRUPTED
+    assert raised.value.result.limit == INTERRUPTED_LIMIT
     assert 0 < raised.value.result.distinct_states < expected()[NAME]["distinct_states"]
     monkeypatch.undo()
     search = SymbolicSearch(protocol, replace(asked, checkpoint=None, resume=tmp_path))

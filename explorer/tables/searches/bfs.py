@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY_LIMIT, Behaviour, Result, SearchRequest, SearchStopped
+from kraftcheck.explorer.result import INTERRUPTED_LIMIT, MEMORY_LIMIT, Behaviour, Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.level_graph import check_graph_properties
@@ -81,7 +81,7 @@ class BreadthFirst:
             self._finish()
             raise
         except KeyboardInterrupt:
-            self.books.record_limit(INTERRUPTED)
+            self.books.record_limit(INTERRUPTED_LIMIT)
             if self._at_batch_boundary:
                 self._finish()
             raise

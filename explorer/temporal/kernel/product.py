@@ -52,7 +52,7 @@ class ProductArrays(ArrayGroup):
 
 
 @inlined
-def move_agrees(p: Any, m: Any, letter: Any) -> Any:
+def automaton_move_agrees(p: Any, m: Any, letter: Any) -> Any:
     """Whether a move of the automaton agrees with the true atoms."""
     return (p.wanted[m] & ~letter) == 0 and (p.unwanted[m] & letter) == 0
 
@@ -101,7 +101,7 @@ def visit_reachable(p: Any, starts: Any) -> Any:
             letter = true_atoms(p, s, edge)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
-                if parent[w] < 0 and move_agrees(p, m, letter):
+                if parent[w] < 0 and automaton_move_agrees(p, m, letter):
                     parent[w] = v
                     order[count] = w
                     count += 1
@@ -143,7 +143,7 @@ def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any
         letter = true_atoms(p, s, real)
         while m < last:
             w = t * states + p.move_target[m]
-            if p.mark[w] == ALIVE_MARK and move_agrees(p, m, letter):
+            if p.mark[w] == ALIVE_MARK and automaton_move_agrees(p, m, letter):
                 if rank[w] == 0:
                     return w, edge, m  # it is examined again when its own search is done
                 if rank[w] < rank[v]:
@@ -243,7 +243,7 @@ def judge_component(
             letter = true_atoms(p, s, edge)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
-                if rank[w] == component and mark[w] == ALIVE_MARK and move_agrees(p, m, letter):
+                if rank[w] == component and mark[w] == ALIVE_MARK and automaton_move_agrees(p, m, letter):
                     moves_on = True
                     accepted |= p.accepts[m]
                     taken |= conditions_taken(p, s, edge)
@@ -275,7 +275,11 @@ def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
     if p.enabled[p.kind[s]] & conditions:
         return False
     for m in range(p.move_first[q], p.move_first[q + 1]):
-        if p.move_target[m] == q and (acceptance & ~p.accepts[m]) == 0 and move_agrees(p, m, p.held[p.kind[s]]):
+        if (
+            p.move_target[m] == q
+            and (acceptance & ~p.accepts[m]) == 0
+            and automaton_move_agrees(p, m, p.held[p.kind[s]])
+        ):
             return True
     return False
 
@@ -322,7 +326,7 @@ def find_demanded_edge(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, 
             letter = true_atoms(p, s, edge)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
-                if mark[w] != component or not move_agrees(p, m, letter):
+                if mark[w] != component or not automaton_move_agrees(p, m, letter):
                     continue
                 does = resting or (p.accepts[m] & accepts) != 0 or (conditions_taken(p, s, edge) & taken) != 0
                 if source < 0 and (does or w == goal):
@@ -344,7 +348,7 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
         t = s if edge == STUTTER_EDGE else np.int64(p.target[edge])
         letter = true_atoms(p, s, edge)
         for m in range(p.move_first[q], p.move_first[q + 1]):
-            if t * states + p.move_target[m] == w and move_agrees(p, m, letter):
+            if t * states + p.move_target[m] == w and automaton_move_agrees(p, m, letter):
                 return edge
     return np.int64(-2)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyarrow")
-from kraftcheck.explorer.spark.jobs import DriverTasks
+from kraftcheck.explorer.spark.jobs import InProcessTasks
 
 
 @pytest.fixture(scope="session")
@@ -33,4 +33,4 @@ def no_driver_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the driver runs a task")
 
-    monkeypatch.setattr(DriverTasks, "_run", refuse)
+    monkeypatch.setattr(InProcessTasks, "_run", refuse)
