@@ -15,7 +15,7 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Progress, SearchRequest
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.processes import default_worker_count
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting, read_config
 
 
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--max-states", type=int)
     given = parser.parse_args()
     config = read_config(given.config)
-    config = override(config, [parse_setting(text, config) for text in given.set])
+    config = with_assignments(config, [parse_setting(text, config) for text in given.set])
     bound = bind(find_model(given.model).protocol, config)
     table = Table()
     options = SearchRequest(

@@ -29,7 +29,7 @@ from kraftcheck.explorer.symbolic.engine import SATURATION_SET, SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import shared_first_order
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, VariableLayout
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 
 MODELS = ("two-phase-commit", "lock-service", "prevote", "quorum", "reconfig", "recovery", "registration")
@@ -80,7 +80,7 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     settings = list(given.set)
     if given.managers:
         settings.append("RM={" + ",".join(f"rm{number}" for number in range(1, given.managers + 1)) + "}")
-    bound = bind(model.protocol, override(config, [parse_setting(text, config) for text in settings]))
+    bound = bind(model.protocol, with_assignments(config, [parse_setting(text, config) for text in settings]))
     small = find_model("two-phase-commit")
     search_small = bind(small.protocol, find_config(small, "smoke")[1])
     order = SATURATION_SET if engine == "symbolic" else "bfs"

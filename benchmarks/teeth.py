@@ -31,7 +31,7 @@ from kraftcheck.lockstep.walks import (
     RandomWalk,
     WalkStep,
 )
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
 from kraftcheck.spec.language.semantics import choose_transition, path_to
 from kraftcheck.spec.values import cut
@@ -104,7 +104,9 @@ def with_room(model: Model) -> tuple[ModelConfig, str]:
     limits = {constant.name: getattr(bound.protocol, constant.attribute) for constant in constants}
     settings = {name: str(limit + ROOM) for name, limit in limits.items() if limit}
     settings |= AS_IN_KAFKA | MORE.get(str(model.protocol.variant), {})
-    return override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()]), bound.init
+    return with_assignments(
+        config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()]
+    ), bound.init
 
 
 def driven(driver: Driver, protocol: type[Quorum], config: ModelConfig) -> Lockstep:

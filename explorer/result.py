@@ -28,7 +28,7 @@ from kraftcheck.spec.values import Record, Value, field_names, field_values, ord
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kraftcheck.spec.diagnosis.lint import Part, Vacuity
+    from kraftcheck.spec.diagnosis.lint import ConditionalPart, Vacuity
 
 
 class Verdict(StrEnum):
@@ -193,7 +193,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     vacuous: list[Vacuity] | None = None
-    never_evaluated: dict[str, list[Part]] | None = None
+    never_evaluated: dict[str, list[ConditionalPart]] | None = None
 
     @property
     def doubts(self) -> list[str]:

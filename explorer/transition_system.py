@@ -23,7 +23,13 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, initial_states, is_meant
+from kraftcheck.spec.language.semantics import (
+    CandidateStep,
+    Semantics,
+    Transition,
+    initial_states,
+    satisfies_fairness_predicate,
+)
 from kraftcheck.spec.language.state import State, Step, permutation_group, permuted
 from kraftcheck.spec.values import Map, Record, Value
 
@@ -131,7 +137,7 @@ class LabelTable:
             actor if pairs or action in self._by["replica"] else None,
             counterpart_of_step(message, step) if pairs else None,
             type(message).__name__ if named else None,
-            tuple(one for one in parts if is_meant(self._protocol, one, me, message)),
+            tuple(one for one in parts if satisfies_fairness_predicate(self._protocol, one, me, message)),
         )
 
 

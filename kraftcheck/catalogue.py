@@ -26,10 +26,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.spec.cfg.binding import override
-from kraftcheck.spec.cfg.config import ModelConfig, Named, TextPosition, parse_config, parse_setting, read_config
+from kraftcheck.spec.cfg.binding import with_assignments
+from kraftcheck.spec.cfg.config import (
+    ModelConfig,
+    PositionedName,
+    TextPosition,
+    parse_config,
+    parse_setting,
+    read_config,
+)
 from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant_of, variants_of
-from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
+from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, name_and_text_of_error, unknown
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REFINES
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -340,7 +347,7 @@ def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
     """Return a configuration without constants that checks every property of a protocol."""
     place = TextPosition("no configuration", 1, 1)
     names = {
-        kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
+        kind: tuple(PositionedName(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
         for kind in ("invariant", "step_invariant", REFINES, *BEHAVIOUR_KINDS)
     }
     invariants = names.pop("invariant")
@@ -360,7 +367,7 @@ def scenario_model_and_config(start: StartArguments) -> tuple[Model, ModelConfig
 
 def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
     """Return a configuration with other values for constants, each given as `NAME=VALUE`."""
-    return override(config, [parse_setting(text, config) for text in settings])
+    return with_assignments(config, [parse_setting(text, config) for text in settings])
 
 
 @contextmanager
@@ -389,7 +396,7 @@ def protocol_errors_with_place(model: Model) -> Iterator[None]:
         place = _place_in_user_file(model, error)
         if place is None:
             raise
-        raise InputError(f"{place}: {told_error(error)}") from error
+        raise InputError(f"{place}: {name_and_text_of_error(error)}") from error
 
 
 def _place_in_user_file(model: Model, error: BaseException | None) -> str | None:

@@ -39,7 +39,7 @@ from kraftcheck.reporting.output import (
     write_counterexamples,
     write_junit,
 )
-from kraftcheck.spec.diagnosis.lint import Watch, install_probes, lint, unevaluated_parts, vacuous_properties
+from kraftcheck.spec.diagnosis.lint import CoverageProbe, install_probes, lint, unevaluated_parts, vacuous_properties
 from kraftcheck.spec.language.protocol import Protocol
 
 EXIT_CODES = {
@@ -112,7 +112,7 @@ def _search_with_probes(job: Job, search: Callable[[], Result]) -> Result:
     return result
 
 
-def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, watched: list[Watch]) -> None:
+def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, watched: list[CoverageProbe]) -> None:
     """Add notes on vacuously true properties, and on parts of properties that were never evaluated."""
     violated = {violation.property for violation in result.violations}
     followed = set() if result.complete else {prop.name for prop in options.reachable}

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, TypeGuard, get_args
 
 from kraftcheck.spec.encoding import Lexicon
-from kraftcheck.spec.errors import InputError, ProtocolError, told_error, unknown
+from kraftcheck.spec.errors import InputError, ProtocolError, name_and_text_of_error, unknown
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Symbol, field_types, is_enum, type_hints
@@ -116,7 +116,7 @@ def _import_failure(path: Path, error: BaseException) -> str:
         return str(error) if str(error).startswith(str(path)) else f"{place}: {error}"
     if isinstance(error, SyntaxError) and error.filename in (None, str(path)):
         return f"{place}: not Python: {error.msg}"
-    return f"{place}: cannot be imported: {told_error(error)}"
+    return f"{place}: cannot be imported: {name_and_text_of_error(error)}"
 
 
 def old_import(error: ImportError) -> str | None:
@@ -240,20 +240,20 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
             continue
         seen.add(module.__name__)
         path = source_of(module)
-        is_part = module.__name__ == protocol.__module__ if path is None else _is_part(module, path, folders)
+        is_part = module.__name__ == protocol.__module__ if path is None else _is_project_module(module, path, folders)
         if is_part:
             found[module.__name__] = module
-            waiting += [sys.modules[name] for name in sorted(_used_by(module, path)) if name in sys.modules]
+            waiting += [sys.modules[name] for name in sorted(_modules_used_by(module, path)) if name in sys.modules]
     return [found[name] for name in sorted(found)]
 
 
-def _used_by(module: ModuleType, path: Path | None) -> set[str]:
+def _modules_used_by(module: ModuleType, path: Path | None) -> set[str]:
     """Return the names of the modules that a module uses."""
-    owners = {_home(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
+    owners = {_defining_module(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
     return owners | _imported_submodules(module, path)
 
 
-def _is_part(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:
+def _is_project_module(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:
     """Whether a module is in one of the folders, or below it and not installed."""
     if path.parent in folders:
         return True
@@ -297,7 +297,7 @@ def _imported_names(path: Path) -> Iterator[str]:
             yield from (one.name.rpartition(".")[2] for one in node.names)
 
 
-def _home(value: object) -> str:
+def _defining_module(value: object) -> str:
     """Return the name of the module that defines a value; for a module, its own name."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return name if isinstance(name, str) else ""

@@ -58,7 +58,7 @@ def encode(value: Value) -> bytes:
 T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
 
-MOST_DIGITS = 4_000  # below Python's limit for int()
+MAX_DIGITS = 4_000  # below Python's limit for int()
 _NUMBER = re.compile("0|-?[1-9][0-9]*")
 
 
@@ -100,11 +100,11 @@ class Lexicon:
             return
         if isinstance(value, Record) or is_enum(type(value)):
             self.add(type(value))
-        for part in _parts(value):
+        for part in _encoded_parts(value):
             self.note(part)
 
 
-def _parts(value: Value) -> Iterable[Value]:
+def _encoded_parts(value: Value) -> Iterable[Value]:
     if isinstance(value, Record):
         return field_values(value)
     if isinstance(value, Map):
@@ -161,7 +161,7 @@ class _ByteReader:
 
     def number(self) -> int:
         text = self.text()
-        if len(text) > MOST_DIGITS or _NUMBER.fullmatch(text) is None:
+        if len(text) > MAX_DIGITS or _NUMBER.fullmatch(text) is None:
             raise self.error(f"expected a number, found {cut(text, 60)!r}")
         return int(text)
 

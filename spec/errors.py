@@ -130,8 +130,8 @@ class RaisedError(ProtocolError):
         self.place = (code.co_filename, line or code.co_firstlineno)
         self.is_assertion = isinstance(cause, AssertionError)
         if cause is not None:
-            self.place = _place(cause, code) or self.place
-            said = _said(cause, function.__globals__)
+            self.place = _innermost_place(cause, code) or self.place
+            said = _colon_and_text(cause, function.__globals__)
             problem = f"raised {type(cause).__name__}{said}"
         told = "".join(f"\n  {name} = {value!r}" for name, value in given.items() if value is not None)
         source = linecache.getline(*self.place).strip() if cause is not None else ""
@@ -154,13 +154,13 @@ def text_of_error(error: BaseException) -> str:
     return text if field is None else f"{text}: a record does not change; write me.but({field[1]}=...)"
 
 
-def told_error(error: BaseException) -> str:
+def name_and_text_of_error(error: BaseException) -> str:
     """Return the class name of an error, followed by its text, if any."""
     text = text_of_error(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _said(error: BaseException, names: Mapping[str, Any]) -> str:
+def _colon_and_text(error: BaseException, names: Mapping[str, Any]) -> str:
     """Return an error's text after a colon; for a record made with wrong fields, the names of its fields too."""
     text = text_of_error(error)
     wrong = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text)
@@ -175,7 +175,7 @@ def _said(error: BaseException, names: Mapping[str, Any]) -> str:
     return f": {kind.__name__} is made without its field {missing[2] if missing else ''}; its fields are {known}"
 
 
-def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
+def _innermost_place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
     """Return the innermost file and line of an error's traceback in the folder of the called function.
 
     Generated code, such as the methods of a record, has the file name "<string>" and is skipped.
@@ -214,10 +214,10 @@ class ActionError(RaisedError):
         self.me = me
 
 
-MOST_LISTED = 40
+MAX_LISTED_NAMES = 40
 """Names that a message about an unknown name lists at most; of more names it lists the first few."""
 
-NEAREST_LISTED = 5
+MAX_NEAREST_NAMES = 5
 
 
 def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
@@ -232,8 +232,8 @@ def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
     near = near_misses(name, names)
     hint = f" (perhaps {' or '.join(near)}?)" if near else ""
     shown = [*near, *[other for other in names if other not in near]]
-    if len(shown) > MOST_LISTED:
-        shown = [*shown[:NEAREST_LISTED], f"and {len(shown) - NEAREST_LISTED} others"]
+    if len(shown) > MAX_LISTED_NAMES:
+        shown = [*shown[:MAX_NEAREST_NAMES], f"and {len(shown) - MAX_NEAREST_NAMES} others"]
     listed = ", ".join(shown)
     has = f"{owner} has" if owner else "there is"
     return f"unknown {kind} {name}{hint}; {has} {listed or 'none'}"

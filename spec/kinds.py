@@ -25,15 +25,15 @@ from kraftcheck.spec.values import (
 )
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-HINTS = {float: "; write an int"}
-_WAS_CHECKED = attrgetter("_well_typed")
-SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
+HINT_FOR_TYPE = {float: "; write an int"}
+_is_marked_well_typed = attrgetter("_well_typed")
+PHRASE_OF_SCALAR = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
 def describe_type(kind: Any) -> str:
     """Return a short description of a type: "a set of model values" for `frozenset[ModelValue]`."""
-    if kind in SCALARS:
-        return SCALARS[kind]
+    if kind in PHRASE_OF_SCALAR:
+        return PHRASE_OF_SCALAR[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is frozenset:
         return f"a set of {_plural(describe_type(arguments[0]))}"
@@ -69,8 +69,8 @@ def describe_value(value: Value) -> str:
     kind = type(value)
     if kind is bool:
         return str(value).upper()
-    if kind in SCALARS:
-        return f"{SCALARS[kind]}, {shown}"
+    if kind in PHRASE_OF_SCALAR:
+        return f"{PHRASE_OF_SCALAR[kind]}, {shown}"
     if value is None:
         return "None"
     if kind in IMMUTABLE_TYPES:
@@ -93,7 +93,7 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     """
     if _checker(kind)(value):
         return None
-    for part, part_kind, place in _parts(value, kind, path):
+    for part, part_kind, place in _parts_with_types(value, kind, path):
         problem = mismatch(part, part_kind, place)
         if problem is not None:
             return problem
@@ -105,15 +105,15 @@ def _mismatch_of_whole(value: Value, kind: Any) -> str:
     wanted = get_args(kind)
     if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
         return f"expected {len(wanted)} elements, found {len(value)}"
-    if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
+    if kind in (Any, object) or (isinstance(kind, type) and kind not in PHRASE_OF_SCALAR and isinstance(value, kind)):
         kind = type(value)
-        return f"{value!r} of type {kind.__name__} is not a value that a state may hold{HINTS.get(kind, '')}"
+        return f"{value!r} of type {kind.__name__} is not a value that a state may hold{HINT_FOR_TYPE.get(kind, '')}"
     if kind is str and type(value) is str:
         return f"expected text, found {describe_value(value)}, with a lone surrogate"
     return f"expected {describe_type(kind)}, found {describe_value(value)}"
 
 
-def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
+def _parts_with_types(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
     """Yield (part, type, path) for each field or element of `value`; none if its outermost type is not `kind`."""
     untyped = kind in (Any, object)
     if isinstance(value, Record) and (untyped or (isinstance(kind, type) and isinstance(value, kind))):
@@ -139,11 +139,11 @@ def _typed_parts(value: Value, kinds: tuple[Any, ...], path: str) -> Iterator[tu
         yield from ((item, kind, f"{path}[{number}]") for number, (item, kind) in enumerate(places, start=1))
 
 
-Check = Callable[[Any], bool]
+TypePredicate = Callable[[Any], bool]
 
 
 @cache
-def _checker(kind: Any) -> Check:
+def _checker(kind: Any) -> TypePredicate:
     """Return the predicate that checks values against a type."""
     if kind is Any or kind is object:
         return _is_value
@@ -176,7 +176,7 @@ def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
             raise ProtocolError(f"{kind}: values of {names} may be equal in Python; make the enum an enum.Enum")
 
 
-def _map_checker(key: Check, item: Check) -> Check:
+def _map_checker(key: TypePredicate, item: TypePredicate) -> TypePredicate:
     def check(value: Any) -> bool:
         if not isinstance(value, Map):
             return False
@@ -189,7 +189,7 @@ def _map_checker(key: Check, item: Check) -> Check:
     return check
 
 
-def _union_checker(arguments: tuple[Any, ...]) -> Check:
+def _union_checker(arguments: tuple[Any, ...]) -> TypePredicate:
     choices = {get_origin(one) or one: _checker(one) for one in reversed(arguments)}
     every = list(map(_checker, arguments))
 
@@ -200,7 +200,7 @@ def _union_checker(arguments: tuple[Any, ...]) -> Check:
     return check
 
 
-def _elements_checker(collection: Any, kind: Any) -> Check:
+def _elements_checker(collection: Any, kind: Any) -> TypePredicate:
     """Return the predicate of a collection. Records that were checked before, which are most, take no call."""
     element = _checker(kind)
     choices = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
@@ -210,13 +210,13 @@ def _elements_checker(collection: Any, kind: Any) -> Check:
         if type(value) is not collection:
             return False
         if records and records.issuperset(map(type, value)):
-            return all(map(element, filterfalse(_WAS_CHECKED, value)))
+            return all(map(element, filterfalse(_is_marked_well_typed, value)))
         return all(map(element, value))
 
     return check
 
 
-def _tuple_checker(arguments: tuple[Any, ...]) -> Check:
+def _tuple_checker(arguments: tuple[Any, ...]) -> TypePredicate:
     if arguments[-1] is Ellipsis:
         return _elements_checker(tuple, arguments[0])
     elements = [_checker(argument) for argument in arguments]
@@ -227,14 +227,14 @@ def _tuple_checker(arguments: tuple[Any, ...]) -> Check:
     )
 
 
-def _plain_checker(kind: Any) -> Check:
+def _plain_checker(kind: Any) -> TypePredicate:
     if not isinstance(kind, type):
         return lambda value: True
     if kind in IMMUTABLE_TYPES:
         raise ProtocolError(f"a field of type {kind.__name__} can change; annotate it as a {IMMUTABLE_TYPES[kind]}")
     if kind is str:
         return _is_text
-    if kind in SCALARS:
+    if kind in PHRASE_OF_SCALAR:
         return lambda value: type(value) is kind
     if issubclass(kind, Record):
         return lambda value: isinstance(value, kind) and _has_good_fields(value)
@@ -263,7 +263,7 @@ def _has_good_fields(record: Record) -> bool:
 
 
 @cache
-def field_checkers(cls: Any) -> dict[str, Check]:
+def field_checkers(cls: Any) -> dict[str, TypePredicate]:
     """Return for each field of a record class the predicate that checks its values."""
     try:
         kinds = field_types(cls)
@@ -287,4 +287,4 @@ def _is_value(value: Value) -> bool:
         return all(map(_is_value, value))
     if type(value) is str:
         return _is_text(value)
-    return value is None or type(value) in SCALARS or is_enum(type(value))
+    return value is None or type(value) in PHRASE_OF_SCALAR or is_enum(type(value))

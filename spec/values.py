@@ -120,13 +120,13 @@ def enum_names(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
 
 
 @cached
-def _named_by(kind: type[enum.Enum]) -> dict[str, str]:
+def _names_by_text(kind: type[enum.Enum]) -> dict[str, str]:
     return {member.name: name for name, member in enum_names(kind).items()}
 
 
 def enum_name(member: enum.Enum) -> str:
     """Return the name of an enum member in texts, in TLA+ and in a `.cfg`: see `enum_names`."""
-    return _named_by(type(member))[member.name]
+    return _names_by_text(type(member))[member.name]
 
 
 @dataclass_transform(frozen_default=True)
@@ -347,7 +347,7 @@ def keyed(value: Value) -> Any:
     return kind, value
 
 
-_UNLIKE = {
+_NOT_FORWARDED_SPECIALS = {
     *("__delattr__", "__eq__", "__getattr__", "__hash__", "__init__", "__new__", "__post_init__", "__replace__"),
     *("__dict__", "__doc__", "__repr__", "__setattr__", "__weakref__"),
 }
@@ -361,16 +361,20 @@ def with_specials(classes: tuple[type, type[Record]]) -> Any:
     bases = [base for base in reversed(record_type.__mro__) if base not in Record.__mro__]
     own = {name: value for base in bases for name, value in vars(base).items() if name[:2] == "__"}
     # Each may be a descriptor or another callable; None takes a method away.
-    specials = {name for name in own.keys() - _UNLIKE if own[name] is None or callable(own[name]) or _binds(own[name])}
-    methods = {name: None if own[name] is None else partialmethod(_by_whole, name) for name in specials}
+    specials = {
+        name
+        for name in own.keys() - _NOT_FORWARDED_SPECIALS
+        if own[name] is None or callable(own[name]) or _is_descriptor(own[name])
+    }
+    methods = {name: None if own[name] is None else partialmethod(_call_on_whole, name) for name in specials}
     return type(proxy.__name__, (proxy,), {"__slots__": (), **methods}) if methods else proxy
 
 
-def _binds(value: Any) -> bool:
+def _is_descriptor(value: Any) -> bool:
     return hasattr(type(value), "__get__")
 
 
-def _by_whole(proxy: Any, name: str, *arguments: Any, **named: Any) -> Any:
+def _call_on_whole(proxy: Any, name: str, *arguments: Any, **named: Any) -> Any:
     return getattr(proxy.__whole__(), name)(*arguments, **named)
 
 
@@ -456,7 +460,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if kind is ModelValue:
         return (3, value.index, value.name)
     if isinstance(value, enum.Enum) and is_enum(kind):
-        return (4, kind.__qualname__, _rank(kind)[value.name])
+        return (4, kind.__qualname__, _rank_by_name(kind)[value.name])
     if kind is tuple:
         return (5, len(value), tuple(map(order_key, value)))
     if isinstance(value, frozenset):
@@ -474,7 +478,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
 
 
 @cached
-def _rank(kind: type[enum.Enum]) -> dict[str, int]:
+def _rank_by_name(kind: type[enum.Enum]) -> dict[str, int]:
     return {member.name: number for number, member in enumerate(kind)}
 
 
@@ -612,10 +616,10 @@ def visible(text: str, keep: str = "") -> str:
     r"""Return text with control, invisible and bidirectional characters escaped."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in keep else _code(one) for one in text)
+    return "".join(one if one.isprintable() or one in keep else _escape_code(one) for one in text)
 
 
-def _code(character: str) -> str:
+def _escape_code(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 

@@ -23,15 +23,15 @@ from os import PathLike, fspath
 from typing import Any, BinaryIO, Generic, NoReturn, TypeVar, cast
 
 from kraftcheck.spec.tla.text import (
-    DEEPEST,
-    LARGEST_INTERVAL,
-    QUOTED,
-    Intervals,
+    MAX_INTERVAL_ELEMENTS,
+    MAX_NESTING,
+    STRING_PATTERN,
+    IntervalBudget,
     TlaSyntaxError,
     ValueParser,
-    as_function,
     quoted,
     shared_parser,
+    tla_function_value,
 )
 from kraftcheck.spec.values import Map, Value
 
@@ -144,7 +144,7 @@ def open_unpacked(path: str | PathLike[str]) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(unpacked, _BUFFER_BYTES))
 
 
-_STRING_OR_BRACKET = re.compile(QUOTED + r"|[\[{\]}]")
+_STRING_OR_BRACKET = re.compile(STRING_PATTERN + r"|[\[{\]}]")
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 """The escape of a surrogate, one half of a character."""
@@ -168,8 +168,8 @@ def json_errors_as_trace_errors(source: Source) -> Iterator[None]:
 def read_json(source: Source) -> Json:
     """Parse a file as JSON."""
     text = source.document()
-    if max(accumulate(map(_depth_change, _STRING_OR_BRACKET.finditer(text))), default=0) > DEEPEST:
-        raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)
+    if max(accumulate(map(_depth_change, _STRING_OR_BRACKET.finditer(text))), default=0) > MAX_NESTING:
+        raise source.error("values nested deeper", f"JSON of at most {MAX_NESTING} levels", line=1)
     try:
         with json_errors_as_trace_errors(source):
             found = json.loads(
@@ -220,7 +220,7 @@ CACHED_CHARACTERS = 32 * 2**20
 
 _MOST_UNSPLIT_CHARACTERS = 48  # maximum length of a text that is not split
 _DEEPEST_SPLIT = 40  # maximum number of nested levels to split, a limit on the recursion
-_STRING_OR_PUNCTUATION = re.compile(QUOTED + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
+_STRING_OR_PUNCTUATION = re.compile(STRING_PATTERN + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
 _OPENING_BRACKET = re.compile(r"\s*(\{|<<|\[|\()")
 _FIELD_NAME = re.compile(r"\s*([0-9]*[A-Za-z_][A-Za-z0-9_]*)\s*")
 _CLOSING_OF = {"{": "}", "<<": ">>", "[": "]", "(": ")"}
@@ -260,13 +260,13 @@ class ValueCache:
         self._parser = shared_parser() if names is None else ValueParser(names)
         self._parts = _TwoGenerationCache(self._read)
         self._whole = _TwoGenerationCache(self._read_whole)
-        self._file, self._intervals = "", Intervals()
+        self._file, self._intervals = "", IntervalBudget()
 
     def _begin(self, file: str) -> None:
         """Begin another file; drop the caches if the last file had large values with a short text."""
-        if self._intervals.left < LARGEST_INTERVAL:
+        if self._intervals.left < MAX_INTERVAL_ELEMENTS:
             self._parts, self._whole = _TwoGenerationCache(self._read), _TwoGenerationCache(self._read_whole)
-        self._file, self._intervals = file, Intervals()
+        self._file, self._intervals = file, IntervalBudget()
 
     def read(self, text: str, *, where: str, line: int, column: int) -> tuple[Value, bytes]:
         """Return the value and the hash of a text."""
@@ -308,7 +308,7 @@ class ValueCache:
             return elements if len(elements) == len(items) else None
         if opening == "(":
             pairs = dict(zip([self._parts[key] for key in keys], items, strict=True))
-            return as_function(pairs) if len(pairs) == len(items) else None
+            return tla_function_value(pairs) if len(pairs) == len(items) else None
         names = [_FIELD_NAME.fullmatch(key) for key in keys]
         fields = {name[1]: item for name, item in zip(names, items, strict=True) if name}
         return Map(fields) if len(fields) == len(items) else None

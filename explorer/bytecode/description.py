@@ -16,7 +16,7 @@ from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.statements import FunctionTranslator
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec.diagnosis.lint import Watch
+from kraftcheck.spec.diagnosis.lint import CoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -132,7 +132,7 @@ class SearchDescription:
         """Tell the probes of properties what the search has evaluated."""
         for prop, inputs in zip(self.properties, self.heap.machine.inputs.tolist(), strict=False):
             watch = self.protocol.probes.get(prop.name)
-            if isinstance(watch, Watch):
+            if isinstance(watch, CoverageProbe):
                 watch.note(inputs[DISTINCT_INPUTS_COLUMN], self._program.seen(watch))
 
 
@@ -182,7 +182,7 @@ def _is_protocol_class(of: type) -> bool:
 
 def _property_row(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
     watch = program.protocol.probes.get(prop.name)
-    function = program.function(prop.function, watch if isinstance(watch, Watch) else None)
+    function = program.function(prop.function, watch if isinstance(watch, CoverageProbe) else None)
     tests = [program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer")]
     return function, *tests, int(prop.kind == "constraint"), int(prop.opposite)  # type: ignore[return-value]
 

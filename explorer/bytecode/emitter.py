@@ -13,7 +13,7 @@ from typing import Any
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.source import checked_syntax_tree, find_aliasing, local_variables, mutated_variables
-from kraftcheck.spec.diagnosis.lint import Watch
+from kraftcheck.spec.diagnosis.lint import CoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -32,7 +32,7 @@ class JumpLabel:
 class Emitter:
     """The instructions of one function."""
 
-    def __init__(self, program: Program, function: FunctionType, watch: Watch | None = None) -> None:
+    def __init__(self, program: Program, function: FunctionType, watch: CoverageProbe | None = None) -> None:
         self.program, self.function, self.watch = program, function, watch
         self.tree = checked_syntax_tree(function)
         self._first = function.__code__.co_firstlineno

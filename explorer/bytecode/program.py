@@ -15,7 +15,7 @@ import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.values import ValueHeap
-from kraftcheck.spec.diagnosis.lint import Watch
+from kraftcheck.spec.diagnosis.lint import CoverageProbe
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record
 
@@ -33,7 +33,7 @@ class Program:
         self._constants: dict[int, int] = {}
         self._functions: dict[Any, int] = {}
         self._waiting: list[Any] = []  # translations
-        self.probes: dict[Watch, dict[int, int]] = {}
+        self.probes: dict[CoverageProbe, dict[int, int]] = {}
         self._probes = 0
         self.lines: list[str] = []
         self.records = [one for one in heap.classes if issubclass(one, Record)]
@@ -42,7 +42,7 @@ class Program:
         """Return the number of a constant."""
         return self._constants.setdefault(self.heap.encode(value), len(self._constants))
 
-    def function(self, function: Any, watch: Watch | None = None) -> int:
+    def function(self, function: Any, watch: CoverageProbe | None = None) -> int:
         """Return the number of a function, with the probes of a watch; it is translated if it is new."""
         key = watch or function
         if key not in self._functions:
@@ -51,12 +51,12 @@ class Program:
             self._waiting.append(self._translation(self, function, watch))
         return self._functions[key]
 
-    def seen(self, watch: Watch) -> list[int]:
+    def seen(self, watch: CoverageProbe) -> list[int]:
         """Return the numbers of the probes of a property that a search has passed."""
         seen = self.heap.machine.seen
         return [number for number, place in self.probes.get(watch, {}).items() if seen[place]]
 
-    def probe(self, watch: Watch, number: int) -> int:
+    def probe(self, watch: CoverageProbe, number: int) -> int:
         """Return the place of a probe among all probes."""
         places = self.probes.setdefault(watch, {})
         if number not in places:

@@ -41,7 +41,7 @@ from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, reraisin
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
-from kraftcheck.spec.kinds import SCALARS
+from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol
@@ -72,7 +72,7 @@ _SIMPLE_TEST_NODES = (
 )  # fmt: skip
 
 
-_IMMUTABLE_TYPES = (*SCALARS, NoneType, Enum, frozenset, Map, Record, Protocol, type, FunctionType)
+_IMMUTABLE_TYPES = (*PHRASE_OF_SCALAR, NoneType, Enum, frozenset, Map, Record, Protocol, type, FunctionType)
 
 
 def elements_passing(elements: Any, passes: Any, *, copies: bool = False) -> Any:
@@ -403,7 +403,7 @@ def _collection_fields(record_type: type[Record]) -> list[str]:
 def _is_scalar_type(kind: Any) -> bool:
     if get_origin(kind) in (Union, UnionType):
         return all(map(_is_scalar_type, get_args(kind)))
-    return kind in SCALARS or kind is NoneType or is_enum(kind) or get_origin(kind) is Literal
+    return kind in PHRASE_OF_SCALAR or kind is NoneType or is_enum(kind) or get_origin(kind) is Literal
 
 
 @cache

@@ -39,7 +39,7 @@ from kraftcheck.reporting.report import (
     write_report,
 )
 from kraftcheck.reporting.scenarios import walk_as_scenario
-from kraftcheck.spec.diagnosis.why import ENABLED, Reason, diagnose
+from kraftcheck.spec.diagnosis.why import ENABLED, ActionExplanation, diagnose
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition
@@ -141,7 +141,7 @@ class StateInspector:
 
     def _disabled(self, node: VisitedNode, action: str, *, is_taken: bool) -> dict[str, Any]:
         found = [one for one in diagnose(self._semantics, node.step.state, action) if one.kind != ENABLED]
-        grouped: dict[tuple[str, str], list[Reason]] = {}
+        grouped: dict[tuple[str, str], list[ActionExplanation]] = {}
         for reason in found:
             grouped.setdefault((reason.text, _place_of_condition(reason)), []).append(reason)
         reasons = [
@@ -182,13 +182,13 @@ class StateInspector:
             yield found
 
 
-def _subjects_as_json(reason: Reason) -> list[Any]:
+def _subjects_as_json(reason: ActionExplanation) -> list[Any]:
     """Return the replica and the message of an explanation, as JSON."""
     who = None if reason.actor is None else text_of(reason.actor)
     return [who, None if reason.message is None else value_as_json(reason.message)]
 
 
-def _place_of_condition(reason: Reason) -> str:
+def _place_of_condition(reason: ActionExplanation) -> str:
     """Return the place of the failed condition: the last two parts of the path, and the line."""
     return "" if reason.file is None else f"{'/'.join(reason.file.split('/')[-2:])}:{reason.line}"
 

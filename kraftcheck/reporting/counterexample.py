@@ -26,7 +26,7 @@ from kraftcheck.reporting.lines import (
 )
 from kraftcheck.spec.diagnosis.source import why_assertion, why_false
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.declarations import QUANTIFIED, REFINES, STEP, Property
+from kraftcheck.spec.language.declarations import QUANTIFIED_PARAMETERS, REFINES, STEP_PARAMETERS, Property
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, step_arguments
@@ -293,7 +293,11 @@ def violation_reason(protocol: Protocol, violation: Violation) -> ViolationReaso
     code = prop.function.__code__
     known = {} if violation.is_of_behaviours() else _violating_arguments(protocol, prop, violation)
     culprits = _replace_replicas_by_id(
-        {name: known[name] for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known}
+        {
+            name: known[name]
+            for name in (*QUANTIFIED_PARAMETERS, STEP_PARAMETERS[0])
+            if name in prop.asks and name in known
+        }
     )
     asked = [known.get(name) for name in prop.asks]
     because = (

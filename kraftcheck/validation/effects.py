@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
 )
 from kraftcheck.spec import Map, ModelValue, Record, State, Step
-from kraftcheck.spec.language.changes import broken
+from kraftcheck.spec.language.changes import broken_properties
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, MessagePairs
 from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, position_of_next_append
@@ -114,7 +114,7 @@ class PropertyCheck:
         self.before = after
         if before is None:
             return [p.name for p in self._of_states if not self._semantics.holds(p, after)]
-        found = [p.name for p in broken(self._semantics, self._of_states, before, after)]
+        found = [p.name for p in broken_properties(self._semantics, self._of_states, before, after)]
         found += [p.name for p in self._of_steps if not self._semantics.holds_over(p, before, after)]
         return found
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import signature, unwrap
 from typing import Any, NoReturn, get_args
 
-from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, Named
+from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, PositionedName
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REACHABLE, REFINES, TEMPORAL, Property
@@ -23,13 +23,13 @@ from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_name, enum_names, is_enum, text_of, transform, type_hints
 
 
-def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
+def with_assignments(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
     """Apply settings to a configuration; of two settings of a constant, the later one wins."""
     known = {value.name: value for value in config.model_values}
     constants = dict(config.constants)
     substitutions = dict(config.substitutions)
     for assignment in assignments:
-        given = {one for one in (assignment.value, *_members(assignment.value)) if isinstance(one, ModelValue)}
+        given = {one for one in (assignment.value, *_nested_members(assignment.value)) if isinstance(one, ModelValue)}
         for new in sorted(given, key=lambda value: value.index):
             known.setdefault(new.name, ModelValue(new.name, len(known)))
         value = transform(assignment.value, lambda leaf: known[leaf.name])
@@ -47,16 +47,16 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     steps = [p for p in found if p not in goals and p.over_steps]
     states = [p for p in found if p not in goals and not p.over_steps]
     invariants = _properties("invariant", config.invariants, states, [*steps, *goals], protocol)
-    behaviours = [_over_behaviours(named, [*steps, *goals], protocol) for named in config.properties]
+    behaviours = [_property_under_keyword(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
         invariants + tuple(p for p in behaviours if p.kind not in BEHAVIOUR_KINDS),
         _properties("constraint", config.constraints, states, [*steps, *goals], protocol),
         _properties("action constraint", config.action_constraints, steps, [*states, *goals], protocol),
         config.check_deadlock is not False,
-        _chosen("symmetry", config.symmetry, protocol.symmetries, protocol),
-        _chosen("view", config.view, protocol.views, protocol),
-        _init(protocol, config),
+        _known_name("symmetry", config.symmetry, protocol.symmetries, protocol),
+        _known_name("view", config.view, protocol.views, protocol),
+        _initial_state_name(protocol, config),
         tuple(p for p in behaviours if p.kind == REACHABLE),
         tuple(p for p in behaviours if p.kind == TEMPORAL),
         _fairness(protocol, config),
@@ -70,22 +70,22 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
             continue
         remedy = f"expected NAME = VALUE, or {replaced} among `accepted_constants`"
         message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; {remedy}"
-        _refuse(message, named)
-    symbols = _symbols(protocol)
-    used = {value for assignment in config.constants.values() for value in _members(assignment.value)}
+        _raise_at_name(message, named)
+    symbols = _enum_members_by_name(protocol)
+    used = {value for assignment in config.constants.values() for value in _nested_members(assignment.value)}
     values: dict[str, Value] = {}
     for name, assignment in config.constants.items():
         declared = protocol.constants.get(name)
         if declared is not None:
             values[declared.attribute] = _as_declared(protocol, declared, assignment.value)
         elif name not in protocol.accepted_constants and assignment.value != ModelValue(name):
-            _refuse(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
+            _raise_at_name(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
     _require_all(protocol, config)
     _require_keywords(protocol, values)
-    return _instance(protocol, values, config)
+    return _protocol_instance(protocol, values, config)
 
 
-def _instance(protocol: type[Protocol], values: dict[str, Value], config: ModelConfig) -> Protocol:
+def _protocol_instance(protocol: type[Protocol], values: dict[str, Value], config: ModelConfig) -> Protocol:
     try:
         made = protocol(**values)
         if not hasattr(made, "probes"):
@@ -96,7 +96,7 @@ def _instance(protocol: type[Protocol], values: dict[str, Value], config: ModelC
         found = config.constants.get(error.name)
         if found is None:
             raise InputError(f"{config.file}: {message}") from None
-        _refuse(message, found)
+        _raise_at_name(message, found)
 
 
 def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> None:
@@ -111,7 +111,7 @@ def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> Non
         ) from None
 
 
-def _refuse(message: str, named: Assignment | Named) -> NoReturn:
+def _raise_at_name(message: str, named: Assignment | PositionedName) -> NoReturn:
     """Raise ConfigError with `message`, at the position of the name `named` in a `.cfg` or a setting."""
     where = f"{SETTING} {named.name}" if named.position.file == SETTING else None
     raise ConfigError(message, named.position, where)
@@ -120,7 +120,7 @@ def _refuse(message: str, named: Assignment | Named) -> NoReturn:
 # Constants
 
 
-def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
+def _enum_members_by_name(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
     """Return a protocol's enum members by their name in a `.cfg`; members of several enums may share a name."""
     found: dict[str, list[enum.Enum]] = {}
     for kind in protocol.symbols:
@@ -129,11 +129,11 @@ def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
     return found
 
 
-def _members(value: Value) -> Iterator[Value]:
+def _nested_members(value: Value) -> Iterator[Value]:
     """Yield the members of a set, and of nested sets; none for any other value."""
     for member in value if isinstance(value, frozenset) else ():
         yield member
-        yield from _members(member)
+        yield from _nested_members(member)
 
 
 def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
@@ -186,28 +186,32 @@ def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
 
 def _refuse_unsupported(config: ModelConfig) -> None:
     if config.alias is not None:
-        _refuse(f"ALIAS {config.alias.name} is not supported: states are shown as they are", config.alias)
+        _raise_at_name(f"ALIAS {config.alias.name} is not supported: states are shown as they are", config.alias)
     if config.postcondition is not None:
         message = f"POSTCONDITION {config.postcondition.name} is not supported; expected properties of states or steps"
-        _refuse(message, config.postcondition)
+        _raise_at_name(message, config.postcondition)
 
 
 def _properties(
-    what: str, names: Iterable[Named], fitting: list[Property], others: list[Property], protocol: type[Protocol]
+    what: str,
+    names: Iterable[PositionedName],
+    fitting: list[Property],
+    others: list[Property],
+    protocol: type[Protocol],
 ) -> tuple[Property, ...]:
     """Return the properties of the given names; raise ConfigError for a name that is not among `fitting`."""
     by_name = {prop.name: prop for prop in fitting}
     kinds = {other.name: other.kind for other in others}
     for named in names:
         if named.name in kinds:
-            _refuse(_misplaced(named.name, kinds[named.name], what), named)
+            _raise_at_name(_wrong_keyword_message(named.name, kinds[named.name], what), named)
         if named.name not in by_name:
             own = [p.name for p in fitting if p.kind.replace("_", " ") == what]
-            _refuse(unknown(what, named.name, own, protocol.name()), named)
+            _raise_at_name(unknown(what, named.name, own, protocol.name()), named)
     return tuple(by_name[named.name] for named in names)
 
 
-def _misplaced(name: str, kind: str, what: str) -> str:
+def _wrong_keyword_message(name: str, kind: str, what: str) -> str:
     """Return the error message for a property under the wrong `.cfg` keyword; it names the right keyword."""
     if kind in (*BEHAVIOUR_KINDS, REFINES):
         known = {REACHABLE: "is a reachability goal", REFINES: "is a refinement"}
@@ -218,28 +222,28 @@ def _misplaced(name: str, kind: str, what: str) -> str:
     return f"{name} is about states, so it is no {what}; name it under INVARIANT or CONSTRAINT"
 
 
-def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Protocol]) -> Property:
+def _property_under_keyword(named: PositionedName, fitting: list[Property], protocol: type[Protocol]) -> Property:
     """Return the property that PROPERTY names: a temporal property, a step invariant, or a reachability goal."""
     for prop in fitting:
         if prop.name == named.name:
             return prop
     if named.name in protocol.properties:
-        _refuse(f"{named.name} is about states, so it is no temporal property; name it under INVARIANT", named)
+        _raise_at_name(f"{named.name} is about states, so it is no temporal property; name it under INVARIANT", named)
     known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REFINES, *BEHAVIOUR_KINDS)]
-    _refuse(unknown("property", named.name, known, protocol.name()), named)
+    _raise_at_name(unknown("property", named.name, known, protocol.name()), named)
 
 
-def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type[Protocol]) -> str | None:
+def _known_name(what: str, named: PositionedName | None, known: Iterable[str], protocol: type[Protocol]) -> str | None:
     if named is not None and named.name not in known:
-        _refuse(unknown(what, named.name, known, protocol.name()), named)
+        _raise_at_name(unknown(what, named.name, known, protocol.name()), named)
     return None if named is None else named.name
 
 
-def _init(protocol: type[Protocol], config: ModelConfig) -> str:
+def _initial_state_name(protocol: type[Protocol], config: ModelConfig) -> str:
     """Return the name of the initial state that INIT, or SPECIFICATION, selects."""
     starts, other = start_names(protocol), protocol.accepted_names
-    _chosen("next-state relation", config.next, ("Next", *other), protocol)
-    name = _chosen("start", config.init, (*starts, *other), protocol)
+    _known_name("next-state relation", config.next, ("Next", *other), protocol)
+    name = _known_name("start", config.init, (*starts, *other), protocol)
     return name if name in starts else "Init"
 
 
@@ -249,10 +253,10 @@ def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, 
         return protocol.fairness_of(None if config.specification is None else config.specification.name)
     except ProtocolError as error:
         assert config.specification is not None
-        _refuse(str(error), config.specification)
+        _raise_at_name(str(error), config.specification)
 
 
-def _renamed(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
+def _without_unknown_names(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     """Remove unknown names under INIT, NEXT and SPECIFICATION, so that defaults apply; return a warning for each."""
     names = protocol.accepted_names
     known = {"init": (*start_names(protocol), *names), "next": ("Next", *names)}
@@ -281,7 +285,7 @@ def bind_leniently(
         tuple(named for named in names if named.name in kept) for names in (config.invariants, config.properties)
     )
     config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
-    config, renamed = _renamed(protocol, config)
+    config, renamed = _without_unknown_names(protocol, config)
     warnings += renamed
     if config.specification is not None and protocol.specifications.get(config.specification.name) is True:
         config = replace(config, specification=None)  # it requires fairness that the protocol does not declare

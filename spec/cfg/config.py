@@ -44,9 +44,16 @@ KEYWORDS = (
 
 _KEYWORD_TERMINALS = {"CONSTANTS", "ONE", "MANY", "CHECK_DEADLOCK", "UNSUPPORTED"}
 _VALUE_TERMINALS = {"NUMBER", "BOOLEAN", "STRING", "NAME", "_LEFT"}
-_WORDS = {"_EQUALS": "'='", "_BECOMES": "'<-'", "_OPEN": "'['", "_SHUT": "']'", "_COMMA": "','", "_RIGHT": "'}'"}
+_PHRASE_OF_TERMINAL = {
+    "_EQUALS": "'='",
+    "_BECOMES": "'<-'",
+    "_OPEN": "'['",
+    "_SHUT": "']'",
+    "_COMMA": "','",
+    "_RIGHT": "'}'",
+}
 
-_FIELDS = {
+_FIELD_OF_KEYWORD = {
     "INIT": "init",
     "NEXT": "next",
     "SPECIFICATION": "specification",
@@ -66,9 +73,9 @@ _FIELDS = {
 }
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_SCAN = re.compile(r'"[^"\\\r\n]*+(?:\\[^\r\n][^"\\\r\n]*+)*+"?|\\\*[^\r\n]*|\(\*|[{}]')
+_COMMENTS_AND_STRINGS = re.compile(r'"[^"\\\r\n]*+(?:\\[^\r\n][^"\\\r\n]*+)*+"?|\\\*[^\r\n]*|\(\*|[{}]')
 _BLOCK_COMMENT_DELIMITER = re.compile(r"\(\*|\*\)")
-_STRAY = re.compile(r"[\w!.]+|\S")
+_UNEXPECTED_TOKEN = re.compile(r"[\w!.]+|\S")
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ def _blank_comments(source: SourceText) -> str:
     text = source.text
     pieces: list[str] = []
     kept = depth = at = 0
-    while match := _SCAN.search(text, at):
+    while match := _COMMENTS_AND_STRINGS.search(text, at):
         token, at = match[0], match.end()
         if token in "{}":
             depth += 1 if token == "{" else -1
@@ -178,7 +185,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
         return tree
     except UnexpectedCharacters as error:
         offset = error.pos_in_stream or 0
-        stray = _STRAY.match(text, offset)
+        stray = _UNEXPECTED_TOKEN.match(text, offset)
         found = f"'{printable(stray[0] if stray else text[offset], 30)}'"
         if text[offset] == '"':
             found = "a string that does not end on its line"
@@ -190,7 +197,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
             found = f"'{printable(error.token, 30)}'"
             if error.token.type in _KEYWORD_TERMINALS:
                 found = f"the keyword {error.token}"
-    raise source.error(f"expected {_expected(parser.accepts(), previous)}, found {found}", offset)
+    raise source.error(f"expected {_expected_phrase(parser.accepts(), previous)}, found {found}", offset)
 
 
 def printable(text: str, size: int) -> str:
@@ -199,14 +206,17 @@ def printable(text: str, size: int) -> str:
     return shown if shown.isprintable() else ascii(shown)[1:-1]
 
 
-def _expected(accepted: set[str], previous: Token | None) -> str:
+def _expected_phrase(accepted: set[str], previous: Token | None) -> str:
     """Return what the parser accepts after the token `previous`, as a phrase for an error message."""
     before = "" if previous is None else previous.type
     words = {"NAME": "a name", "BOOLEAN": "TRUE or FALSE"}
     value = next((words[terminal] for terminal in words if terminal in accepted), "")
     if accepted >= _VALUE_TERMINALS:
         value = 'a value (a number, TRUE, FALSE, a "string", a name or a set such as {a, b})'
-    choices = [*filter(None, [value]), *(words for terminal, words in _WORDS.items() if terminal in accepted)]
+    choices = [
+        *filter(None, [value]),
+        *(words for terminal, words in _PHRASE_OF_TERMINAL.items() if terminal in accepted),
+    ]
     if accepted & _KEYWORD_TERMINALS and not (before in _KEYWORD_TERMINALS and choices):
         choices.append(f"a keyword ({KEYWORDS})")
     named = before in (_KEYWORD_TERMINALS | _VALUE_TERMINALS) - {"_LEFT"}
@@ -223,7 +233,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Named:
+class PositionedName:
     """A name in the specification, such as an invariant's, with its position."""
 
     name: str
@@ -236,19 +246,19 @@ class ModelConfig:
 
     file: str
     constants: dict[str, Assignment] = field(default_factory=dict)
-    substitutions: dict[str, Named] = field(default_factory=dict)
-    init: Named | None = None
-    next: Named | None = None
-    specification: Named | None = None
-    invariants: tuple[Named, ...] = ()
-    properties: tuple[Named, ...] = ()
-    symmetry: Named | None = None
-    view: Named | None = None
-    constraints: tuple[Named, ...] = ()
-    action_constraints: tuple[Named, ...] = ()
+    substitutions: dict[str, PositionedName] = field(default_factory=dict)
+    init: PositionedName | None = None
+    next: PositionedName | None = None
+    specification: PositionedName | None = None
+    invariants: tuple[PositionedName, ...] = ()
+    properties: tuple[PositionedName, ...] = ()
+    symmetry: PositionedName | None = None
+    view: PositionedName | None = None
+    constraints: tuple[PositionedName, ...] = ()
+    action_constraints: tuple[PositionedName, ...] = ()
     check_deadlock: bool | None = None
-    alias: Named | None = None
-    postcondition: Named | None = None
+    alias: PositionedName | None = None
+    postcondition: PositionedName | None = None
     model_values: tuple[ModelValue, ...] = ()
 
 
@@ -318,9 +328,9 @@ class _SectionReader:
         self._source = source
         self._model_values = {value.name: value for value in known}
         self._constants: dict[str, Assignment] = {}
-        self._substitutions: dict[str, Named] = {}
+        self._substitutions: dict[str, PositionedName] = {}
         self._fields: dict[str, Any] = {}
-        self._groups: dict[str, dict[str, Named]] = {}
+        self._groups: dict[str, dict[str, PositionedName]] = {}
         self._said: dict[str, Token] = {}
 
     def config(self) -> ModelConfig:
@@ -340,14 +350,14 @@ class _SectionReader:
             return
         keyword, *names = _tokens(tree)
         if tree.data == "many":
-            group = self._groups.setdefault(_FIELDS[keyword], {})
+            group = self._groups.setdefault(_FIELD_OF_KEYWORD[keyword], {})
             for name in names:  # a repeated name is checked once
                 group.setdefault(str(name), self._named(name))
         elif tree.data == "one":
             self._refuse_both("INIT", "SPECIFICATION", keyword)
             self._refuse_both("NEXT", "SPECIFICATION", keyword)
-            self._once(_FIELDS[keyword].upper(), keyword)
-            self._fields[_FIELDS[keyword]] = self._named(names[0])
+            self._once(_FIELD_OF_KEYWORD[keyword].upper(), keyword)
+            self._fields[_FIELD_OF_KEYWORD[keyword]] = self._named(names[0])
         elif tree.data == "deadlock":
             self._once(str(keyword), keyword)
             self._fields["check_deadlock"] = names[0] == "TRUE"
@@ -398,8 +408,8 @@ class _SectionReader:
             line = self._position(first).line
             raise self._error(f"expected either {one} or {other}, found both ({first} is on line {line})", token)
 
-    def _named(self, token: Token) -> Named:
-        return Named(str(token), self._position(token))
+    def _named(self, token: Token) -> PositionedName:
+        return PositionedName(str(token), self._position(token))
 
     def _position(self, token: Token) -> TextPosition:
         return self._source.position(token.start_pos or 0)

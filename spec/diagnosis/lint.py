@@ -33,9 +33,9 @@ from kraftcheck.spec.language.semantics import take
 from kraftcheck.spec.language.state import State, Step, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, text_of
 
-MOST_CHARACTERS = 80
+MAX_PART_TEXT_LENGTH = 80
 """Maximum length of a part's text."""
-MOST_NAMED = 2
+MAX_PARTS_IN_NOTE = 2
 """Maximum number of parts in a note."""
 CONSTANT_RETURNS = ("return False", "return True")
 """Parts that add nothing to their conditions."""
@@ -43,7 +43,7 @@ PROBE_NAME = "__seen__"
 """The name of the function that a probe calls with its number."""
 
 
-class Part(NamedTuple):
+class ConditionalPart(NamedTuple):
     """A conditional part of a property: its line, its text, and whether it is the property's claim.
 
     The claim is the last statement, an operand of `or` after negations in it, or the elements of a comprehension in it.
@@ -64,14 +64,14 @@ class Vacuity(NamedTuple):
     reason: str  # the reason, as a clause
 
 
-class Watch:
+class CoverageProbe:
     """Coverage probe of a property, called in its place."""
 
     def __init__(self, prop: Property) -> None:
         self.calls = self.before = self.elements = 0
         self.prop = prop
         self._function: Callable[..., Any] = prop.function
-        self._open: dict[int, Part] = {}
+        self._open: dict[int, ConditionalPart] = {}
         self._met: set[int] = set()
         definition = definition_of(prop.function.__code__)
         if definition is not None:
@@ -127,11 +127,11 @@ class Watch:
                 return True
         return False
 
-    def never(self) -> list[Part]:
+    def never(self) -> list[ConditionalPart]:
         """Return the parts of the property that were never evaluated."""
         return [part for number, part in self._open.items() if number not in self._met]
 
-    def unmet_claims(self) -> list[Part]:
+    def unmet_claims(self) -> list[ConditionalPart]:
         """Return the unevaluated claims; without claims, the elements if none was evaluated."""
         never = self.never()
         elements = [part for part in never if part.is_element]
@@ -145,7 +145,7 @@ class Watch:
         if self._open:
             self._mark(set(self._open))
 
-    def _mark(self, wanted: set[int]) -> dict[int, Part]:
+    def _mark(self, wanted: set[int]) -> dict[int, ConditionalPart]:
         """Insert the probes of the given numbers, or all; return the parts that may have one."""
         definition, marker = loads(self._definition), _ProbeInserter(wanted)
         marker.mark(definition)
@@ -158,7 +158,7 @@ class _ProbeInserter:
     """Inserter of probes into a definition: all probes, or only the given numbers."""
 
     def __init__(self, wanted: set[int]) -> None:
-        self.parts: dict[int, Part] = {}
+        self.parts: dict[int, ConditionalPart] = {}
         self._wanted = wanted
 
     def mark(self, definition: ast.FunctionDef) -> None:
@@ -170,7 +170,9 @@ class _ProbeInserter:
 
     def _call(self, node: ast.AST, text: str, *, is_claim: bool, is_element: bool = False) -> ast.Call | None:
         number = len(self.parts)
-        self.parts[number] = Part(getattr(node, "lineno", 0), cut(text, MOST_CHARACTERS), is_claim, is_element)
+        self.parts[number] = ConditionalPart(
+            getattr(node, "lineno", 0), cut(text, MAX_PART_TEXT_LENGTH), is_claim, is_element
+        )
         if self._wanted and number not in self._wanted:
             return None
         return ast.copy_location(ast.Call(ast.Name(PROBE_NAME, ast.Load()), [ast.Constant(number)], []), node)
@@ -257,9 +259,9 @@ def _is_negation(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
-def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
+def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[CoverageProbe]:
     """Install coverage probes on a protocol's properties, except refinements, and return them."""
-    found = [Watch(prop) for prop in properties if prop.kind != REFINES]
+    found = [CoverageProbe(prop) for prop in properties if prop.kind != REFINES]
     for one in found:
         for name in one.prop.needs:
             if name not in protocol.constants:
@@ -271,24 +273,24 @@ def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[W
 
 def probe_data(protocol: Protocol) -> dict[str, Any]:
     """Return the checkpoint data of a protocol's coverage probes."""
-    return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, Watch)}
+    return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, CoverageProbe)}
 
 
 def restore_probes(protocol: Protocol, kept: object) -> None:
     """Restore the checkpoint data of coverage probes; remove probes without data, whose coverage is unknown."""
     known = kept if isinstance(kept, dict) else {}
     for name, probe in list(protocol.probes.items()):
-        if isinstance(probe, Watch) and not probe.restore(known.get(name)):
+        if isinstance(probe, CoverageProbe) and not probe.restore(known.get(name)):
             del protocol.probes[name]
 
 
-def vacuous_properties(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
+def vacuous_properties(protocol: Protocol, watched: Iterable[CoverageProbe]) -> list[Vacuity]:
     """Return the vacuous properties after a search."""
-    reasons = [(one.prop.name, _reason(protocol, one)) for one in watched]
+    reasons = [(one.prop.name, _vacuity_reason(protocol, one)) for one in watched]
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
 
 
-def unevaluated_parts(watched: Iterable[Watch], told: Collection[str]) -> Iterator[str]:
+def unevaluated_parts(watched: Iterable[CoverageProbe], told: Collection[str]) -> Iterator[str]:
     """Yield a note on parts of properties that a complete search never evaluated; skip properties in `told`."""
     found = [
         f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"
@@ -297,11 +299,11 @@ def unevaluated_parts(watched: Iterable[Watch], told: Collection[str]) -> Iterat
         if one.prop.name not in told and part.text not in CONSTANT_RETURNS
     ]
     if found:
-        more = f"; {len(found) - MOST_NAMED} more, which --json lists" if len(found) > MOST_NAMED else ""
-        yield f"never evaluated: {', '.join(found[:MOST_NAMED])}{more}"
+        more = f"; {len(found) - MAX_PARTS_IN_NOTE} more, which --json lists" if len(found) > MAX_PARTS_IN_NOTE else ""
+        yield f"never evaluated: {', '.join(found[:MAX_PARTS_IN_NOTE])}{more}"
 
 
-def _reason(protocol: Protocol, watched: Watch) -> str | None:
+def _vacuity_reason(protocol: Protocol, watched: CoverageProbe) -> str | None:
     prop = watched.prop
     constants = protocol.constant_values()
     lacking = next((name for name in prop.needs if not constants[name]), None)
@@ -319,19 +321,21 @@ def _reason(protocol: Protocol, watched: Watch) -> str | None:
     return f"`{part.text}` was never evaluated ({file}:{part.line})"
 
 
-Kinds = tuple[Any, ...] | None
+PossibleTypes = tuple[Any, ...] | None
 """The possible types of a value; None if unknown."""
 
-_LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.SetComp: frozenset, ast.ListComp: list}
+_TYPES_OF_LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.SetComp: frozenset, ast.ListComp: list}
 _PLAIN_TYPES = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
-def never_equal(function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> Iterator[tuple[int, str]]:
+def never_equal_comparisons(
+    function: FunctionType, owner: type | None, definition: ast.FunctionDef
+) -> Iterator[tuple[int, str]]:
     """Yield (line, warning) for each comparison in a method between values of types that are never equal."""
     compared = [node for node in nodes_of(definition, ast.Compare) if len(node.ops) == 1]
     if not compared:
         return
-    types = _Types(function, owner, definition)
+    types = _TypeInference(function, owner, definition)
     for node in compared:
         left, right = types.of(node.left), types.other(node.ops[0], node.comparators[0])
         if left and right and not any(_may_equal(one, other) for one in left for other in right):
@@ -339,12 +343,12 @@ def never_equal(function: FunctionType, owner: type | None, definition: ast.Func
             yield node.lineno, f"`{ast.unparse(node)}` compares {told[0]} with {told[1]}, which are never equal"
 
 
-class _Types:
+class _TypeInference:
     """Type inference for the expressions of one method."""
 
     def __init__(self, function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> None:
         self._globals = function.__globals__
-        known = {name: _choices(kind) for name, kind in _hints(function).items()}
+        known = {name: _union_alternatives(kind) for name, kind in _resolved_hints(function).items()}
         if owner is not None and definition.args.args:
             known[definition.args.args[0].arg] = (owner,)
         inner: list[Any] = [*nodes_of(definition, ast.Lambda), *nodes_of(definition, ast.FunctionDef)[1:]]
@@ -352,7 +356,7 @@ class _Types:
         stored |= {one.arg for node in inner for one in node.args.args}
         self._names = {name: kinds for name, kinds in known.items() if name not in stored}
 
-    def of(self, node: ast.expr) -> Kinds:
+    def of(self, node: ast.expr) -> PossibleTypes:
         """Return the possible types of an expression."""
         if isinstance(node, ast.Constant):
             return (type(node.value),) if type(node.value) in _PLAIN_TYPES else None
@@ -360,35 +364,39 @@ class _Types:
             return self._names.get(node.id)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
-        kind = _LITERALS.get(type(node))
+        kind = _TYPES_OF_LITERALS.get(type(node))
         return None if kind is None else (kind,)
 
-    def other(self, operator: ast.cmpop, node: ast.expr) -> Kinds:
+    def other(self, operator: ast.cmpop, node: ast.expr) -> PossibleTypes:
         """Return the types of a comparison's right operand; for `in`, the types of its elements."""
         if isinstance(operator, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
             return self.of(node)
         if not isinstance(operator, ast.In | ast.NotIn):
             return None
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
-            return _united(map(self.of, node.elts))
-        return _united(map(_elements, self.of(node) or (Any,)))
+            return _union_of_types(map(self.of, node.elts))
+        return _union_of_types(map(_element_types, self.of(node) or (Any,)))
 
-    def _attribute(self, node: ast.Attribute) -> Kinds:
+    def _attribute(self, node: ast.Attribute) -> PossibleTypes:
         if isinstance(node.value, ast.Name) and node.value.id not in self._names:
             cls: Any = self._globals.get(node.value.id)
             return (cls,) if is_enum(cls) and node.attr in cls.__members__ else None
         owners = self.of(node.value)
-        return None if owners is None else _united(_choices(_fields(one).get(node.attr, Any)) for one in owners)
+        return (
+            None
+            if owners is None
+            else _union_of_types(_union_alternatives(_types_of_fields(one).get(node.attr, Any)) for one in owners)
+        )
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function)
     except Exception:  # annotations may raise any error
         return {}
 
 
-def _fields(owner: Any) -> Mapping[str, Any]:
+def _types_of_fields(owner: Any) -> Mapping[str, Any]:
     try:
         if isinstance(owner, type) and issubclass(owner, Record):
             return field_types(owner)
@@ -400,11 +408,11 @@ def _fields(owner: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _choices(kind: Any) -> Kinds:
+def _union_alternatives(kind: Any) -> PossibleTypes:
     """Return the alternatives of a type, several for a union; None if `_may_equal` does not support one of them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return _united(map(_choices, get_args(kind)))
+        return _union_of_types(map(_union_alternatives, get_args(kind)))
     if origin is Literal:
         return tuple(dict.fromkeys(map(type, get_args(kind))))
     plain = origin or kind
@@ -412,15 +420,15 @@ def _choices(kind: Any) -> Kinds:
     return (kind,) if is_known and plain is not Record else None
 
 
-def _elements(kind: Any) -> Kinds:
+def _element_types(kind: Any) -> PossibleTypes:
     """Return the types of a collection's elements, or of a map's keys."""
     arguments = get_args(kind)
     if get_origin(kind) in (frozenset, Map) or (get_origin(kind) is tuple and arguments[-1] is Ellipsis):
-        return _choices(arguments[0])
+        return _union_alternatives(arguments[0])
     return None
 
 
-def _united(parts: Iterable[Kinds]) -> Kinds:
+def _union_of_types(parts: Iterable[PossibleTypes]) -> PossibleTypes:
     found = list(parts)
     return None if None in found else tuple(kind for kinds in found for kind in kinds or ())
 
@@ -439,23 +447,26 @@ def _are_comparable(first: type, second: type) -> bool:
 
 STEP_MAKERS = (become, consume, Step, take)
 """Functions that make a step, which a method must yield."""
-COPIERS = {"but", *(name for name, value in vars(Step).items() if name[0] != "_" and isinstance(value, FunctionType))}
+COPYING_METHODS = {
+    "but",
+    *(name for name, value in vars(Step).items() if name[0] != "_" and isinstance(value, FunctionType)),
+}
 """Methods that return a copy."""
 MUTATING_METHODS = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
     "update",
 }  # fmt: skip
 """Methods that mutate a list, a set or a dict."""
-ATTRIBUTES = [name for name in vars(Protocol) if name[0] != "_"]
+PROTOCOL_ATTRIBUTES = [name for name in vars(Protocol) if name[0] != "_"]
 
 
-def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
+def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     """Yield warnings about statements in the protocols, records and functions of modules."""
     for owner, function in (pair for module in modules for pair in _functions_of(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
-            found = [*_lost_steps(definition, function), *_kept_outside(definition, function, owner)]
-            found += [*never_equal(function, owner, definition), *_unlike_in_other_runs(definition, function)]
+            found = [*_discarded_steps(definition, function), *_mutations_outside_state(definition, function, owner)]
+            found += [*never_equal_comparisons(function, owner, definition), *_unrepeatable_calls(definition, function)]
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
 
@@ -467,32 +478,38 @@ def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
     yield from ((None, one) for one in own if not getattr(one, "__name__", "").startswith("test_"))
 
 
-def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
+def _discarded_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
     """Yield (line, warning) for each statement that makes a step or a copy of a record and discards it."""
     for node in nodes_of(definition, ast.Expr):
         if not isinstance(node.value, ast.Call):
             continue
-        method, root = node.value.func, _root(node.value)
+        method, root = node.value.func, _root_name(node.value)
         shown = ast.unparse(node.value).partition("(")[0]
         if function.__globals__.get(root) in STEP_MAKERS:
             yield node.lineno, f"`{shown}(...)` makes a step that is discarded; forgot `yield`?"
-        elif isinstance(method, ast.Attribute) and method.attr in COPIERS and root in _parameters(definition):
+        elif (
+            isinstance(method, ast.Attribute)
+            and method.attr in COPYING_METHODS
+            and root in _parameters_without_self(definition)
+        ):
             yield node.lineno, f"`{shown}(...)` returns a copy that is discarded; the original is unchanged"
 
 
-def _root(node: ast.expr) -> str:
+def _root_name(node: ast.expr) -> str:
     """Return the name at the root of a chain of calls and attributes; "" if the root is not a name."""
     while isinstance(node, ast.Call | ast.Attribute):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _parameters(definition: ast.FunctionDef) -> list[str]:
+def _parameters_without_self(definition: ast.FunctionDef) -> list[str]:
     """Return the parameters of a method except `self`."""
     return [one.arg for one in definition.args.args[1:]]
 
 
-def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: type | None) -> Iterator[tuple[int, str]]:
+def _mutations_outside_state(
+    definition: ast.FunctionDef, function: FunctionType, owner: type | None
+) -> Iterator[tuple[int, str]]:
     """Yield (line, warning) for each statement that mutates a global, a class attribute or a default."""
     stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
     declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
@@ -502,17 +519,17 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
     def outside(node: ast.expr) -> object:
         if isinstance(node, ast.Name):
             return known.get(node.id)
-        if isinstance(node, ast.Attribute) and owner is not None and _root(node) in ("self", owner.__name__):
+        if isinstance(node, ast.Attribute) and owner is not None and _root_name(node) in ("self", owner.__name__):
             return getattr(owner, node.attr, None)
         return None
 
     found: list[ast.expr] = [node for node in stored if node.id in declared]
-    found += [node for node in _mutated(definition) if isinstance(outside(node), list | set | dict)]
+    found += [node for node in _mutated_collections(definition) if isinstance(outside(node), list | set | dict)]
     for node in found:
         yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
 
 
-def _unlike_in_other_runs(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
+def _unrepeatable_calls(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
     """Yield (line, warning) for each call of a built-in function whose result another process does not repeat."""
     for node in nodes_of(definition, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -520,7 +537,7 @@ def _unlike_in_other_runs(definition: ast.FunctionDef, function: FunctionType) -
             yield node.lineno, f"`{ast.unparse(node)}` may differ from run to run"
 
 
-def _mutated(definition: ast.FunctionDef) -> Iterator[ast.expr]:
+def _mutated_collections(definition: ast.FunctionDef) -> Iterator[ast.expr]:
     """Yield the collections that a method mutates."""
     calls = [node.func for node in nodes_of(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
     yield from (method.value for method in calls if method.attr in MUTATING_METHODS)
@@ -537,18 +554,29 @@ def unused_attributes(owner: type[Protocol], names: set[str]) -> Iterator[tuple[
             continue
         if isinstance(value, FunctionType):
             if not (vars(value) or name in names):
-                yield name, f"nothing calls {owner.__name__}.{name}{_hint(name, inherited)}"
+                yield name, f"nothing calls {owner.__name__}.{name}{_similar_name_hint(name, inherited)}"
         elif isinstance(value, Network) or not (name in names or hasattr(value, "__get__")):
-            hint = _hint(name, ATTRIBUTES) or ("; constant(...) or bound(...) makes a constant" * (name in annotated))
+            hint = _similar_name_hint(name, PROTOCOL_ATTRIBUTES) or (
+                "; constant(...) or bound(...) makes a constant" * (name in annotated)
+            )
             yield name, f"nothing reads {owner.__name__}.{name}{hint}"
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
+def _similar_name_hint(name: str, known: Iterable[str]) -> str:
     near = near_misses(name, [one for one in known if one[0] != "_"])
     return f" (perhaps {' or '.join(near)}?)" if near else ""
 
 
-MARKS = {"on", "internal", "environment", "invariant", "step_invariant", "constraint", "action_constraint", "reachable"}
+DECORATOR_NAMES = {
+    "on",
+    "internal",
+    "environment",
+    "invariant",
+    "step_invariant",
+    "constraint",
+    "action_constraint",
+    "reachable",
+}
 """Decorators of actions and properties."""
 ALWAYS_READ_FIELDS = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
@@ -566,19 +594,21 @@ def unused_declarations(protocol: Protocol, states: Iterable[State]) -> list[str
     return [
         *_unread_constants(protocol, trees, read),
         *_unread_fields(protocol, states, trees, read),
-        *(_unused_names(type(protocol), trees, read) if trees else ()),
+        *(_unused_bounds_and_constants(type(protocol), trees, read) if trees else ()),
         *_defined_twice(trees),
-        *wrong_in_methods(modules),
+        *warnings_in_methods(modules),
     ]
 
 
-def _unused_names(protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
+def _unused_bounds_and_constants(
+    protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]
+) -> Iterator[str]:
     loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
     declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
     loaded += [one.when for one in chain.from_iterable(declared)]
     for base in protocol.__mro__[: protocol.__mro__.index(Protocol)]:
         for name, text in unused_attributes(base, read.union(loaded)):
-            yield f"{_place(base, name, trees) or base.__qualname__}: {text}"
+            yield f"{_place_of_declaration(base, name, trees) or base.__qualname__}: {text}"
 
 
 def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
@@ -589,7 +619,7 @@ def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
             for method in owner.body:
                 if isinstance(method, ast.FunctionDef):
                     marks = {ast.unparse(mark).partition("(")[0] for mark in method.decorator_list}
-                    if method.name in found and marks & MARKS:
+                    if method.name in found and marks & DECORATOR_NAMES:
                         line = found[method.name]
                         what = f"{owner.name}.{method.name} is defined at line {line} too; that one is overridden"
                         yield f"{path}:{method.lineno}: {what}"
@@ -613,7 +643,7 @@ def _unread_constants(protocol: Protocol, trees: dict[Path, ast.Module], read: s
         if declared.attribute in read:
             continue
         owner = next(cls for cls in type(protocol).__mro__ if vars(cls).get(declared.attribute) is declared)
-        place = _place(owner, declared.attribute, trees)
+        place = _place_of_declaration(owner, declared.attribute, trees)
         if place and declared.is_bound:
             yield f"{place}: no step spends or needs the bound {declared.name} ({owner.__name__}.{declared.attribute})"
         elif place:
@@ -629,31 +659,31 @@ def _unread_fields(
     known = {*read, *ALWAYS_READ_FIELDS, *protocol.written_only}
     for kind in dict.fromkeys(kinds):
         for field in field_names(kind) if issubclass(kind, Record) and kind is not Record else ():
-            place = None if field in known else _place(kind, field, trees)
+            place = None if field in known else _place_of_declaration(kind, field, trees)
             if place:
                 yield f"{place}: nothing reads the field {kind.__name__}.{field}"
 
 
-def _place(owner: type, name: str, trees: dict[Path, ast.Module]) -> str | None:
+def _place_of_declaration(owner: type, name: str, trees: dict[Path, ast.Module]) -> str | None:
     """Return the place where a class, or a base of it, declares a name; None without a source."""
     for cls in owner.__mro__:
         if name not in vars(cls).get("__annotations__", {}) and name not in vars(cls):
             continue
         for path, tree in trees.items():
             for node in nodes_of(tree, ast.ClassDef):
-                if node.name == cls.__name__ and _is_in(cls, path):
+                if node.name == cls.__name__ and _is_defined_in(cls, path):
                     for line in node.body:
-                        if name in _targets(line):
+                        if name in _assigned_names(line):
                             return f"{path}:{line.lineno}"
     return None
 
 
-def _is_in(cls: type, path: Path) -> bool:
+def _is_defined_in(cls: type, path: Path) -> bool:
     module = inspect.getmodule(cls)
     return module is not None and source_of(module) == path
 
 
-def _targets(line: ast.stmt) -> list[str]:
+def _assigned_names(line: ast.stmt) -> list[str]:
     if isinstance(line, ast.FunctionDef):
         return [line.name]
     if not isinstance(line, ast.AnnAssign | ast.Assign):
@@ -670,7 +700,7 @@ def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.message_senders.items():
         where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # may be wrapped
-        if not (issubclass(kind, handled) or any(_names(code, kind.__name__) for code in codes)):
+        if not (issubclass(kind, handled) or any(_refers_to_class(code, kind.__name__) for code in codes)):
             warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
         elif protocol.replica_types and dest not in protocol.replica_types and (complete or is_enum(type(dest))):
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is not a replica in any state"] = None
@@ -687,9 +717,11 @@ def _is_misdirected(protocol: Protocol, kind: type, dest: Value) -> bool:
     return bool(actors and types) and not any(issubclass(one, some) for some in actors for one in types)
 
 
-def _names(code: CodeType, name: str) -> bool:
+def _refers_to_class(code: CodeType, name: str) -> bool:
     """Whether a function, or a function inside it, refers to a class by name."""
-    return name in code.co_names or any(_names(one, name) for one in code.co_consts if isinstance(one, CodeType))
+    return name in code.co_names or any(
+        _refers_to_class(one, name) for one in code.co_consts if isinstance(one, CodeType)
+    )
 
 
 def _line_of(function: Callable[..., Any]) -> str:

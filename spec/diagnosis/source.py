@@ -26,14 +26,14 @@ from typing import Any, NamedTuple, TypeVar
 from kraftcheck.spec.values import Map, ModelValue, Record, cut, text_of
 
 T = TypeVar("T")
-Names = dict[str, Any]
+LocalVariables = dict[str, Any]
 
 
-class Moment(NamedTuple):
+class TracedLine(NamedTuple):
     """A line before its execution, with the local variables."""
 
     line: int
-    names: Names
+    names: LocalVariables
 
 
 class TracedCall:
@@ -41,7 +41,7 @@ class TracedCall:
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
-        self.moments: list[Moment] = []
+        self.moments: list[TracedLine] = []
         self.ends: list[int] = []
         self.result: object = None
         self.inner: list[tuple[int, TracedCall]] = []
@@ -68,7 +68,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
             found = outer if frame.f_code is code and outer not in traced.values() else TracedCall(frame.f_code)
             if found is outer:
                 pass
-            elif caller is not None and _is_followed(caller, outer) and not frame.f_code.co_name.startswith("<"):
+            elif caller is not None and _is_traced_caller(caller, outer) and not frame.f_code.co_name.startswith("<"):
                 caller.inner.append((getattr(frame.f_back, "f_lineno", 0), found))
             elif found.is_generator and _was_returned(frame.f_code, outer):
                 outer.inner.append((outer.end, found))  # a handler may return the generator of another method
@@ -79,7 +79,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
 
     def note(frame: FrameType, event: str, argument: object) -> Any:
         if event == "line":
-            traced[frame].moments.append(Moment(frame.f_lineno, dict(frame.f_locals)))
+            traced[frame].moments.append(TracedLine(frame.f_lineno, dict(frame.f_locals)))
         elif event == "return":
             traced[frame].ends.append(frame.f_lineno)
             traced[frame].result = argument
@@ -94,7 +94,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
     return result, outer
 
 
-def _is_followed(caller: TracedCall, outer: TracedCall) -> bool:
+def _is_traced_caller(caller: TracedCall, outer: TracedCall) -> bool:
     """Whether to trace the calls that `caller` makes: it is the call `outer` itself, or that of a generator."""
     return caller is outer or caller.is_generator
 
@@ -103,7 +103,7 @@ def _was_returned(code: CodeType, outer: TracedCall) -> bool:
     return bool(outer.ends) and not outer.is_generator and code.co_name in outer.code.co_names
 
 
-MOST_CHARACTERS = 80
+MAX_VALUE_TEXT_LENGTH = 80
 """Maximum length of a value's text."""
 
 VALUE_TYPES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
@@ -189,11 +189,11 @@ def _is_code(value: object) -> bool:
 def syntax_tree(file: str | Path) -> ast.Module | None:
     """Return the shared syntax tree of a file, or None if it is not Python."""
     linecache.checkcache(str(file))
-    return _module("".join(linecache.getlines(str(file))))
+    return _parsed_module("".join(linecache.getlines(str(file))))
 
 
 @lru_cache(maxsize=256)
-def _module(text: str) -> ast.Module | None:
+def _parsed_module(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):
@@ -238,14 +238,14 @@ def negation(test: ast.expr) -> ast.expr:
 def value_equation(node: ast.expr, value: object) -> Iterator[str]:
     """Yield `source = value` if the value has one of the value types of protocols."""
     if isinstance(value, VALUE_TYPES):
-        yield f"{ast.unparse(node)} = {cut(text_of(value), MOST_CHARACTERS)}"
+        yield f"{ast.unparse(node)} = {cut(text_of(value), MAX_VALUE_TEXT_LENGTH)}"
 
 
-def equations_in(test: ast.AST, names: Names) -> Iterator[str]:
+def equations_in(test: ast.AST, names: LocalVariables) -> Iterator[str]:
     """Yield `source = value` for the longest names, attributes and subscripts with a value in a test."""
     if isinstance(test, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         try:
-            value = _value(test, names)
+            value = _value_of_expression(test, names)
         except (LookupError, AttributeError, TypeError):
             pass
         else:
@@ -261,7 +261,7 @@ def equations_in(test: ast.AST, names: Names) -> Iterator[str]:
             yield from equations_in(child, names)
 
 
-def _values_in_call(call: ast.Call, names: Names) -> Iterator[str]:
+def _values_in_call(call: ast.Call, names: LocalVariables) -> Iterator[str]:
     if called_name(call) == "isinstance" and isinstance(call.args[0], ast.Name):
         yield f"{call.args[0].id} is a {type(names.get(call.args[0].id)).__name__}"
     if isinstance(call.func, ast.Attribute):
@@ -270,7 +270,7 @@ def _values_in_call(call: ast.Call, names: Names) -> Iterator[str]:
         yield from equations_in(argument, names)
 
 
-def _value(node: ast.AST, names: Names) -> Any:
+def _value_of_expression(node: ast.AST, names: LocalVariables) -> Any:
     """Return the value of a name, attribute, subscript, sum or length; call no function but `len`."""
     match node:
         case ast.Constant():
@@ -278,23 +278,23 @@ def _value(node: ast.AST, names: Names) -> Any:
         case ast.Name():
             return names[node.id]
         case ast.Attribute():
-            return getattr(_value(node.value, names), node.attr)
+            return getattr(_value_of_expression(node.value, names), node.attr)
         case ast.Subscript():
-            return _value(node.value, names)[_value(node.slice, names)]
+            return _value_of_expression(node.value, names)[_value_of_expression(node.slice, names)]
         case ast.BinOp(op=ast.Add()):
-            return _value(node.left, names) + _value(node.right, names)
+            return _value_of_expression(node.left, names) + _value_of_expression(node.right, names)
         case ast.BinOp(op=ast.Sub()):
-            return _value(node.left, names) - _value(node.right, names)
+            return _value_of_expression(node.left, names) - _value_of_expression(node.right, names)
         case ast.Call(func=ast.Name("len"), args=[argument]):
-            return len(_value(argument, names))
+            return len(_value_of_expression(argument, names))
     raise LookupError(ast.dump(node))
 
 
-MOST_ITERATIONS = 4
+MAX_EXPLAINED_ITERATIONS = 4
 """Maximum number of loop iterations to explain."""
 
 
-class Guard(NamedTuple):
+class EndingGuard(NamedTuple):
     """The line at which a function ended, and the condition that led there."""
 
     # the true condition, with its values; empty if there is none or the source is unavailable
@@ -303,11 +303,11 @@ class Guard(NamedTuple):
     line: int
 
 
-def guard_of(call: TracedCall) -> Guard:
-    """Return the `Guard` of a call that yielded no step: the line of its end, and the conditions that led there."""
+def guard_of(call: TracedCall) -> EndingGuard:
+    """Return the `EndingGuard` of a call that yielded no step: the line of its end, and the conditions before."""
     source = source_of_function(call.code)
     if source is None:
-        return Guard("", call.code.co_filename, call.end)
+        return EndingGuard("", call.code.co_filename, call.end)
     return _GuardFinder(call, source).guard()
 
 
@@ -315,17 +315,17 @@ class _Condition(NamedTuple):
     """A test that was true, as an expression or text, with the moment of its evaluation."""
 
     test: ast.expr | str
-    moment: Moment
+    moment: TracedLine
 
 
 class _GuardFinder:
-    """Finder of the `Guard` of one traced call, in the source of the called function."""
+    """Finder of the `EndingGuard` of one traced call, in the source of the called function."""
 
     def __init__(self, call: TracedCall, source: FunctionSource) -> None:
         self._call = call
         self._source = source
 
-    def guard(self) -> Guard:
+    def guard(self) -> EndingGuard:
         line = self._call.end
         statement = self._source.at(line)
         delegate = self._delegate(statement)
@@ -336,7 +336,7 @@ class _GuardFinder:
         if isinstance(statement, ast.For | ast.While):
             return self._after_loop(statement, line)
         last = self._last_decision(0, len(self._call.moments))
-        return self._guard(*last) if last is not None else Guard("", self._call.code.co_filename, line)
+        return self._guard(*last) if last is not None else EndingGuard("", self._call.code.co_filename, line)
 
     def _delegate(self, statement: ast.stmt | None) -> TracedCall | None:
         """Return the traced call of the generator that `statement` delegates to if it ended without a step, or None."""
@@ -353,7 +353,7 @@ class _GuardFinder:
         inner = [call for _, call in self._call.inner if call.is_generator and call.code.co_name == name]
         return inner[-1] if inner and len(inner[-1].ends) == 1 else None
 
-    def _after_loop(self, loop: ast.For | ast.While, line: int) -> Guard:
+    def _after_loop(self, loop: ast.For | ast.While, line: int) -> EndingGuard:
         """Return the guard of a loop that yields no step: the conditions of the last branch in each iteration."""
         moments = self._call.moments
         heads = [n for n, moment in enumerate(moments) if self._source.at(moment.line) is loop]
@@ -363,8 +363,8 @@ class _GuardFinder:
             condition = _Condition(f"{ast.unparse(loop.iter)} is empty", moments[heads[0]])
             return self._guard([condition, *self._around(loop, moments[heads[0]])], line)
         texts = list(dict.fromkeys(self._guard(*decision).text for decision in found))
-        told = [*texts[:MOST_ITERATIONS], *(["..."] if len(texts) > MOST_ITERATIONS else [])]
-        return Guard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
+        told = [*texts[:MAX_EXPLAINED_ITERATIONS], *(["..."] if len(texts) > MAX_EXPLAINED_ITERATIONS else [])]
+        return EndingGuard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
 
     def _last_decision(self, first: int, after: int) -> tuple[list[_Condition], int] | None:
         """Return the conditions and the line of the last branch taken between two traced moments."""
@@ -381,14 +381,14 @@ class _GuardFinder:
                     return [test, *self._before(statement, moment)], moment.line
         return None
 
-    def _before(self, statement: ast.If, moment: Moment) -> list[_Condition]:
+    def _before(self, statement: ast.If, moment: TracedLine) -> list[_Condition]:
         """Return the conditions under which an `elif` is tested; none for a plain `if`."""
         parent = self._source.parents[statement]
         if isinstance(parent, ast.If) and statement in parent.orelse:
             return self._around(statement, moment)
         return []
 
-    def _around(self, node: ast.AST, moment: Moment) -> list[_Condition]:
+    def _around(self, node: ast.AST, moment: TracedLine) -> list[_Condition]:
         """Return the tests of the innermost `if` around a statement, including preceding `elif`s."""
         while not isinstance(node, ast.FunctionDef):
             parent = self._source.parents.get(node)
@@ -406,22 +406,22 @@ class _GuardFinder:
             node = parent
         return []
 
-    def _moment(self, line: int, before: int) -> Moment:
+    def _moment(self, line: int, before: int) -> TracedLine:
         """Return the last traced moment of a line's statement, among the first `before` moments."""
         statement = self._source.at(line)
         for moment in reversed(self._call.moments[:before]):
             if self._source.at(moment.line) is statement:
                 return moment
-        return Moment(line, {})
+        return TracedLine(line, {})
 
-    def _guard(self, conditions: list[_Condition], line: int) -> Guard:
+    def _guard(self, conditions: list[_Condition], line: int) -> EndingGuard:
         texts = [c.test if isinstance(c.test, str) else ast.unparse(c.test) for c in conditions]
         tests = [(c.test, c.moment) for c in conditions if not isinstance(c.test, str)]
         values = list(dict.fromkeys(value for test, moment in tests for value in self._values(test, moment)))
         text = " and ".join(f"({t})" if len(texts) > 1 and " or " in t else t for t in texts)
-        return Guard(text + (f" ({', '.join(values)})" if values else ""), self._call.code.co_filename, line)
+        return EndingGuard(text + (f" ({', '.join(values)})" if values else ""), self._call.code.co_filename, line)
 
-    def _values(self, test: ast.expr, moment: Moment) -> Iterator[str]:
+    def _values(self, test: ast.expr, moment: TracedLine) -> Iterator[str]:
         """Yield `source = value` for the names and calls in a test, and for the results of these calls."""
         yield from equations_in(test, moment.names)
         statement = self._source.at(moment.line)
@@ -457,9 +457,9 @@ def _is_within(line: int | None, statements: list[ast.stmt]) -> bool:
     return statements[0].lineno <= line <= (statements[-1].end_lineno or 0)
 
 
-MOST_PARTS = 4
+MAX_SHOWN_PARTS = 4
 """Maximum number of parts to show."""
-MOST_TEST_CHARACTERS = 200
+MAX_TEST_LENGTH = 200
 """Maximum length of a part."""
 
 
@@ -474,7 +474,7 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
     if isinstance(statement.value, ast.Constant):
         guard = guard_of(call)
         return (f"true: {guard.text}",) if guard.text else ()
-    return _parts(statement.value, function.__globals__, call.moments[-1].names)
+    return _false_parts_as_text(statement.value, function.__globals__, call.moments[-1].names)
 
 
 def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
@@ -485,20 +485,20 @@ def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ..
             while traceback is not None:
                 frame = traceback.tb_frame
                 if (frame.f_code.co_filename, traceback.tb_lineno) == place:
-                    return _parts(node.test, frame.f_globals, frame.f_locals)
+                    return _false_parts_as_text(node.test, frame.f_globals, frame.f_locals)
                 traceback = traceback.tb_next
     return ()
 
 
-def _parts(test: ast.expr, outer: Names, names: Names) -> tuple[str, ...]:
+def _false_parts_as_text(test: ast.expr, outer: LocalVariables, names: LocalVariables) -> tuple[str, ...]:
     found = [f"false: {part}" for part in dict.fromkeys(false_parts(test, names, outer))]
-    return (*found[:MOST_PARTS], *(["..."] if len(found) > MOST_PARTS else []))
+    return (*found[:MAX_SHOWN_PARTS], *(["..."] if len(found) > MAX_SHOWN_PARTS else []))
 
 
-def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
+def false_parts(test: ast.expr, names: LocalVariables, outer: LocalVariables) -> Iterator[str]:
     """Yield the innermost false parts that make an expression false, with their values."""
     try:
-        inner = list(_inner(test, _Scope(outer | names)))
+        inner = list(_inner_false_parts(test, _ExpressionEvaluator(outer | names)))
     except Exception:  # evaluation raised an exception: the expression is not pure
         inner = []
     if inner:
@@ -506,13 +506,13 @@ def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
             yield from false_parts(part, names | more, outer)
         return
     values = ", ".join(dict.fromkeys(equations_in(test, names)))
-    yield cut(ast.unparse(test), MOST_TEST_CHARACTERS) + (f"  ({cut(values, MOST_TEST_CHARACTERS)})" if values else "")
+    yield cut(ast.unparse(test), MAX_TEST_LENGTH) + (f"  ({cut(values, MAX_TEST_LENGTH)})" if values else "")
 
 
-class _Scope:
+class _ExpressionEvaluator:
     """Evaluator of expressions in a namespace."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: LocalVariables) -> None:
         self._names = names
 
     def value(self, node: ast.expr) -> Any:
@@ -520,31 +520,33 @@ class _Scope:
         return eval(compile(expression, "<property>", "eval"), dict(self._names))
 
 
-def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
+def _inner_false_parts(test: ast.expr, scope: _ExpressionEvaluator) -> Iterator[tuple[ast.expr, LocalVariables]]:
     """Yield the parts that make an expression false, with their bound names; none if it is atomic."""
     match test:
         case ast.BoolOp(op=op, values=parts):
-            false = [(part, Names()) for part in parts if not scope.value(part)]
+            false = [(part, LocalVariables()) for part in parts if not scope.value(part)]
             yield from false[:1] if isinstance(op, ast.And) else false
         case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=ast.Or(), values=parts)):
             yield negation(next(part for part in parts if scope.value(part))), {}
         case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call):
-            yield from ((negation(part), more) for part, more in _element(call, "any", scope, wanted=True))
+            yield from ((negation(part), more) for part, more in _deciding_elements(call, "any", scope, wanted=True))
         case ast.IfExp():
             yield (test.body if scope.value(test.test) else test.orelse), {}
         case ast.Compare(ops=[_, _, *_]):
-            yield next(pair for pair in _pairs_of(test) if not scope.value(pair)), {}
+            yield next(pair for pair in _pairs_in_chain(test) if not scope.value(pair)), {}
         case ast.Call():
-            yield from _element(test, "all", scope, wanted=False)
+            yield from _deciding_elements(test, "all", scope, wanted=False)
 
 
-def _pairs_of(test: ast.Compare) -> list[ast.expr]:
+def _pairs_in_chain(test: ast.Compare) -> list[ast.expr]:
     """Return the comparisons of a chain, such as `a < b` and `b < c`."""
     terms = pairwise([test.left, *test.comparators])
     return [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
 
 
-def _element(call: ast.Call, name: str, scope: _Scope, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:
+def _deciding_elements(
+    call: ast.Call, name: str, scope: _ExpressionEvaluator, *, wanted: bool
+) -> Iterator[tuple[ast.expr, LocalVariables]]:
     """Yield the element expression of `all(... for ...)` or `any(... for ...)`, with the bindings that decide it."""
     is_it = isinstance(call.func, ast.Name) and call.func.id == name and len(call.args) == 1
     found = call.args[0] if is_it else None

@@ -26,12 +26,12 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value, cut, ordered, text_of
 
 ENABLED = "enabled"
-SHOWN = 120
+MAX_MESSAGE_TEXT_LENGTH = 120
 """Maximum length of a message's text."""
 
 
 @dataclass(frozen=True)
-class Reason:
+class ActionExplanation:
     """The explanation of an action for one replica and one message: the reason why it is disabled, or "enabled"."""
 
     # "enabled"; "guard": a condition of the action is false; "bound": a bound is exhausted; "network": the network
@@ -45,20 +45,20 @@ class Reason:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = f", {_short(self.file)}:{self.line}" if self.file is not None else ""
+        place = f", {_relative_path(self.file)}:{self.line}" if self.file is not None else ""
         return f"{'' if self.kind == ENABLED else 'not enabled: '}{self.text}{place}"
 
 
 def diagnose(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
-) -> list[Reason]:
+) -> list[ActionExplanation]:
     """Return an explanation of an action for every replica and message in a state."""
     network_actions = semantics.network.own_actions()
     action = semantics.protocol.actions.get(action_name)
     if action is not None:
         return list(_candidates(semantics, state, action, actor, message))
     if action_name in network_actions:
-        return list(_network(semantics, state, action_name, actor, message))
+        return list(_network_explanations(semantics, state, action_name, actor, message))
     known = [*semantics.protocol.actions, *network_actions]
     raise InputError(unknown("action", action_name, known, semantics.protocol.name()))
 
@@ -70,43 +70,45 @@ def action_diagnosis_text(
     return reasons_text(action_name, diagnose(semantics, state, action_name, actor, message))
 
 
-def reasons_text(action_name: str, reasons: list[Reason]) -> str:
+def reasons_text(action_name: str, reasons: list[ActionExplanation]) -> str:
     """Return explanations of an action as text, without duplicates."""
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
     lines: dict[str, list[str]] = {}
     for reason in asked:
-        place = f", {_short(reason.file)}:{reason.line}" if reason.file is not None and not enabled else ""
-        lines.setdefault(reason.text + place, []).append(_who(reason))
+        place = f", {_relative_path(reason.file)}:{reason.line}" if reason.file is not None and not enabled else ""
+        lines.setdefault(reason.text + place, []).append(_actor_and_message_text(reason))
     head = f"{action_name} is enabled:" if enabled else f"{action_name} is not enabled:"
-    return "\n".join([head, *[_line(who, text) for text, who in lines.items()]])
+    return "\n".join([head, *[_indented_line(who, text) for text, who in lines.items()]])
 
 
-def _line(who: list[str], text: str) -> str:
+def _indented_line(who: list[str], text: str) -> str:
     named = [name for name in who if name]
     return f"  {'; '.join(named)}: {text}" if named else f"  {text}"
 
 
-def _who(reason: Reason) -> str:
+def _actor_and_message_text(reason: ActionExplanation) -> str:
     actor = text_of(reason.actor) if reason.actor is not None else ""
-    return f"{actor} on {cut(text_of(reason.message), SHOWN)}" if reason.message is not None else actor
+    return (
+        f"{actor} on {cut(text_of(reason.message), MAX_MESSAGE_TEXT_LENGTH)}" if reason.message is not None else actor
+    )
 
 
 def _candidates(
     semantics: Semantics, state: State, action: Action, actor: Value, message: Record | None
-) -> Iterator[Reason]:
+) -> Iterator[ActionExplanation]:
     if action.kind == "environment":
-        yield _taken(semantics, state, action, None, None)
+        yield _traced_reason(semantics, state, action, None, None)
         return
     acting = [key for key in ordered(state.replicas) if isinstance(state.replicas[key], action.actors)]
     if actor is not None and actor not in acting:
-        yield Reason("no replica", f"{_what_is(actor, state)}: {_takers(action)}", actor)
+        yield ActionExplanation("no replica", f"{_what_is(actor, state)}: {_actors_text(action)}", actor)
         return
     if not acting:
-        yield Reason("no replica", f"there is none: {_takers(action)}")
+        yield ActionExplanation("no replica", f"there is none: {_actors_text(action)}")
     for key in acting if actor is None else [actor]:
         if action.kind == "internal":
-            yield _taken(semantics, state, action, key, None)
+            yield _traced_reason(semantics, state, action, key, None)
         else:
             yield from _deliveries(semantics, state, action, key, message)
 
@@ -117,54 +119,56 @@ def _what_is(actor: Value, state: State) -> str:
     return f"there is no replica {name}" if there is None else f"{name} is a {type(there).__name__}"
 
 
-def _takers(action: Action) -> str:
+def _actors_text(action: Action) -> str:
     kinds = " or ".join(f"a {cls.__name__}" for cls in action.actors)
     return f"{action.name} is taken by {'any replica' if kinds == 'a Record' else kinds}"
 
 
 def _deliveries(
     semantics: Semantics, state: State, action: Action, key: Value, message: Record | None
-) -> Iterator[Reason]:
+) -> Iterator[ActionExplanation]:
     network = semantics.network
     under_way = network.deliverable(state.inboxes.get(key, network.empty))
     found = [m for m in under_way if isinstance(m, action.messages) and message in (None, m)]
     if not found:
         kinds = " or ".join(cls.__name__ for cls in action.messages)
         if message is None:
-            yield Reason("no message", f"no {kinds} is under way to it", key)
+            yield ActionExplanation("no message", f"no {kinds} is under way to it", key)
         elif isinstance(message, action.messages):
-            yield Reason("no message", "that message is not under way to it", key, message)
+            yield ActionExplanation("no message", "that message is not under way to it", key, message)
         else:
-            yield Reason("no message", f"{action.name} is taken on {kinds}", key, message)
+            yield ActionExplanation("no message", f"{action.name} is taken on {kinds}", key, message)
     for delivered in found:
         if semantics.protocol.receives(state.replicas[key], delivered):
-            yield _taken(semantics, state, action, key, delivered)
+            yield _traced_reason(semantics, state, action, key, delivered)
         else:
-            yield Reason("not receiving", "it receives no messages in this state", key, delivered)
+            yield ActionExplanation("not receiving", "it receives no messages in this state", key, delivered)
 
 
-def _taken(semantics: Semantics, state: State, action: Action, key: Value, message: Record | None) -> Reason:
-    """Return the `Reason` for one replica and message, from a traced call of the action."""
+def _traced_reason(
+    semantics: Semantics, state: State, action: Action, key: Value, message: Record | None
+) -> ActionExplanation:
+    """Return the `ActionExplanation` for one replica and message, from a traced call of the action."""
     me = state.replicas[key] if key is not None else None
     context = semantics.context(state, action, {})
     code = action.function.__code__
     steps, traced = trace_call(code, lambda: call_action(semantics.protocol, action, me, message, context))
     if not steps:
         guard = guard_of(traced)
-        return Reason("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
+        return ActionExplanation("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
     refusals: list[Refusal] = []
     for step in steps:
         result = semantics.apply(state, key, message, step)
         if isinstance(result, State):
-            return Reason(ENABLED, "enabled", key, message, code.co_filename, code.co_firstlineno)
-        refusals.append(_in_full(semantics, state, step, result))
+            return ActionExplanation(ENABLED, "enabled", key, message, code.co_filename, code.co_firstlineno)
+        refusals.append(_with_refused_message(semantics, state, step, result))
     text = "; ".join(dict.fromkeys(refusal.reason for refusal in refusals))
     line = traced.ends[-2] if len(traced.ends) > 1 else traced.end  # of the last yield
     kind = "bound" if refusals[0].kind == "bound" else "network"
-    return Reason(kind, text, key, message, code.co_filename, line)
+    return ActionExplanation(kind, text, key, message, code.co_filename, line)
 
 
-def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
+def _with_refused_message(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
     """Return `refusal`; if the network refused a message, with the text of that message."""
     if refusal.kind != "network":
         return refusal
@@ -172,11 +176,15 @@ def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -
         inbox = state.inboxes.get(sent.dest, semantics.network.empty)
         if semantics.network.apply(operation, inbox, sent) is None:
             verb = "given as a reply" if operation == "reply" else "sent"
-            return Refusal("network", f"{cut(text_of(sent), SHOWN)} was {verb} before, and may be sent only once")
+            return Refusal(
+                "network", f"{cut(text_of(sent), MAX_MESSAGE_TEXT_LENGTH)} was {verb} before, and may be sent only once"
+            )
     return refusal
 
 
-def _network(semantics: Semantics, state: State, name: str, actor: Value, message: Record | None) -> Iterator[Reason]:
+def _network_explanations(
+    semantics: Semantics, state: State, name: str, actor: Value, message: Record | None
+) -> Iterator[ActionExplanation]:
     """Yield an explanation of a network action for every message in flight."""
     network, none = semantics.network, True
     for key in ordered(state.inboxes):
@@ -190,19 +198,19 @@ def _network(semantics: Semantics, state: State, name: str, actor: Value, messag
             none = False
             step = steps.get(found)
             if step is None:
-                yield Reason("network", "the network refuses a second copy of it", key, found)
+                yield ActionExplanation("network", "the network refuses a second copy of it", key, found)
                 continue
             result = semantics.apply(state, None, None, Step(spends=step.spends))
             if isinstance(result, Refusal):
-                yield Reason("bound", result.reason, key, found)
+                yield ActionExplanation("bound", result.reason, key, found)
             else:
-                yield Reason(ENABLED, "enabled", key, found)
+                yield ActionExplanation(ENABLED, "enabled", key, found)
     if none:
         text = "no message is under way" if message is None else "that message is not under way"
-        yield Reason("no message", text, actor, message)
+        yield ActionExplanation("no message", text, actor, message)
 
 
-def _short(file: str | None) -> str:
+def _relative_path(file: str | None) -> str:
     """Return a file's path, relative to the current folder if inside it."""
     path = Path(file or "")
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -11,21 +11,23 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value
 
 
-def broken(semantics: Semantics, properties: Iterable[Property], before: State, after: State) -> Iterator[Property]:
+def broken_properties(
+    semantics: Semantics, properties: Iterable[Property], before: State, after: State
+) -> Iterator[Property]:
     """Yield the state properties that a step breaks; where possible, only changed replicas are checked."""
     kept = before.replicas
     changed = {key: replica for key, replica in after.replicas.items() if kept.get(key) is not replica}
     same_shared = before.shared == after.shared
     for prop in properties:
-        if _is_wide(semantics, prop, kept, changed, same_shared):
+        if _may_affect_unchanged(semantics, prop, kept, changed, same_shared):
             holds = semantics.holds(prop, after)
         else:
-            holds = _holds_of(semantics, prop, changed, after)
+            holds = _holds_for_changed(semantics, prop, changed, after)
         if not holds:
             yield prop
 
 
-def _is_wide(
+def _may_affect_unchanged(
     semantics: Semantics, prop: Property, kept: Mapping[Any, Record], changed: Mapping[Any, Record], same_shared: bool
 ) -> bool:
     """Whether a step may affect a property beyond the replicas that the property quantifies over."""
@@ -39,7 +41,7 @@ def _is_wide(
     )
 
 
-def _holds_of(semantics: Semantics, prop: Property, changed: Mapping[Any, Record], state: State) -> bool:
+def _holds_for_changed(semantics: Semantics, prop: Property, changed: Mapping[Any, Record], state: State) -> bool:
     """Whether a property holds for every binding to a changed replica."""
     if "me" not in prop.asks:
         return True

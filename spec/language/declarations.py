@@ -38,8 +38,8 @@ Fair = Literal["", "weak", "strong"]
 Reads = Callable[..., Any] | Iterable[Callable[..., Any]]
 P = ParamSpec("P")
 
-QUANTIFIED = ("me", "peer", "message")
-STEP = ("before", "after")
+QUANTIFIED_PARAMETERS = ("me", "peer", "message")
+STEP_PARAMETERS = ("before", "after")
 ACT_PARAMETERS = ("message", "step")
 SPENT = "spent"
 REACHABLE = "reachable"
@@ -53,10 +53,10 @@ BEHAVIOUR_KINDS = (REACHABLE, TEMPORAL)
 """Kinds of property that a search evaluates after it has visited every state."""
 
 ALLOWED_PARAMETERS = {
-    **dict.fromkeys(("invariant", "constraint"), (*QUANTIFIED, "shared", "state")),
-    **dict.fromkeys((REACHABLE, PREDICATE), (*QUANTIFIED, "shared", "state", SPENT)),
-    "step_invariant": (*STEP, "shared", *ACT_PARAMETERS),
-    "action_constraint": (*STEP, "shared"),
+    **dict.fromkeys(("invariant", "constraint"), (*QUANTIFIED_PARAMETERS, "shared", "state")),
+    **dict.fromkeys((REACHABLE, PREDICATE), (*QUANTIFIED_PARAMETERS, "shared", "state", SPENT)),
+    "step_invariant": (*STEP_PARAMETERS, "shared", *ACT_PARAMETERS),
+    "action_constraint": (*STEP_PARAMETERS, "shared"),
     TEMPORAL: (),
     REFINES: ("state", "other"),
 }
@@ -139,7 +139,9 @@ def projection(*, of: type[Record] | tuple[type[Record], ...] = ()) -> Mark:
     return mark
 
 
-def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str) -> tuple[Projection, ...]:
+def declared_projections(
+    reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str
+) -> tuple[Projection, ...]:
     """Return the projections of the methods in a `reads=`; raise ProtocolError for a method that is none."""
     functions = [reads] if callable(reads) else list(reads)
     for function in functions:
@@ -250,7 +252,8 @@ def _action(
         for message in messages:
             if not (isinstance(message, type) and issubclass(message, Record)):
                 raise ProtocolError(f"{place_of(function)}: @on takes types of message, found {message!r}")
-        function.action_mark = ActionMark(kind, messages, declared(reads, function.__qualname__), name, fair, each)  # type: ignore[attr-defined]
+        read = declared_projections(reads, function.__qualname__)
+        function.action_mark = ActionMark(kind, messages, read, name, fair, each)  # type: ignore[attr-defined]
         return function
 
     if kind == "on" and not messages:
@@ -454,11 +457,7 @@ def predicate(
 
 
 def predicate(
-    function: Callable[..., Any] | None = None,
-    *,
-    reads: Reads = (),
-    given: Iterable[str] = (),
-    name: str | None = None,
+    function: Callable[..., Any] | None = None, *, reads: Reads = (), given: Iterable[str] = (), name: str | None = None
 ) -> Any:
     """Mark a method as a state predicate for temporal properties; it makes no claim by itself.
 
@@ -475,7 +474,7 @@ def predicate(
     """
 
     def mark(function: Callable[..., Any]) -> Predicate:
-        mark = PropertyMark(PREDICATE, declared(reads, function.__qualname__), name, given=tuple(given))
+        mark = PropertyMark(PREDICATE, declared_projections(reads, function.__qualname__), name, given=tuple(given))
         return Predicate(function, mark)
 
     return mark if function is None else mark(function)
@@ -525,7 +524,7 @@ def refines(other: type, *, name: str | None = None) -> Mark:
 
 def _property(kind: str, reads: Reads, name: str | None, **more: Any) -> Mark:
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
-        found = PropertyMark(kind, declared(reads, function.__qualname__), name, **more)
+        found = PropertyMark(kind, declared_projections(reads, function.__qualname__), name, **more)
         function.property_mark = found  # type: ignore[attr-defined]
         return function
 
@@ -604,7 +603,7 @@ class Property:
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:
             raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me; add me")
-        needed = {"before"} if any(name in names for name in ACT_PARAMETERS) else set(STEP)
+        needed = {"before"} if any(name in names for name in ACT_PARAMETERS) else set(STEP_PARAMETERS)
         if self.over_steps and self.kind != REFINES and not needed <= set(names):
             what = f"property {self.name} is about steps: it takes (self, before, after)"
             raise ProtocolError(f"{place_of(self.function)}: {what}")
@@ -616,7 +615,11 @@ class Property:
 
     @cached_property
     def _kinds(self) -> dict[str, tuple[type[Record], ...]]:
-        return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
+        return {
+            name: record_types(self.function, name)
+            for name in self.asks
+            if name in (*QUANTIFIED_PARAMETERS, *STEP_PARAMETERS)
+        }
 
     def speaks_of(self, actor: type, message: type) -> bool:
         """Return whether a step property covers the steps of replicas of type `actor` on messages of type `message`."""

@@ -159,14 +159,16 @@ def negation_normal_form(formula: Formula, positive: bool = True) -> Formula:
             return negation_normal_form(part, not positive)
         case And(left, right) | Or(left, right):
             both = isinstance(formula, And) is positive
-            return _joined(both, negation_normal_form(left, positive), negation_normal_form(right, positive))
+            return _simplified_junction(
+                both, negation_normal_form(left, positive), negation_normal_form(right, positive)
+            )
         case Until(left, right) | Release(left, right):
             kind = Until if isinstance(formula, Until) is positive else Release
             return kind(negation_normal_form(left, positive), negation_normal_form(right, positive))
     return formula if positive else Not(formula)
 
 
-def _joined(both: bool, left: Formula, right: Formula) -> Formula:
+def _simplified_junction(both: bool, left: Formula, right: Formula) -> Formula:
     neutral, decisive = Boolean(both), Boolean(not both)
     if decisive in (left, right):
         return decisive
@@ -181,10 +183,10 @@ def stutter_sensitive_step(formula: Formula) -> Taken | None:
     A step may be required at some time (`eventually`), or forbidden at all times. A formula that requires every step,
     or the first one, to be of an action is sensitive to stuttering.
     """
-    return _misplaced(negation_normal_form(formula), None)
+    return _misplaced_taken(negation_normal_form(formula), None)
 
 
-def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
+def _misplaced_taken(formula: Formula, allowed: bool | None) -> Taken | None:
     """Return a misplaced `taken(...)`, or None; `allowed` permits it plain (True), negated (False) or never (None)."""
     match formula:
         case Taken():
@@ -192,11 +194,11 @@ def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
         case Not(Taken() as part):
             return None if allowed is False else part
         case And(left, right) | Or(left, right):
-            found = _misplaced(left, allowed), _misplaced(right, allowed)
+            found = _misplaced_taken(left, allowed), _misplaced_taken(right, allowed)
         case Until(left, right):
-            found = _misplaced(left, False), _misplaced(right, True)
+            found = _misplaced_taken(left, False), _misplaced_taken(right, True)
         case Release(left, right):
-            found = _misplaced(left, True), _misplaced(right, False)
+            found = _misplaced_taken(left, True), _misplaced_taken(right, False)
         case _:
             return None
     return found[1] if found[0] is None else found[0]
@@ -260,31 +262,31 @@ def some(claims: Iterator[Formula] | list[Formula]) -> Formula:
 
 def enabled(*actions: str) -> Formula:
     """Return the proposition that one of the named actions is enabled and would change the state."""
-    return Enabled(_named("enabled", actions))
+    return Enabled(_require_action_names("enabled", actions))
 
 
 def taken(*actions: str) -> Formula:
     """Return the proposition that the next step is one of the named actions and changes the state."""
-    return Taken(_named("taken", actions))
+    return Taken(_require_action_names("taken", actions))
 
 
 def everywhere(predicate: Claim) -> Formula:
     """Return the proposition that every replica satisfies a predicate of `me`, the default meaning of a predicate."""
-    return _held("everywhere", predicate)
+    return _require_predicate_of_me("everywhere", predicate)
 
 
 def anywhere(predicate: Claim) -> Formula:
     """Return the proposition that a predicate of `me` is true of some replica."""
-    return Not(StatePredicate(_held("anywhere", predicate).prop.negated()))
+    return Not(StatePredicate(_require_predicate_of_me("anywhere", predicate).prop.negated()))
 
 
 def at(replica: Value, predicate: Claim) -> Formula:
     """Return the proposition that the replica with this id exists and satisfies a predicate of `me`."""
-    held = _held("at", predicate)
+    held = _require_predicate_of_me("at", predicate)
     return Not(StatePredicate(held.prop.negated().of(replica)))
 
 
-def _held(word: str, predicate: Claim) -> StatePredicate:
+def _require_predicate_of_me(word: str, predicate: Claim) -> StatePredicate:
     if not isinstance(predicate, StatePredicate):
         found = getattr(predicate, "__qualname__", None) or repr(predicate)
         raise ProtocolError(f"{word}(...) takes a @predicate, as self.name; found {found}")
@@ -293,7 +295,7 @@ def _held(word: str, predicate: Claim) -> StatePredicate:
     return predicate
 
 
-def _named(word: str, actions: tuple[str, ...]) -> frozenset[str]:
+def _require_action_names(word: str, actions: tuple[str, ...]) -> frozenset[str]:
     if not actions or not all(isinstance(name, str) for name in actions):
         raise ProtocolError(f'{word}(...) takes the names of actions, as "{NEXT}" or "HandleFetch"; found {actions!r}')
     return frozenset(actions)
@@ -353,7 +355,7 @@ def weak(*actions: str, each: Each = "", when: str = "") -> Fairness:
     when
         Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("weak", _in_order("weak", actions), _checked("weak", each), when)
+    return Fairness("weak", _distinct_names("weak", actions), _valid_each("weak", each), when)
 
 
 def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
@@ -369,15 +371,15 @@ def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
     when
         Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("strong", _in_order("strong", actions), _checked("strong", each), when)
+    return Fairness("strong", _distinct_names("strong", actions), _valid_each("strong", each), when)
 
 
-def _in_order(word: str, actions: tuple[str, ...]) -> tuple[str, ...]:
-    _named(word, actions)
+def _distinct_names(word: str, actions: tuple[str, ...]) -> tuple[str, ...]:
+    _require_action_names(word, actions)
     return tuple(dict.fromkeys(actions))
 
 
-def _checked(word: str, each: Each) -> Each:
+def _valid_each(word: str, each: Each) -> Each:
     if each not in get_args(Each):
         raise ProtocolError(f'{word}(each=...): expected "replica", "pair" or "message", found {each!r}')
     return each

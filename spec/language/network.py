@@ -36,12 +36,12 @@ class CountingRule(NamedTuple):
     forgets: bool = False  # whether a message becomes unknown once its count is 0
     clears: bool = False  # whether the operation removes a message group instead (`forget`)
     # whether the operation acts on the message's channel instead (`Network.queue`): a positive change appends the
-    # message, a negative one removes it if it is the oldest. `NEVER` as `least` refuses to append a message that is in
-    # the channel.
+    # message, a negative one removes it if it is the oldest. `ABOVE_EVERY_COUNT` as `least` refuses to append a
+    # message that is in the channel.
     queues: bool = False
 
 
-NEVER = 1 << 30  # a `least` above every count
+ABOVE_EVERY_COUNT = 1 << 30  # a `least` above every count
 OPERATIONS = frozenset({"send", "send_once", "reply", "discard", "forget", "lose", "duplicate"})
 """Names of the network methods that change an inbox."""
 
@@ -168,9 +168,9 @@ class Network(ABC):
     def own_operations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield (action, operation, bounds spent) for each action of the network on a deliverable message."""
         if self.loses:
-            yield "LoseMessage", "lose", _bound(self.loses)
+            yield "LoseMessage", "lose", _spent_bounds(self.loses)
         if self.duplicates:
-            yield "DuplicateMessage", "duplicate", _bound(self.duplicates)
+            yield "DuplicateMessage", "duplicate", _spent_bounds(self.duplicates)
 
     def own_steps(self, inbox: Inbox) -> Iterator[NetworkStep]:
         """Yield the network's own steps on one inbox."""
@@ -201,7 +201,7 @@ def _has_rules_of_its_methods(kind: type[Network]) -> bool:
     return is_either and all(place("rule") <= place(name) for name in methods)
 
 
-def _bound(name: bool | str) -> tuple[str, ...]:
+def _spent_bounds(name: bool | str) -> tuple[str, ...]:
     return (name,) if isinstance(name, str) else ()
 
 
@@ -285,7 +285,7 @@ class BagWithMemory(Network):
             "send_once": (Record,),
         }
         once = rules[operation]
-        return CountingRule(absent=1, change=1, least=NEVER if isinstance(message, once) else 0)
+        return CountingRule(absent=1, change=1, least=ABOVE_EVERY_COUNT if isinstance(message, once) else 0)
 
 
 class Bag(BagWithMemory):
@@ -350,7 +350,7 @@ class Bag(BagWithMemory):
             return None
         if operation in ("discard", "lose"):
             return rule._replace(forgets=True)
-        merged = self.merges and operation in ("send", "reply") and rule.least != NEVER
+        merged = self.merges and operation in ("send", "reply") and rule.least != ABOVE_EVERY_COUNT
         return rule._replace(change=0) if merged else rule
 
 
@@ -405,7 +405,7 @@ class MessageSet(Network):
             return CountingRule(-1, 0 if self.keeps else -1, least=1, forgets=not self.keeps)
         if operation == "lose":
             return CountingRule(-1, -1, least=1, forgets=True)
-        return CountingRule(absent=1, change=0, least=NEVER if operation == "send_once" else 0)
+        return CountingRule(absent=1, change=0, least=ABOVE_EVERY_COUNT if operation == "send_once" else 0)
 
     def from_counts(self, counts: Map[Record, int]) -> frozenset[Record]:
         """Return the set of the messages with a count."""
@@ -471,7 +471,7 @@ class Channels(Network):
             return None
         if operation in ("discard", "lose"):
             return CountingRule(absent=-1, change=-1, least=1, queues=True)
-        return CountingRule(absent=1, change=1, least=NEVER if operation == "send_once" else 0, queues=True)
+        return CountingRule(absent=1, change=1, least=ABOVE_EVERY_COUNT if operation == "send_once" else 0, queues=True)
 
     def queue(self, message: Record) -> Value:
         """Return the key of a message's channel in its inbox: its sender, the field `source`."""

@@ -22,7 +22,7 @@ from kraftcheck.spec.language.views import Hidden, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered, type_hints
 
 MISSING: Any = object()
-LIMIT = 2**31 - 1
+MAX_BOUND = 2**31 - 1
 """The largest bound: engines count the use of each bound in 32 bits."""
 DEADLOCK = "Deadlock"
 """The verdict name of a state without successors."""
@@ -178,7 +178,7 @@ class Protocol:
             cls.variants[variant] = cls
         declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
         cls.constants = MappingProxyType({c.name: c for c in declared})
-        cls.actions, cls.properties = (_made(cls, mark) for mark in DECORATOR_MARKS)
+        cls.actions, cls.properties = (_declared_members(cls, mark) for mark in DECORATOR_MARKS)
         _same_projections((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
@@ -192,8 +192,10 @@ class Protocol:
                 raise ConstantError(declared.name, problem.removeprefix(f"{declared.name}: "))
             if declared.at_least is not None and value < declared.at_least:
                 raise ConstantError(declared.name, f"expected a number of at least {declared.at_least}, found {value}")
-            if declared.is_bound and value > LIMIT:
-                raise ConstantError(declared.name, f"expected a number of at most {LIMIT}, found {cut(str(value), 60)}")
+            if declared.is_bound and value > MAX_BOUND:
+                raise ConstantError(
+                    declared.name, f"expected a number of at most {MAX_BOUND}, found {cut(str(value), 60)}"
+                )
             setattr(self, declared.attribute, value)
         if values:
             known = ", ".join(c.attribute for c in self.constants.values())
@@ -447,7 +449,7 @@ def _declared_at(cls: type, attribute: str) -> str:
     return ""
 
 
-_OPEN_NAMES = {
+_DEFINABLE_NAMES = {
     *("network", "symbols", "symmetries", "views", "specifications", "strict_bounds", "accepted_constants"),
     *("accepted_names", "none_is", "written_only", "configuration", "initial", "receives", "check_constants"),
 }
@@ -456,14 +458,14 @@ _OPEN_NAMES = {
 
 def _refuse_own_names(cls: type, more: set[str]) -> None:
     """Raise ProtocolError if a class, or a base of it, defines a name that `Protocol` uses itself."""
-    used = {*vars(Protocol), *Protocol.__annotations__} - _OPEN_NAMES - more
+    used = {*vars(Protocol), *Protocol.__annotations__} - _DEFINABLE_NAMES - more
     own = [base for base in cls.__mro__ if base is cls or not issubclass(base, Protocol)]
     for name in (name for base in own for name in vars(base) if name in used and not name.startswith("__")):
         what = "Protocol has an attribute of this name; choose another name"
         raise ProtocolError(f"{_declared_at(cls, name)}{cls.__name__}.{name}: {what}")
 
 
-def _made(cls: type, mark: str) -> Mapping[str, Any]:
+def _declared_members(cls: type, mark: str) -> Mapping[str, Any]:
     """Return the actions, or the properties, of a class and its bases by name; `mark` is the decorator's attribute.
 
     They are in the order of first definition. An override inherits the mark of the overridden method unless it has its

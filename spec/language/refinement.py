@@ -15,11 +15,11 @@ from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
-MOST_KNOWN = 1 << 18
+MAX_MEMOIZED_STATES = 1 << 18
 """Most states whose mapped states are memoized."""
 
 
-class Abstract(Protocol):
+class AbstractSemantics(Protocol):
     """The semantics of an abstract protocol."""
 
     protocol: Any
@@ -34,7 +34,7 @@ class Abstract(Protocol):
 class Refinement:
     """A mapping of a protocol's states to numbered states of an abstract protocol, with its steps known so far."""
 
-    def __init__(self, protocol: Any, prop: Property, other: Abstract) -> None:
+    def __init__(self, protocol: Any, prop: Property, other: AbstractSemantics) -> None:
         self.protocol, self.prop, self.other = protocol, prop, other
         self.mapped: list[State] = []  # abstract states that occur, by number
         self._numbers: dict[State, int] = {}
@@ -47,7 +47,7 @@ class Refinement:
         """Return the number of the abstract state that a state maps to; memoized."""
         found = self._known.get(state)
         if found is None:
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_MEMOIZED_STATES:
                 self._known.clear()
             found = self._known[state] = self.evaluated(state)
         return found

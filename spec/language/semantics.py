@@ -40,17 +40,7 @@ from kraftcheck.spec.language.state import (
     note_spent,
     state_of,
 )
-from kraftcheck.spec.values import (
-    Map,
-    Record,
-    Value,
-    field_types,
-    is_enum,
-    is_same,
-    ordered,
-    text_of,
-    with_fields,
-)
+from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, is_same, ordered, text_of, with_fields
 
 REPORTED_PARAMETERS = ("me", "peer", "message", "before", "after")
 """The arguments of a property that an error message shows."""
@@ -146,7 +136,9 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     raise RaisedError(protocol, f"property {prop.name}", prop.function, problem, given, cause) from cause
 
 
-def is_meant(protocol: Protocol, fairness: Fairness, me: Record | None, message: Record | None) -> bool:
+def satisfies_fairness_predicate(
+    protocol: Protocol, fairness: Fairness, me: Record | None, message: Record | None
+) -> bool:
     """Return whether the predicate of a fairness condition selects a step of a replica on a message."""
     function, cause, found = getattr(type(protocol), fairness.when), None, None
     try:
@@ -183,7 +175,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
         return problem
     for value in (*written, *[sent for _, sent in step.sends]):
         if not isinstance(value, Record) or not fits(value, type(value)):
-            return _misfit(step, value)
+            return _type_problem(step, value)
     return _effects_problem(protocol, step)
 
 
@@ -193,7 +185,7 @@ def _repeated_id(written: Sequence[Any]) -> str | None:
     return f"writes the replica {twice[0]!r} twice in one step" if twice else None
 
 
-def _misfit(step: Step, value: Any) -> str | None:
+def _type_problem(step: Step, value: Any) -> str | None:
     """Return the error text for an invalid `value`: a replica that `step` writes, or a message that it sends."""
     written = value is step.me or any(value is replica for replica in step.writes)
     if not isinstance(value, Record):
@@ -604,7 +596,7 @@ class Semantics:
     def refinement(self, prop: Property) -> Refinement:
         """Return the refinement that a property declares."""
         if prop.name not in self._refinements:
-            other = Semantics(_abstract(self.protocol, prop))
+            other = Semantics(_abstract_protocol(self.protocol, prop))
             self._refinements[prop.name] = Refinement(self.protocol, prop, other)
         return self._refinements[prop.name]
 
@@ -621,7 +613,7 @@ class Semantics:
         return found
 
 
-def _abstract(protocol: Protocol, prop: Property) -> Protocol:
+def _abstract_protocol(protocol: Protocol, prop: Property) -> Protocol:
     """Return the abstract protocol of a refinement; constants that both protocols have are equal."""
     other: type[Protocol] = prop.refined
     names = [constant.attribute for constant in other.constants.values()]
@@ -721,11 +713,11 @@ def path_to(protocol: Protocol, init: str) -> Iterator[Take]:
         return
     made = method()
     if not isinstance(made, Iterable):
-        raise ProtocolError(f"{_place(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD}")
+        raise ProtocolError(f"{_place_in_scenario(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD}")
     for number, chosen in enumerate(made, start=1):
         problem = _take_problem(protocol, chosen)
         if problem is not None:
-            raise ProtocolError(f"{_place(method, line_of(made))}: step {number} of {init}: {problem}")
+            raise ProtocolError(f"{_place_in_scenario(method, line_of(made))}: step {number} of {init}: {problem}")
         yield chosen
 
 
@@ -742,7 +734,7 @@ def _take_problem(protocol: Protocol, chosen: object) -> str | None:
     return None
 
 
-def _place(method: Callable[..., Any], line: int | None = None) -> str:
+def _place_in_scenario(method: Callable[..., Any], line: int | None = None) -> str:
     """Return the file and a line of a scenario, by default its first."""
     code = unwrap(method).__code__
     return f"{code.co_filename}:{line or code.co_firstlineno}"
@@ -752,7 +744,7 @@ def choose_transition(
     semantics: Semantics, state: State, chosen: Take, where: str = "the step", *, any_outcome: bool = False
 ) -> Transition:
     """Return the transition that a scenario step selects in a state."""
-    fitting = [t for t in semantics.transitions(state) if _fits(chosen, t)]
+    fitting = [t for t in semantics.transitions(state) if _matches_take(chosen, t)]
     if not fitting:
         enabled = list(semantics.transitions(state))
         alike = [_label(t) for t in enabled if t.action == chosen.action]
@@ -766,7 +758,7 @@ def choose_transition(
     return fitting[0]
 
 
-def _fits(chosen: Take, transition: Transition) -> bool:
+def _matches_take(chosen: Take, transition: Transition) -> bool:
     if transition.action != chosen.action or chosen.actor not in (None, transition.actor):
         return False
     if any(getattr(transition.message, name, None) != value for name, value in chosen.message.items()):

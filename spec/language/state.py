@@ -52,7 +52,7 @@ NOTHING = Nothing()
 
 NOT_SENDING = ("forget", "lose", "duplicate")
 """Operations on messages in flight, which send nothing."""
-FEW_STEPS = 4
+MAX_COMPARED_STEPS = 4
 """Most steps of a call that are compared with each other instead of hashed."""
 
 
@@ -173,7 +173,9 @@ def distinct(steps: list[Step]) -> tuple[Step, ...]:
     """Return the distinct steps in order. A comparison of few steps takes less time than hashes of their values."""
     if len(steps) < 2:
         return tuple(steps)
-    if len(steps) <= FEW_STEPS and not any(one == other for one, other in combinations(map(field_values, steps), 2)):
+    if len(steps) <= MAX_COMPARED_STEPS and not any(
+        one == other for one, other in combinations(map(field_values, steps), 2)
+    ):
         return tuple(steps)
     return tuple(dict.fromkeys(steps))
 
@@ -207,7 +209,7 @@ def permuted(value: Value, permutation: Permutation) -> Value:
     return transform(value, leaf)
 
 
-CHECK_EVERY = 1 << 13
+MEMO_CHECK_INTERVAL = 1 << 13
 """Outcomes that a memo adds between two checks of its use."""
 
 
@@ -225,11 +227,11 @@ class Memo(dict[Any, Any]):
         if self.is_useless:
             return
         self[key] = outcome
-        if len(self) % CHECK_EVERY == 0:
+        if len(self) % MEMO_CHECK_INTERVAL == 0:
             self._judge()
 
     def _judge(self) -> None:
-        self.is_useless = self.hits < CHECK_EVERY // 8
+        self.is_useless = self.hits < MEMO_CHECK_INTERVAL // 8
         self.hits = 0
         if self.is_useless:
             self.clear()
@@ -242,7 +244,7 @@ class Memo(dict[Any, Any]):
         if found is not value:
             self.hits += 1
             return found if is_same(found, value) else value  # 1 and True are equal keys
-        if len(self) % CHECK_EVERY == 0:
+        if len(self) % MEMO_CHECK_INTERVAL == 0:
             self._judge()
         return value
 

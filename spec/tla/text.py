@@ -53,21 +53,16 @@ from kraftcheck.spec.values import (
 )
 
 T = TypeVar("T")
-Style = Literal["tlc", "tlc2.15"]
+TlcVersionStyle = Literal["tlc", "tlc2.15"]
 
 _FIELD_NAME = re.compile(r"(?!WF_.|SF_.)\w*[A-Za-z]\w*", re.ASCII)
-_LAID_OUT = re.compile(r'(?:"[^"\\]*+(?:\\[^"][^"\\]*+)*+"|[^"_]++)*+')
+_NAMES_TLC_BREAKS = re.compile(r'(?:"[^"\\]*+(?:\\[^"][^"\\]*+)*+"|[^"_]++)*+')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _VALUE_INDENT = 4  # for a value below its field or argument
 
 
 def format_value(
-    value: Value,
-    *,
-    width: int = 80,
-    indent: int = 0,
-    style: Style = "tlc",
-    sort: bool = True,
+    value: Value, *, width: int = 80, indent: int = 0, style: TlcVersionStyle = "tlc", sort: bool = True
 ) -> str:
     """Return a value as text in TLC's format.
 
@@ -90,9 +85,9 @@ def format_value(
     box = _Boxes(sort).box(value)
     if style == "tlc2.15" and box.flat == "<<>>":
         return "<< >>"
-    if not _is_laid_out(box.flat):
+    if not _is_broken_into_lines(box.flat):
         return box.flat
-    return _lay_out(box, width, 0, "\n" + " " * indent)
+    return _break_into_lines(box, width, 0, "\n" + " " * indent)
 
 
 def one_line(value: Value) -> str:
@@ -106,7 +101,7 @@ def one_line(value: Value) -> str:
 
 def in_tlc_order(values: Iterable[T]) -> list[T]:
     """Return values in the order of `format_value`."""
-    return sorted(values, key=_order)
+    return sorted(values, key=_tlc_sort_key)
 
 
 class _Brackets(NamedTuple):
@@ -123,7 +118,7 @@ _FUNCTION_SIGNS = _Brackets("(", ")", " @@", " :>")
 _NO_SIGNS = _Brackets("", "", "")
 
 
-_FLAT: dict[type, Callable[[Any], str]] = {
+_FORMAT_SCALAR: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "TRUE" if value else "FALSE",
     int: str,
     str: lambda value: '"' + "".join([_ESCAPES.get(letter, letter) for letter in value]) + '"',
@@ -148,53 +143,55 @@ class _Boxes:
 
     def box(self, value: Value) -> _Box:
         kind = type(value)
-        if kind in _FLAT:
-            return _Box(_FLAT[kind](value))
+        if kind in _FORMAT_SCALAR:
+            return _Box(_FORMAT_SCALAR[kind](value))
         if isinstance(value, Symbol):
             return _Box(str(value.value))
         if value is None or isinstance(value, enum.Enum):
-            return self.box(as_name(value))
+            return self.box(tla_enum_value(value))
         if kind is frozenset:
-            return _enclosed(_SET_SIGNS, [*map(self.box, in_tlc_order(value))])
+            return _box_of_items(_SET_SIGNS, [*map(self.box, in_tlc_order(value))])
         if isinstance(value, Map):
-            value = as_function(value)
+            value = tla_function_value(value)
         if type(value) is tuple:
-            return _enclosed(_SEQUENCE_SIGNS, [*map(self.box, value)])
-        return self._function(_fields(value) if isinstance(value, Record) else value)
+            return _box_of_items(_SEQUENCE_SIGNS, [*map(self.box, value)])
+        return self._function(_fields_as_map(value) if isinstance(value, Record) else value)
 
     def _function(self, value: Value) -> _Box:
         if not isinstance(value, Map):
             raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
         if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
-            return _enclosed(_RECORD_SIGNS, [self.box(item) for item in value.values()], [_Box(name) for name in value])
+            return _box_of_items(
+                _RECORD_SIGNS, [self.box(item) for item in value.values()], [_Box(name) for name in value]
+            )
         keys = in_tlc_order(value) if self._sort else list(value)
-        return _enclosed(_FUNCTION_SIGNS, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
+        return _box_of_items(_FUNCTION_SIGNS, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
 
 
-def _order(value: Value) -> tuple[Any, ...]:
+def _tlc_sort_key(value: Value) -> tuple[Any, ...]:
     """Return a sort key in TLC's order: `order_key`, with model values first and functions by their domain."""
     kind = type(value)
     if kind is ModelValue or isinstance(value, Symbol):
         return (0, *order_key(value))
     if value is None or isinstance(value, enum.Enum):
-        return _order(as_name(value))
+        return _tlc_sort_key(tla_enum_value(value))
     if kind is tuple:
-        return (2, len(value), [*map(_order, value)])
+        return (2, len(value), [*map(_tlc_sort_key, value)])
     if kind is frozenset:
-        return (3, len(value), sorted(map(_order, value)))
+        return (3, len(value), sorted(map(_tlc_sort_key, value)))
     if isinstance(value, Record):
-        value = _fields(value)
+        value = _fields_as_map(value)
     if not isinstance(value, Map):
         return (1, *order_key(value))
     keys = list(value) if {*map(type, value)} <= {str} else in_tlc_order(value)
-    return (4, len(value), [*map(_order, keys)], [*map(_order, map(value.__getitem__, keys))])
+    return (4, len(value), [*map(_tlc_sort_key, keys)], [*map(_tlc_sort_key, map(value.__getitem__, keys))])
 
 
-def _fields(record: Record) -> Map[str, Value]:
+def _fields_as_map(record: Record) -> Map[str, Value]:
     return Map(zip(field_names(type(record)), field_values(record), strict=True))
 
 
-def _enclosed(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] = ()) -> _Box:
+def _box_of_items(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] = ()) -> _Box:
     if keys:
         texts = [f"{key.flat}{brackets.arrow} {item.flat}" for key, item in zip(keys, items, strict=True)]
     else:
@@ -203,12 +200,12 @@ def _enclosed(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] =
     return _Box(flat, brackets, items, keys)
 
 
-def _is_laid_out(flat: str) -> bool:
+def _is_broken_into_lines(flat: str) -> bool:
     """Whether TLC breaks a long value into lines: not with some names with ``_`` and some strings with quotes."""
-    return ("_" not in flat and '\\"' not in flat) or _LAID_OUT.fullmatch(flat) is not None
+    return ("_" not in flat and '\\"' not in flat) or _NAMES_TLC_BREAKS.fullmatch(flat) is not None
 
 
-def _lay_out(box: _Box, room: int, after: int, newline: str) -> str:
+def _break_into_lines(box: _Box, room: int, after: int, newline: str) -> str:
     """Break a value into lines of `room` columns, leaving `after` columns at the end of the last one.
 
     `newline` ends a line and indents the next one.
@@ -224,7 +221,7 @@ def _lay_out(box: _Box, room: int, after: int, newline: str) -> str:
     for number, item in enumerate(box.items, start=1):
         follows = after if number == len(box.items) else len(brackets.separator)
         if not box.keys:
-            lines.append(_lay_out(item, room, follows, newline))
+            lines.append(_break_into_lines(item, room, follows, newline))
             continue
         key = box.keys[number - 1]
         head = key.flat + brackets.arrow
@@ -232,30 +229,37 @@ def _lay_out(box: _Box, room: int, after: int, newline: str) -> str:
             lines.append(f"{head} {item.flat}")
             continue
         if len(head) > room:
-            head = _lay_out(key, room, after + len(brackets.arrow), newline) + brackets.arrow
+            head = _break_into_lines(key, room, after + len(brackets.arrow), newline) + brackets.arrow
         below = newline + " " * _VALUE_INDENT
-        lines.append(head + below + _lay_out(item, room - _VALUE_INDENT, follows, below))
+        lines.append(head + below + _break_into_lines(item, room - _VALUE_INDENT, follows, below))
     return f"{brackets.opening} " + (brackets.separator + newline).join(lines) + f" {brackets.closing}"
 
 
-DEEPEST = 200
+MAX_NESTING = 200
 """Maximum nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""
 
-LARGEST_INTERVAL = 1_000_000
+MAX_INTERVAL_ELEMENTS = 1_000_000
 """Maximum number of elements in all intervals of a text: ``1..2000000000`` has only fifteen characters."""
 
-LONGEST_NUMBER = 1_000
+MAX_DIGITS = 1_000
 """Maximum number of digits. TLC's own numbers have at most ten."""
 
-QUOTED = r'"[^"\\]*+(?:(?s:\\.)[^"\\]*+)*+(?:"|\\?\Z)'
+STRING_PATTERN = r'"[^"\\]*+(?:(?s:\\.)[^"\\]*+)*+(?:"|\\?\Z)'
 """Pattern of a string, possibly unterminated: otherwise each quote in it would begin another match."""
 
-_BRACKET = re.compile(QUOTED + r"|<<|>>|[\[({\])}]")
+_BRACKET = re.compile(STRING_PATTERN + r"|<<|>>|[\[({\])}]")
 _ESCAPE = re.compile(r"\\(.)")
 _UNESCAPED = {"n": "\n", "t": "\t", "f": "\f", "r": "\r"}
-_WORDS = {"NAME": "the name of a field", "INTEGER": "a number", "STRING": "a string", "$END": "the end of the value"}
-_STARTS_OF_A_VALUE = {*_WORDS.values(), "'TRUE'", "'FALSE'", "'{'", "'<<'", "'['", "'('"} - {_WORDS["$END"]}
-_FOUND_WIDTH = 40
+_PHRASE_OF_TERMINAL = {
+    "NAME": "the name of a field",
+    "INTEGER": "a number",
+    "STRING": "a string",
+    "$END": "the end of the value",
+}
+_STARTS_OF_A_VALUE = {*_PHRASE_OF_TERMINAL.values(), "'TRUE'", "'FALSE'", "'{'", "'<<'", "'['", "'('"} - {
+    _PHRASE_OF_TERMINAL["$END"]
+}
+_MAX_FOUND_TEXT_LENGTH = 40
 
 
 class TlaSyntaxError(InputError):
@@ -274,10 +278,10 @@ class TlaSyntaxError(InputError):
         return (type(self), (self.file, self.line, self.column, self.found, self.expected))
 
 
-class Intervals:
+class IntervalBudget:
     """Counter of the elements of intervals, such as `1..9`, that a text or file may still contain."""
 
-    def __init__(self, left: int = LARGEST_INTERVAL) -> None:
+    def __init__(self, left: int = MAX_INTERVAL_ELEMENTS) -> None:
         self.left = left
 
 
@@ -286,21 +290,27 @@ class ValueParser:
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         grammar = resources.files(__package__).joinpath("value.lark").read_text(encoding="utf-8")
-        self._builder = _Builder(names or {})
+        self._builder = _ValueBuilder(names or {})
         self._lark = Lark(grammar, start="value", parser="lalr", transformer=self._builder, maybe_placeholders=False)
 
     def parse(
-        self, text: str, *, where: str = "<text>", line: int = 1, column: int = 1, intervals: Intervals | None = None
+        self,
+        text: str,
+        *,
+        where: str = "<text>",
+        line: int = 1,
+        column: int = 1,
+        intervals: IntervalBudget | None = None,
     ) -> Value:
         """Parse one value."""
-        self._builder.intervals = intervals or Intervals()
+        self._builder.intervals = intervals or IntervalBudget()
         try:
             _reject_deep(text)
             return self._lark.parse(text)
         except _RejectedError as rejected:
             offset, found, expected = rejected.args
         except UnexpectedInput as error:
-            offset, found = _found(text, error)
+            offset, found = _found_at_error(text, error)
             expected = self._expected(error)
         before = text[:offset]
         row, start = before.count("\n"), before.rfind("\n") + 1
@@ -314,18 +324,13 @@ class ValueParser:
         return one_of(sorted(words - {"'..'"} or words, key=lambda word: (word.startswith("'"), word)))
 
     def _word(self, terminal: str) -> str:
-        if terminal in _WORDS:
-            return _WORDS[terminal]
+        if terminal in _PHRASE_OF_TERMINAL:
+            return _PHRASE_OF_TERMINAL[terminal]
         return f"'{self._lark.get_terminal(terminal).pattern.value}'"
 
 
 def parse_value(
-    text: str,
-    *,
-    where: str = "<text>",
-    line: int = 1,
-    column: int = 1,
-    names: Mapping[str, Value] | None = None,
+    text: str, *, where: str = "<text>", line: int = 1, column: int = 1, names: Mapping[str, Value] | None = None
 ) -> Value:
     """Parse one value."""
     parser = shared_parser() if names is None else ValueParser(names)
@@ -334,7 +339,7 @@ def parse_value(
 
 def quoted(text: str) -> str:
     """Return quoted text, truncated for an error message."""
-    return repr(cut(str(text), _FOUND_WIDTH))
+    return repr(cut(str(text), _MAX_FOUND_TEXT_LENGTH))
 
 
 @cache
@@ -347,29 +352,29 @@ class _RejectedError(Exception):
     """A well-formed text with a rejected value: the offset, the value found, the value expected."""
 
 
-class _Builder(Transformer[Token, Value]):
+class _ValueBuilder(Transformer[Token, Value]):
     """Builder of values, called by the parser for each rule; it builds no tree."""
 
     def __init__(self, names: Mapping[str, Value]) -> None:
         super().__init__()
-        self.intervals = Intervals()
+        self.intervals = IntervalBudget()
         self._names = names
         self._model_value = lru_cache(maxsize=100_000)(ModelValue)  # one object per name speeds up comparisons
 
     def integer(self, children: list[Token]) -> int:
         (digits,) = children
-        if len(digits) > LONGEST_NUMBER:
+        if len(digits) > MAX_DIGITS:
             found = f"one of {len(digits):,}"
-            raise _RejectedError(_offset(digits), found, f"a number of at most {LONGEST_NUMBER:,} digits")
+            raise _RejectedError(_offset(digits), found, f"a number of at most {MAX_DIGITS:,} digits")
         return int(digits)
 
     def interval(self, children: list[Token]) -> frozenset[int]:
         low, high = (self.integer([token]) for token in children)
         count = max(0, high - low + 1)
         if count > self.intervals.left:
-            expected = f"an interval of at most {LARGEST_INTERVAL:,} elements"
-            if count <= LARGEST_INTERVAL:
-                expected = f"intervals of at most {LARGEST_INTERVAL:,} elements in one file"
+            expected = f"an interval of at most {MAX_INTERVAL_ELEMENTS:,} elements"
+            if count <= MAX_INTERVAL_ELEMENTS:
+                expected = f"intervals of at most {MAX_INTERVAL_ELEMENTS:,} elements in one file"
             raise _RejectedError(_offset(children[0]), f"one of {count:,}", expected)
         self.intervals.left -= count
         return frozenset(range(low, high + 1))
@@ -421,10 +426,10 @@ class _Builder(Transformer[Token, Value]):
         pairs = {key: value for key, _, value in children}
         if len(pairs) < len(children):
             _reject_repeated([(key, arrow) for key, arrow, _ in children])
-        return as_function(pairs)
+        return tla_function_value(pairs)
 
 
-def as_function(pairs: Mapping[Value, Value]) -> Value:
+def tla_function_value(pairs: Mapping[Value, Value]) -> Value:
     """Return the value of a TLA+ function: a tuple if its domain is 1..n, otherwise a `Map`.
 
     >>> as_function({2: "b", 1: "a"})
@@ -435,7 +440,7 @@ def as_function(pairs: Mapping[Value, Value]) -> Value:
     return Map(pairs)
 
 
-def as_name(value: enum.Enum | None) -> Value:
+def tla_enum_value(value: enum.Enum | None) -> Value:
     """Return the TLA+ value of an enum member or of None.
 
     It is a model value with the member's name, except that a member of a `StrEnum` or an `IntEnum` is its string or
@@ -467,14 +472,14 @@ def _reject_mixed(offset: int, values: list[Value]) -> None:
 
 
 def _reject_deep(text: str) -> None:
-    if sum(map(text.count, ("{", "<<", "[", "("))) <= DEEPEST:
+    if sum(map(text.count, ("{", "<<", "[", "("))) <= MAX_NESTING:
         return
     depth = 0
     for bracket in _BRACKET.finditer(text):
         if bracket[0] in ("{", "<<", "[", "("):
             depth += 1
-            if depth > DEEPEST:
-                raise _RejectedError(bracket.start(), "one that is deeper", f"a value of at most {DEEPEST} levels")
+            if depth > MAX_NESTING:
+                raise _RejectedError(bracket.start(), "one that is deeper", f"a value of at most {MAX_NESTING} levels")
         elif not bracket[0].startswith('"'):
             depth -= 1
 
@@ -484,7 +489,7 @@ def _offset(token: Token) -> int:
     return token.start_pos
 
 
-def _found(text: str, error: UnexpectedInput) -> tuple[int, str]:
+def _found_at_error(text: str, error: UnexpectedInput) -> tuple[int, str]:
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
         return _offset(error.token), quoted(error.token)
     if isinstance(error, UnexpectedCharacters):

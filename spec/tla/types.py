@@ -26,14 +26,21 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.kinds import SCALARS
-from kraftcheck.spec.tla.text import Intervals, TlaSyntaxError, as_function, as_name, one_line, shared_parser
+from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
+from kraftcheck.spec.tla.text import (
+    IntervalBudget,
+    TlaSyntaxError,
+    one_line,
+    shared_parser,
+    tla_enum_value,
+    tla_function_value,
+)
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, one_of
 
-MOST_QUOTED_CHARACTERS = 60
+MAX_QUOTED_LENGTH = 60
 """Maximum length of a value in an error message."""
 
-MOST_NAMES = 20
+MAX_LISTED_NAMES = 20
 """Maximum number of names in an error message."""
 
 
@@ -49,14 +56,14 @@ def quoted_value(value: Value) -> str:
         text = "null" if value is None else one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
-    return cut(text, MOST_QUOTED_CHARACTERS)
+    return cut(text, MAX_QUOTED_LENGTH)
 
 
 def name_list(names: Iterable[str]) -> str:
     """Return a list of names for an error message, truncated in number and length."""
-    listed = [cut(name, MOST_QUOTED_CHARACTERS) for name in names]
-    more = len(listed) - MOST_NAMES
-    return ", ".join(listed[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    listed = [cut(name, MAX_QUOTED_LENGTH) for name in names]
+    more = len(listed) - MAX_LISTED_NAMES
+    return ", ".join(listed[:MAX_LISTED_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def tla_names(cls: type[Record]) -> dict[str, str]:
@@ -79,17 +86,17 @@ def subclasses(cls: type[Record]) -> list[type[Record]]:
     return list(found.values())
 
 
-def _looks_like_another(cls: type[Record]) -> bool:
+def _has_fields_of_another(cls: type[Record]) -> bool:
     """Whether a class has the same fields as an earlier subclass of the same base."""
     for base in cls.__bases__:
         family = subclasses(base) if issubclass(base, Record) and base is not Record else []
         earlier = family[: family.index(cls)] if cls in family else []
-        if any(_fields(other) == _fields(cls) for other in earlier):
+        if any(_field_defaults(other) == _field_defaults(cls) for other in earlier):
             return True
     return False
 
 
-def _fields(cls: type[Record]) -> dict[str, object]:
+def _field_defaults(cls: type[Record]) -> dict[str, object]:
     try:
         return {**field_types(cls)}
     except NameError:  # a class defined within a function
@@ -118,7 +125,9 @@ class Encoder:
         if found is None:
             declared = getattr(cls, "tla_constants", None)
             if declared is None:
-                tagged = (cls in self._messages or _looks_like_another(cls)) and "type" not in tla_names(cls).values()
+                tagged = (cls in self._messages or _has_fields_of_another(cls)) and "type" not in tla_names(
+                    cls
+                ).values()
                 declared = {"type": cls.__name__} if tagged else {}
             found = self._constants[cls] = {name: self.encode(value) for name, value in declared.items()}
         return found
@@ -126,23 +135,23 @@ class Encoder:
     def encode(self, value: Value) -> Value:
         """Return a value in the form of `kraftcheck.spec.tla.text`: records as maps, symbols as model values."""
         kind = type(value)
-        if kind in SCALARS:
+        if kind in PHRASE_OF_SCALAR:
             return value
         if value is None:
             return self.none
         if isinstance(value, enum.Enum):
-            return self._symbols.get(value) or as_name(value)
+            return self._symbols.get(value) or tla_enum_value(value)
         if kind in (tuple, frozenset):
             return kind(map(self.encode, value))
         if isinstance(value, Map):
-            return as_function({self.encode(key): self.encode(item) for key, item in value.items()})
+            return tla_function_value({self.encode(key): self.encode(item) for key, item in value.items()})
         if not isinstance(value, Record):
             raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
         known = self._known.get(value)
         if known is None:
             names = tla_names(kind)
             fields = {name: self.encode(getattr(value, attribute)) for attribute, name in names.items()}
-            known = self._known[value] = as_function({**self.constants(kind), **fields})
+            known = self._known[value] = tla_function_value({**self.constants(kind), **fields})
         return known
 
 
@@ -160,7 +169,7 @@ class Shape(NamedTuple):
 
 
 Decode = Callable[[Value], Value]
-MOST_MEMOISED = 200_000
+MAX_MEMOIZED_VALUES = 200_000
 """Maximum number of memoized values per type."""
 
 
@@ -199,12 +208,7 @@ class Decoder:
     """Decoder of TLA+ values into values of declared types."""
 
     def __init__(
-        self,
-        encoder: Encoder,
-        names: Mapping[str, Value],
-        records: Iterable[type[Record]],
-        *,
-        untyped: bool = False,
+        self, encoder: Encoder, names: Mapping[str, Value], records: Iterable[type[Record]], *, untyped: bool = False
     ) -> None:
         self._encoder = encoder
         self._names = names
@@ -213,7 +217,7 @@ class Decoder:
         self._untyped = untyped
         self._decoders: dict[Any, Decode] = {}
         self._keys: dict[str, Value] = {}
-        self._intervals = Intervals()
+        self._intervals = IntervalBudget()
         self._of_keys = Decoder(encoder, names, self._records) if untyped else self  # text is typed once it is parsed
 
     def of(self, kind: Any) -> Decode:
@@ -235,7 +239,7 @@ class Decoder:
             return self._map(*arguments)
         if kind is ModelValue:
             return self._model_value
-        if kind in SCALARS:
+        if kind in PHRASE_OF_SCALAR:
             return self._scalar(kind)
         if kind is type(None):
             return self._name_in([None])
@@ -250,7 +254,7 @@ class Decoder:
     def _scalar(self, kind: type) -> Decode:
         def decode(value: Value) -> Value:
             if type(value) is not kind:
-                raise MismatchError(quoted_value(value), SCALARS[kind])
+                raise MismatchError(quoted_value(value), PHRASE_OF_SCALAR[kind])
             return value
 
         return decode
@@ -273,7 +277,7 @@ class Decoder:
         named: dict[Any, Value] = {}
         plain: dict[tuple[type, Any], Value] = {}
         for choice in choices:
-            stand_in = as_name(choice) if isinstance(choice, enum.Enum) else choice
+            stand_in = tla_enum_value(choice) if isinstance(choice, enum.Enum) else choice
             if choice is None:
                 stand_in = self._encoder.none
             if isinstance(stand_in, ModelValue):
@@ -299,7 +303,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
                 raise MismatchError(quoted_value(value), "a set")
-            elements = frozenset([_inside(_element, item, element, item) for item in value])
+            elements = frozenset([_decoded_inside(_element_path, item, element, item) for item in value])
             if len(elements) < len(value):
                 raise MismatchError(quoted_value(value), "a set (each element once)")
             return elements
@@ -319,7 +323,7 @@ class Decoder:
             readers = fixed if every is None else [every] * len(value)
             assert readers is not None
             items = zip(range(1, len(value) + 1), readers, value, strict=True)
-            return tuple([_inside(_argument, number, read, item) for number, read, item in items])
+            return tuple([_decoded_inside(_argument_path, number, read, item) for number, read, item in items])
 
         return self._memoised(decode)
 
@@ -328,7 +332,12 @@ class Decoder:
 
         def decode(value: Value) -> Value:
             pairs = self.pairs(value, text_keys=not is_text(key_kind))
-            return Map([(self.argument(key_kind, key), _inside(_argument, key, read, item)) for key, item in pairs])
+            return Map(
+                [
+                    (self.argument(key_kind, key), _decoded_inside(_argument_path, key, read, item))
+                    for key, item in pairs
+                ]
+            )
 
         return self._memoised(decode)
 
@@ -342,7 +351,7 @@ class Decoder:
                 with suppress(MismatchError):
                     return read(key.name)
             error.expected = f"as an argument {error.expected}"
-            raise error.inside(_argument(key)) from None
+            raise error.inside(_argument_path(key)) from None
 
     def pairs(self, value: Value, *, text_keys: bool) -> list[tuple[Value, Value]]:
         """Return a TLA+ function as pairs (argument, value), which are not decoded yet."""
@@ -377,7 +386,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             fields: Mapping[Any, Value] = {} if value in ((), []) else value
             if type(fields) not in (Map, dict) or not all(type(name) is str for name in fields):
-                raise MismatchError(quoted_value(value), _in_words_of(shapes))
+                raise MismatchError(quoted_value(value), _shapes_text(shapes))
             alike = by_fields.get(frozenset(fields), [])
             fitting = [shape for shape in alike if self._has(fields, shape.constants)]
             if not fitting:
@@ -386,7 +395,9 @@ class Decoder:
             for shape in fitting:
                 try:
                     read = readers[shape.cls]
-                    return shape.cls(*[_inside(_field, n, read[n], fields[n]) for n in shape.names.values()])
+                    return shape.cls(
+                        *[_decoded_inside(_field_path, n, read[n], fields[n]) for n in shape.names.values()]
+                    )
                 except MismatchError as error:
                     wrong = wrong or error
             assert wrong is not None
@@ -405,7 +416,7 @@ class Decoder:
             if found is not None:
                 return found[1]
             result = decode(value)
-            if len(known) >= MOST_MEMOISED:
+            if len(known) >= MAX_MEMOIZED_VALUES:
                 known.clear()
             known[id(value)] = (value, result)  # holding the value keeps its id from being reused
             return result
@@ -451,7 +462,7 @@ class Decoder:
                 return MismatchError(found, one_of(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {one_of(lacking)}"] if lacking else []
         problems += [f"also {name_list(more)}"] if more else []
-        return MismatchError(" and ".join(problems), _in_words_of([near]), wrong_kind=wrong_kind)
+        return MismatchError(" and ".join(problems), _shapes_text([near]), wrong_kind=wrong_kind)
 
     def _one_of(self, kinds: tuple[Any, ...]) -> Decode:
         records = tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record))
@@ -496,24 +507,24 @@ def is_text(kind: Any) -> bool:
     return kind is str or (is_enum(kind) and issubclass(kind, str))
 
 
-def _inside(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -> Value:
+def _decoded_inside(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -> Value:
     try:
         return read(value)
     except MismatchError as error:
         raise error.inside(place(key)) from None
 
 
-def _argument(key: Value) -> str:
+def _argument_path(key: Value) -> str:
     return f"[{quoted_value(key)}]"
 
 
-def _element(value: Value) -> str:
+def _element_path(value: Value) -> str:
     return f"{{{quoted_value(value)}}}"
 
 
-def _field(name: str) -> str:
+def _field_path(name: str) -> str:
     return f".{name}"
 
 
-def _in_words_of(shapes: Iterable[Shape]) -> str:
+def _shapes_text(shapes: Iterable[Shape]) -> str:
     return " or ".join(dict.fromkeys(f"a record of {', '.join(sorted(s.fields)) or 'no fields'}" for s in shapes))

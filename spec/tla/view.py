@@ -41,7 +41,7 @@ from kraftcheck.spec.language.network import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.text import as_function
+from kraftcheck.spec.tla.text import tla_function_value
 from kraftcheck.spec.tla.types import (
     Decode,
     Decoder,
@@ -70,7 +70,7 @@ MESSAGES = "messages"
 KIND = "kind"
 
 
-class _Replica(NamedTuple):
+class _ReplicaShape(NamedTuple):
     """A class of replicas: the TLA+ names of its fields except `id`, and whether the variable `kind` has its name."""
 
     cls: type[Record]
@@ -141,7 +141,7 @@ class StateView:
                 functions[name][argument] = encode(getattr(me, attribute))
             if replica.is_told:
                 functions[KIND][argument] = replica.cls.__name__
-        variables: dict[str, Value] = {name: as_function(function) for name, function in functions.items()}
+        variables: dict[str, Value] = {name: tla_function_value(function) for name, function in functions.items()}
         variables.update(self._network_of(state))
         for attribute, name in self._shared_names.items():
             variables[name] = encode(getattr(state.shared, attribute))
@@ -164,7 +164,7 @@ class StateView:
             for key in ordered(inboxes[destination]):
                 argument = (key, destination) if isinstance(network, Channels) else key
                 counts[encode(argument)] = encode(inboxes[destination][key])
-        return {MESSAGES: as_function(counts)}
+        return {MESSAGES: tla_function_value(counts)}
 
     def _network_of(self, state: State) -> dict[str, Value]:
         if self._held:
@@ -198,10 +198,12 @@ class StateView:
         inboxes = self._read_messages(decoder, variables) if self._held else Map()
         kinds = field_types(self._shared_type)
         fields = {
-            attribute: _read(name, decoder.of(kinds[attribute]), variables[name])
+            attribute: _decoded_variable(name, decoder.of(kinds[attribute]), variables[name])
             for attribute, name in self._shared_names.items()
         }
-        spent = Map((a, _read(name, decoder.of(int), variables[name])) for a, name in self._counters.items())
+        spent = Map(
+            (a, _decoded_variable(name, decoder.of(int), variables[name])) for a, name in self._counters.items()
+        )
         return State(replicas, inboxes, self._shared_type(**fields), spent)
 
     def is_known(self, name: str, value: Value) -> bool:
@@ -214,12 +216,12 @@ class StateView:
             try:
                 functions[name] = dict(decoder.pairs(variables[name], text_keys=not self._ids_are_text()))
             except MismatchError as error:
-                raise _located(name, error) from None
+                raise _error_with_variable(name, error) from None
         keys = ordered(dict.fromkeys(key for function in functions.values() for key in function))
         for key in keys:
             yield self._read_replica(decoder, self._fitting(key, functions), key, functions)
 
-    def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_Replica]:
+    def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_ReplicaShape]:
         """Return the replica classes whose variables are exactly those that have a value for the replica id `key`."""
         has = {name for name in self._replica_names if key in functions[name]}
         fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
@@ -235,16 +237,16 @@ class StateView:
         return fitting
 
     def _read_replica(
-        self, decoder: Decoder, fitting: list[_Replica], key: Value, functions: dict[str, dict[Value, Value]]
+        self, decoder: Decoder, fitting: list[_ReplicaShape], key: Value, functions: dict[str, dict[Value, Value]]
     ) -> Record:
         wrong: ViewError | None = None
         for replica in fitting:
             kinds = field_types(replica.cls)
             as_id = partial(decoder.argument, kinds["id"])
             try:
-                fields = {"id": _read(_variables_of(replica)[0], as_id, key)}
+                fields = {"id": _decoded_variable(_variables_of(replica)[0], as_id, key)}
                 for attribute, name in replica.names.items():
-                    fields[attribute] = _read(name, decoder.of(kinds[attribute]), functions[name][key], key)
+                    fields[attribute] = _decoded_variable(name, decoder.of(kinds[attribute]), functions[name][key], key)
                 return replica.cls(**fields)
             except ViewError as error:
                 wrong = wrong or error
@@ -273,10 +275,10 @@ class StateView:
         inboxes: dict[Value, Any] = {}
         a_set = decoder.of(frozenset[self._message_type])  # type: ignore[name-defined]
         if isinstance(network, MessageSet):
-            for message in ordered(_read(MESSAGES, a_set, variables[MESSAGES])):
+            for message in ordered(_decoded_variable(MESSAGES, a_set, variables[MESSAGES])):
                 inboxes[message.dest] = inboxes.get(message.dest, frozenset()) | {message}
         elif isinstance(network, MessageSetWithMemory):
-            both = [_read(name, a_set, variables[name]) for name in network.variables]
+            both = [_decoded_variable(name, a_set, variables[name]) for name in network.variables]
             for to in ordered({message.dest for messages in both for message in messages}):
                 inboxes[to] = tuple(frozenset(message for message in held if message.dest == to) for held in both)
         elif isinstance(network, Channels):
@@ -288,7 +290,7 @@ class StateView:
 
     def _bags(self, decoder: Decoder, value: Value) -> dict[Value, Any]:
         """Decode bags: a function from messages to their numbers of copies."""
-        counts = _read(MESSAGES, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
+        counts = _decoded_variable(MESSAGES, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
         least = 1 if isinstance(self._protocol.network, Bag) else 0
         grouped: dict[Value, dict[Record, int]] = {}
         for message, count in counts.items():
@@ -303,10 +305,10 @@ class StateView:
         try:
             pairs = decoder.pairs(value, text_keys=True)
         except MismatchError as error:
-            raise _located(MESSAGES, error) from None
+            raise _error_with_variable(MESSAGES, error) from None
         found: dict[tuple[Value, Value], tuple[Any, ...]] = {}
         for key, items in pairs:
-            queue = _read(MESSAGES, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
+            queue = _decoded_variable(MESSAGES, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
                 expected = f"messages that all go from and to {quoted_value(key)}, at least one"
@@ -321,18 +323,18 @@ def _network_variables(network: Network, messages: Sequence[type[Record]]) -> tu
     return network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES,)
 
 
-def _variables_of(replica: _Replica) -> list[str]:
+def _variables_of(replica: _ReplicaShape) -> list[str]:
     return [*replica.names.values(), *([KIND] if replica.is_told else [])]
 
 
-def _read(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
+def _decoded_variable(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
     try:
         return decode(value)
     except MismatchError as error:
-        raise _located(name, error if key is None else error.inside(f"[{quoted_value(key)}]")) from None
+        raise _error_with_variable(name, error if key is None else error.inside(f"[{quoted_value(key)}]")) from None
 
 
-def _located(name: str, error: MismatchError) -> ViewError:
+def _error_with_variable(name: str, error: MismatchError) -> ViewError:
     return ViewError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
 
 
@@ -345,7 +347,7 @@ def _union(classes: Iterable[type[Record]]) -> Any:
     return kind
 
 
-def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
+def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_ReplicaShape]:
     """Return the classes of replicas in the initial states, and of the actors of actions.
 
     A class with subclasses in its module counts only if an initial state has a replica of it. A variable ``kind``
@@ -355,15 +357,15 @@ def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
     for cls in (cls for action in protocol.actions.values() for cls in action.actors if cls is not Record):
         derived = [child for child in subclasses(cls) if child.__module__ == cls.__module__]
         classes.update(dict.fromkeys(derived or [cls]))
-    looks = Counter(map(_look, classes))
+    looks = Counter(map(_shape_key, classes))
     found = []
     for cls in classes:
         own = {attribute: name for attribute, name in tla_names(cls).items() if attribute != "id"}
-        found.append(_Replica(cls, own, looks[_look(cls)] > 1 or not own))
+        found.append(_ReplicaShape(cls, own, looks[_shape_key(cls)] > 1 or not own))
     return found
 
 
-def _look(cls: type[Record]) -> tuple[frozenset[str], Any]:
+def _shape_key(cls: type[Record]) -> tuple[frozenset[str], Any]:
     return frozenset(tla_names(cls).values()), field_types(cls)["id"]
 
 

@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.visited import LEAST_BATCH_STATES, MemoryBudget, Partition, VisitedArchive
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.processes import available_memory_bytes
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting, read_config
 from kraftcheck.spec.errors import InputError
 from tests.support.explorer.comparison import TEN_MILLION, found
@@ -121,7 +121,9 @@ def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
 def test_a_tenth_of_what_ten_million_states_need() -> None:
     name, given_settings, distinct, generated, depth = TEN_MILLION
     config = read_config(COUNTS / f"{name}.cfg")
-    protocol = bind(Reconfig, override(config, [parse_setting(text, config) for text in given_settings])).protocol
+    protocol = bind(
+        Reconfig, with_assignments(config, [parse_setting(text, config) for text in given_settings])
+    ).protocol
     options = SearchRequest(deadlock=False)
     roomy = Watched(protocol, options, 2)
     whole = roomy.run()

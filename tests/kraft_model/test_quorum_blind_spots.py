@@ -22,7 +22,7 @@ from kraftcheck.kraft_model.quorum.variants.faults import BusyLeaderRefuses
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Step, Steps, become
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 from tests.support.kraft_model.searches import search
 
@@ -130,7 +130,7 @@ def told(field: str) -> type[Quorum]:
 )
 def test_it_is_seen(kind: type[Quorum], config: str, settings: dict[str, str], prop: str) -> None:
     found = find_config(find_model("quorum"), config)[1]
-    changed = override(found, [parse_setting(f"{name}={value}", found) for name, value in settings.items()])
+    changed = with_assignments(found, [parse_setting(f"{name}={value}", found) for name, value in settings.items()])
     given = bind(kind, changed)
     properties = tuple(one for one in given.protocol.properties.values() if one.name == prop)
     given = given._replace(properties=properties)

@@ -33,7 +33,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import replica_keys
 from kraftcheck.kraft_model.quorum.variants import coming, formatting
 from kraftcheck.spec import Map
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import BoundConfig, parse_setting
 from tests.support.kraft_model.quorum_steps import ALL, FIRST, N1, N2, N3, N4, QUIET, only, quorum, replica, sent, vote
 from tests.support.kraft_model.searches import bound, search
@@ -87,7 +87,7 @@ def given(config: str, variant: str | None, **settings: object) -> BoundConfig:
     found = find_model(MODEL, variant)
     _, text = find_config(found, config)
     parsed = [parse_setting(f"{name}={value}", text) for name, value in settings.items()]
-    return bind(found.protocol, override(text, parsed))
+    return bind(found.protocol, with_assignments(text, parsed))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from kraftcheck.explorer.result import Result, SearchRequest, TraceStep, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig, parse_setting
 from kraftcheck.spec.discovery import first_sentence, variants_of
 from kraftcheck.spec.errors import ConstantError, InputError
@@ -77,7 +77,7 @@ def search(bound: BoundConfig, max_depth: int | None = None) -> Result:
 
 
 def with_settings(config: ModelConfig, *settings: str) -> ModelConfig:
-    return override(config, [parse_setting(setting, config) for setting in settings])
+    return with_assignments(config, [parse_setting(setting, config) for setting in settings])
 
 
 def first_step_not_offered(bound: BoundConfig, trace: tuple[TraceStep, ...]) -> int | None:

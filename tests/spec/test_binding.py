@@ -28,7 +28,7 @@ from kraftcheck.spec import (
     step_invariant,
     weak,
 )
-from kraftcheck.spec.cfg.binding import bind, bind_constants, override
+from kraftcheck.spec.cfg.binding import bind, bind_constants, with_assignments
 from kraftcheck.spec.cfg.config import parse_config, parse_setting
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
@@ -114,7 +114,7 @@ def names(properties: tuple[Any, ...]) -> list[str]:
 def error_of(text: str, *settings: str) -> str:
     config = parse_config(text, "clocks.cfg")
     with pytest.raises(InputError) as caught:
-        bind(Clocks, override(config, [parse_setting(setting, config) for setting in settings]))
+        bind(Clocks, with_assignments(config, [parse_setting(setting, config) for setting in settings]))
     return str(caught.value)
 
 
@@ -178,7 +178,7 @@ def test_a_state_predicate_may_serve_as_invariant_and_as_constraint() -> None:
 
 def test_a_setting_wins() -> None:
     config = parse_config(CONSTANTS, "clocks.cfg")
-    found = bind(Clocks, override(config, [parse_setting("MaxTicks=9", config)]))
+    found = bind(Clocks, with_assignments(config, [parse_setting("MaxTicks=9", config)]))
     assert found.protocol.bounds == {"ticks": 9}
 
 

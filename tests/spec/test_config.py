@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kraftcheck.spec.cfg.config as config_module
-from kraftcheck.spec.cfg.binding import override
+from kraftcheck.spec.cfg.binding import with_assignments
 from kraftcheck.spec.cfg.config import (
     Assignment,
     ConfigError,
     ModelConfig,
-    Named,
+    PositionedName,
     TextPosition,
     parse_config,
     parse_setting,
@@ -49,7 +49,7 @@ def indices(config: ModelConfig) -> dict[str, int]:
     return {value.name: value.index for value in config.model_values}
 
 
-def names(group: tuple[Named, ...]) -> list[str]:
+def names(group: tuple[PositionedName, ...]) -> list[str]:
     return [named.name for named in group]
 
 
@@ -111,7 +111,7 @@ def test_model_values_are_numbered_where_the_file_first_names_them_on_a_right_ha
     ],
 )
 def test_keyword_with_one_name(keyword: str, field: str) -> None:
-    named = Named("Some", TextPosition("three.cfg", 2, 2))
+    named = PositionedName("Some", TextPosition("three.cfg", 2, 2))
     assert read(f"{keyword}\n Some") == replace(ModelConfig("three.cfg"), **{field: named})
     with pytest.raises(ConfigError) as caught:
         read(f"{keyword} A\n\n  {keyword} A")
@@ -179,8 +179,8 @@ def test_comments_and_line_ends(end: str) -> None:
     ]
     config = read(end.join(lines))
     assert config.constants["A"].position == TextPosition("three.cfg", 2, lines[1].index("A =") + 1)
-    assert config.init == Named("I", TextPosition("three.cfg", 4, 8))
-    assert config.invariants == (Named("Inv", TextPosition("three.cfg", 6, 14)),)
+    assert config.init == PositionedName("I", TextPosition("three.cfg", 4, 8))
+    assert config.invariants == (PositionedName("Inv", TextPosition("three.cfg", 6, 14)),)
     assert config.next is None
 
 
@@ -289,13 +289,13 @@ def test_there_are_tlc_files() -> None:
 def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "three.cfg"
     path.write_bytes(gzip.compress(b"INIT I", mtime=0))
-    assert read_config(str(path)).init == Named("I", TextPosition(str(path), 1, 6))
+    assert read_config(str(path)).init == PositionedName("I", TextPosition(str(path), 1, 6))
 
 
 def test_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "three.cfg"
     path.write_bytes(b"\xef\xbb\xbfINIT I")
-    assert read_config(path).init == Named("I", TextPosition(str(path), 1, 6))
+    assert read_config(path).init == PositionedName("I", TextPosition(str(path), 1, 6))
 
 
 PACKED = gzip.compress(b"INIT I", mtime=0)
@@ -378,7 +378,7 @@ def test_model_values_of_settings_follow_those_of_the_file() -> None:
 def test_override() -> None:
     config = read("CONSTANTS Hosts = {n2, n1}  MaxRestarts = 1  Nat <- Small  INIT I")
     settings = ["Hosts={n4, n3}", "Value={v1, n3}", "MaxRestarts=2", "Nat={3}", "MaxRestarts=3"]
-    result = override(config, [parse_setting(text, config) for text in settings])
+    result = with_assignments(config, [parse_setting(text, config) for text in settings])
     assert indices(result) == {"n2": 0, "n1": 1, "n4": 2, "n3": 3, "v1": 4}
     assert {value.name: value.index for value in result.constants["Value"].value} == {"n3": 3, "v1": 4}
     assert result.constants["MaxRestarts"].value == 3
@@ -391,7 +391,7 @@ def test_override() -> None:
 
 
 def test_a_model_value_that_a_setting_drops_keeps_its_index() -> None:
-    config = override(read("CONSTANT Hosts = {n1, n2}"), [parse_setting("Hosts={n3}", None)])
+    config = with_assignments(read("CONSTANT Hosts = {n1, n2}"), [parse_setting("Hosts={n3}", None)])
     assert parse_setting("X=n2", config).value.index == 1
 
 
@@ -436,15 +436,19 @@ def printed_configs(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
     sections: list[list[str]] = []
     says: dict[str, object] = {}
     bindings = draw(
-        st.dictionaries(NAMES, VALUES | NAMES.map(lambda name: Named(name, TextPosition("", 0, 0))), max_size=4)
+        st.dictionaries(
+            NAMES, VALUES | NAMES.map(lambda name: PositionedName(name, TextPosition("", 0, 0))), max_size=4
+        )
     )
     for name, value in bindings.items():
-        if isinstance(value, Named):
+        if isinstance(value, PositionedName):
             sections.append(["CONSTANT", name, "<-", value.name])
         else:
             sections.append(["CONSTANTS", name, "=", *tokens_of(value)])
-    says["substitutions"] = {name: value.name for name, value in bindings.items() if isinstance(value, Named)}
-    says["constants"] = {name: frozen(value) for name, value in bindings.items() if not isinstance(value, Named)}
+    says["substitutions"] = {name: value.name for name, value in bindings.items() if isinstance(value, PositionedName)}
+    says["constants"] = {
+        name: frozen(value) for name, value in bindings.items() if not isinstance(value, PositionedName)
+    }
     for field in [*SINGLES, *draw(st.sampled_from([["specification"], ["init", "next"]]))]:
         says[field] = draw(st.none() | NAMES)
         if says[field] is not None:

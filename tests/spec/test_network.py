@@ -34,7 +34,7 @@ from kraftcheck.spec import (
     internal,
     on,
 )
-from kraftcheck.spec.language.network import NEVER, CountingRule
+from kraftcheck.spec.language.network import ABOVE_EVERY_COUNT, CountingRule
 from kraftcheck.spec.language.semantics import Semantics
 
 a, b = ModelValue("a", 0), ModelValue("b", 1)
@@ -212,7 +212,7 @@ def queue_by_rule(network: Network, inbox: Any, message: Record, rule: CountingR
     items = [(one, at) for one, at in network.to_items(inbox) if network.queue(one) == network.queue(message)]
     if rule.change < 0:
         return [(one, at + 1) for one, at in items if at < 1] if (message, 1) in items else None
-    is_refused = rule.least == NEVER and message in dict(items)
+    is_refused = rule.least == ABOVE_EVERY_COUNT and message in dict(items)
     return None if is_refused else [*items, (message, 1 - len(items))]
 
 

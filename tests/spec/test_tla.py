@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.tla.text import (
-    DEEPEST,
+    MAX_NESTING,
     TlaSyntaxError,
     ValueParser,
-    as_function,
     format_value,
     one_line,
     parse_value,
+    tla_function_value,
 )
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, ordered
 
@@ -139,13 +139,13 @@ def test_deep_nesting_is_an_error_and_no_crash(opening: str, closing: str) -> No
     for text in (opening * 100_000 + "1" + closing * 100_000, opening * 100_000):
         with pytest.raises(TlaSyntaxError, match="expected a value of at most 200 levels, found one that is deeper"):
             parse_value(text)
-    shallow = "<<" + ", ".join([f"{opening}1{closing}", '"<<{"'] * 2 * DEEPEST) + ">>"
-    assert len(parse_value(shallow)) == 4 * DEEPEST
+    shallow = "<<" + ", ".join([f"{opening}1{closing}", '"<<{"'] * 2 * MAX_NESTING) + ">>"
+    assert len(parse_value(shallow)) == 4 * MAX_NESTING
 
 
 @pytest.mark.parametrize(("opening", "closing"), BRACKETS)
 def test_a_value_as_deep_as_allowed_can_be_used(opening: str, closing: str) -> None:
-    text = opening * DEEPEST + "1" + closing * DEEPEST
+    text = opening * MAX_NESTING + "1" + closing * MAX_NESTING
     value, same = parse_value(text), parse_value(text)
     assert (hash(value), value) == (hash(same), same)
     assert encode(value) == encode(same)
@@ -173,7 +173,7 @@ def as_read(value: Value) -> Value:
     """Return the one of several spellings of a TLA+ value that reading gives."""
     if isinstance(value, tuple | frozenset):
         return type(value)([as_read(item) for item in value])
-    return as_function({as_read(key): as_read(value[key]) for key in value}) if isinstance(value, Map) else value
+    return tla_function_value({as_read(key): as_read(value[key]) for key in value}) if isinstance(value, Map) else value
 
 
 def maps(items: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:

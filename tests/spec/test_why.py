@@ -38,7 +38,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
-from kraftcheck.spec.diagnosis.why import Reason, action_diagnosis_text, diagnose
+from kraftcheck.spec.diagnosis.why import ActionExplanation, action_diagnosis_text, diagnose
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from tests.support import tlc as models
@@ -60,7 +60,7 @@ def line(text: str, after: str = "", path: Path | None = None) -> int:
     return next(number for number in range(begin, len(lines)) if text in lines[number]) + 1
 
 
-def check_all(semantics: Semantics, state: State) -> list[Reason]:
+def check_all(semantics: Semantics, state: State) -> list[ActionExplanation]:
     """Ask of every action, and compare what is said to be enabled with the transitions."""
     enabled = {(t.action, t.actor, t.message) for t in semantics.transitions(state)}
     names = [*semantics.protocol.actions, *semantics.network.own_actions()]
@@ -104,7 +104,7 @@ def start() -> tuple[Semantics, State, ServerId, ServerId]:
     return semantics, state, leader, follower
 
 
-def only(reasons: list[Reason]) -> Reason:
+def only(reasons: list[ActionExplanation]) -> ActionExplanation:
     (reason,) = reasons
     return reason
 
@@ -444,10 +444,10 @@ def test_the_networks_own_actions() -> None:
     (state,) = semantics.initial()
     note = Note(1, 2, 7)
     assert diagnose(semantics, state, "LoseMessage") == [
-        Reason("bound", "nothing is left of losses: MaxLosses = 0", 2, note)
+        ActionExplanation("bound", "nothing is left of losses: MaxLosses = 0", 2, note)
     ]
     assert only(diagnose(semantics, state, "DuplicateMessage")).kind == "enabled"
-    assert only(diagnose(Semantics(Single(losses=1, copies=1)), state, "DuplicateMessage")) == Reason(
+    assert only(diagnose(Semantics(Single(losses=1, copies=1)), state, "DuplicateMessage")) == ActionExplanation(
         "network", "the network refuses a second copy of it", 2, note
     )
     assert only(diagnose(Semantics(Corners(losses=1, copies=0)), state, "LoseMessage")).kind == "enabled"

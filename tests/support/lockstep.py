@@ -13,7 +13,7 @@ from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, RandomWalk
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
@@ -29,7 +29,7 @@ def bound(
     model = find_model("quorum")
     config = find_config(model, "lockstep-changes")[1]
     constants = {"MaxRestarts": 10, "MaxSnapshots": 10, **settings}
-    config = override(config, [parse_setting(f"{name}={value}", config) for name, value in constants.items()])
+    config = with_assignments(config, [parse_setting(f"{name}={value}", config) for name, value in constants.items()])
     protocol = bind(as_kafka(kind, disk=disk) if known else kind, config).protocol
     assert isinstance(protocol, Quorum)
     return protocol

@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     Shared,
 )
 from kraftcheck.spec import invariant
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import BoundConfig, parse_setting, read_config
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.tla.text import parse_value
@@ -39,7 +39,7 @@ _LABEL = re.compile(r"^(?:State \d+: |\\\* )<(\w+).*>$", re.MULTILINE)
 def bound(path: str, protocol: type[Protocol] = Reconfig, *settings: str) -> BoundConfig:
     """Return a protocol bound to one of TLC's configurations, named as `counts/two-voters`, with settings put in."""
     config = read_config(TLC / f"{path}.cfg")
-    return bind(protocol, override(config, [parse_setting(setting, config) for setting in settings]))
+    return bind(protocol, with_assignments(config, [parse_setting(setting, config) for setting in settings]))
 
 
 @cache

@@ -16,7 +16,7 @@ from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import GivenWalk, WalkFile, read_walk
-from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> lis
     model = find_model("quorum", walk.variant or None).protocol
     assert issubclass(model, Quorum)
     config = all_properties_config(model)
-    config = override(config, [parse_setting(text, config) for text in walk.settings])
+    config = with_assignments(config, [parse_setting(text, config) for text in walk.settings])
     protocol = bind(as_kafka(model, without=without), config).protocol
     assert isinstance(protocol, Quorum)
     lockstep = Lockstep(driver, protocol, go_on=walk.go_on, ignored=walk.ignored)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from kraftcheck.spec.tla.text import as_function, as_name, in_tlc_order
+from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, tla_function_value
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, visible
 from kraftcheck.traces.parsing import Json, JsonError, Source, json_errors_as_trace_errors
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
@@ -130,7 +130,7 @@ class _ItfReader:
         function: dict[Value, Value] = dict(pairs)
         if len(function) < len(pairs):
             raise JsonError(f"an argument twice in {place}", "each argument once")
-        return as_function(function)
+        return tla_function_value(function)
 
     def _items(self, json: Json, place: str) -> tuple[Value, ...]:
         return tuple([self.value(item, place) for item in _require_type(list, json, place)])
@@ -217,7 +217,7 @@ class _ItfWriter:
         if isinstance(value, Symbol):
             value = ModelValue(str(value.value))
         elif value is None or isinstance(value, enum.Enum):
-            return self.json(as_name(value))
+            return self.json(tla_enum_value(value))
         if type(value) is not ModelValue:
             raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
         return self.names.setdefault(value.name, value).name

@@ -24,7 +24,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from kraftcheck.spec.tla.text import as_name, in_tlc_order, one_line
+from kraftcheck.spec.tla.text import in_tlc_order, one_line, tla_enum_value
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_of, parse_label
 from kraftcheck.traces.parsing import Json
@@ -301,7 +301,7 @@ def _value_as_json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
         return one_line(value)
     if value is None or isinstance(value, enum.Enum):
-        return _value_as_json(as_name(value))
+        return _value_as_json(tla_enum_value(value))
     if isinstance(value, tuple):
         return list(map(_value_as_json, value))
     if isinstance(value, frozenset):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from functools import lru_cache
 
-from kraftcheck.spec.tla.text import Style, format_value
+from kraftcheck.spec.tla.text import TlcVersionStyle, format_value
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.parsing import Source, TraceError, ValueCache
 from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
@@ -403,7 +403,7 @@ class _LogReader:
             yield self._state()
 
 
-def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterator[str]:
+def as_text(trace: Trace, *, style: TlcVersionStyle = "tlc", sort: bool = True) -> Iterator[str]:
     """Yield the text of a trace as TLC prints it, state by state."""
     trace.require_types()
     problem = trace.problem or (f"Invariant {trace.violated} is violated." if trace.violated else None)
@@ -423,7 +423,7 @@ def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterato
             yield f"Back to state {trace.ending.back_to}: <{label}>\n\n"
 
 
-def state_text(variables: Mapping[str, Value], *, style: Style = "tlc", sort: bool = True) -> str:
+def state_text(variables: Mapping[str, Value], *, style: TlcVersionStyle = "tlc", sort: bool = True) -> str:
     """Return a state as TLC prints it: a conjunct for each variable."""
     mark = "/\\ " if len(variables) > 1 else ""  # TLC omits it for a single variable
     texts = {name: format_value(value, style=style, sort=sort) for name, value in variables.items()}

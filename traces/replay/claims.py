@@ -31,7 +31,7 @@ from kraftcheck.spec.language.formula import (
     Until,
 )
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
-from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, is_meant
+from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, satisfies_fairness_predicate
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import cut
 from kraftcheck.traces.trace import Ending, TraceHead
@@ -148,7 +148,7 @@ def _condition_names_step(semantics: Semantics, fairness: Fairness, state: State
     if not fairness.names(step.action):
         return False
     me = state.replicas.get(step.actor)
-    return not fairness.when or is_meant(semantics.protocol, fairness, me, step.message)
+    return not fairness.when or satisfies_fairness_predicate(semantics.protocol, fairness, me, step.message)
 
 
 def _fairness_subject(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:

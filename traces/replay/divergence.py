@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import Reason, diagnose, reasons_text
+from kraftcheck.spec.diagnosis.why import ActionExplanation, diagnose, reasons_text
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import in_tlc_order, one_line
@@ -208,7 +208,7 @@ class Divergence:
     nearest: str | None = None  # the protocol's step to the most similar state, if any
     differences: tuple[Difference, ...] = ()  # from the target of the nearest step, or from the nearest initial state
     enabled: tuple[EnabledAction, ...] = ()  # the enabled actions in the state before
-    disabled: tuple[Reason, ...] = ()  # why the trace's action is disabled; none if it is enabled or unknown
+    disabled: tuple[ActionExplanation, ...] = ()  # why the trace's action is disabled; none if it is enabled or unknown
     theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
 
     @property
@@ -271,7 +271,7 @@ class DivergenceExplainer:
             self._enabled(steps), disabled, self._theirs,
         )  # fmt: skip
 
-    def _disabled(self, state: State, action: str | None) -> tuple[Reason, ...]:
+    def _disabled(self, state: State, action: str | None) -> tuple[ActionExplanation, ...]:
         return tuple(diagnose(self._semantics, state, action)) if action in self._actions and action else ()
 
     def _problem_of(

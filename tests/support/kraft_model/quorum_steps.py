@@ -27,7 +27,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import ModelValue, Record, Step, ordered
-from kraftcheck.spec.cfg.binding import bind_constants, override
+from kraftcheck.spec.cfg.binding import bind_constants, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 
 M = TypeVar("M", bound=Record)
@@ -41,7 +41,7 @@ def quorum(variant: str | None = None, **settings: object) -> Any:
     _, config = find_config(found, "smoke")
     given = {**HOSTS, "PlainAnswers": "TRUE", **settings}
     parsed = [parse_setting(f"{name}={value}", config) for name, value in given.items()]
-    return bind_constants(found.protocol, override(config, parsed))
+    return bind_constants(found.protocol, with_assignments(config, parsed))
 
 
 BASE = quorum()
