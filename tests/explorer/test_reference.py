@@ -151,7 +151,7 @@ def test_counts() -> None:
 
 def test_outcomes_are_kept_only_where_inputs_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = explore(TwoPhaseCommit(resource_managers=HOSTS))
-    monkeypatch.setattr(states, "CHECK_EVERY", 8)
+    monkeypatch.setattr(states, "MEMO_CHECK_INTERVAL", 8)
     outcomes = states.Memo()
     for number in range(20):
         outcomes.keep(number, ())
@@ -446,7 +446,7 @@ class Putting(Protocol):
 
 @pytest.mark.parametrize("few", [0, 4])
 def test_equal_steps_are_one(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.spec.language.state.FEW_STEPS", few)
+    monkeypatch.setattr("kraftcheck.spec.language.state.MAX_COMPARED_STEPS", few)
     (action,) = Putting.actions.values()
     for noises, kinds in (((1, True, 1), [int, bool]), ((1, 2, 1), [int, int]), ((1, True), [int, bool])):
         monkeypatch.setattr(Putting, "noises", noises)
