@@ -69,9 +69,7 @@ def main() -> None:
     table.search = BreadthFirst(bound.protocol, options, given.workers)
     print(f"{'states':>14} {'time':>11} {'states/s since':>14} {'a state':>13} {'visited':>10} {'peak':>13}")
     result = table.search.run()
-    table.line(
-        Progress(result.distinct_states, result.generated_states, result.depth or 0, 0, result.seconds)
-    )
+    table.line(Progress(result.distinct_states, result.generated_states, result.depth or 0, 0, result.seconds))
     print(f"{result.distinct_states:,} distinct states, {result.generated_states:,} generated, depth {result.depth}")
 
 

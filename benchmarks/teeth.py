@@ -33,7 +33,7 @@ from kraftcheck.lockstep.walks import (
 )
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
-from kraftcheck.spec.language.semantics import choose_transition, path_to
+from kraftcheck.spec.language.semantics import choose_transition, path_to_named_start
 from kraftcheck.spec.values import cut
 
 ROOM = 20
@@ -75,7 +75,7 @@ class FromStart:
 
     def __init__(self, lockstep: Lockstep, init: str, then: RandomWalk) -> None:
         self._lockstep = lockstep
-        self._way = path_to(lockstep.protocol, init)
+        self._way = path_to_named_start(lockstep.protocol, init)
         self._then = then
 
     def __call__(self, offers: Candidates) -> ChosenOutcome | None:

@@ -13,8 +13,8 @@ from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation
 from kraftcheck.persistence.folder import BatchNote, Checkpoint, Identity
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape, require_valid
 from kraftcheck.spec.diagnosis import lint
-from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
-from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
+from kraftcheck.spec.discovery import modules_of, reachable_classes, source_path
+from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -56,7 +56,7 @@ class SearchCheckpoint(Checkpoint):
         names: tuple[str, ...] = (),
     ) -> None:
         self.protocol, self.options, self.starts = protocol, options, starts
-        self.lexicon = Lexicon()
+        self.lexicon = DecodingVocabulary()
         self._classes = reachable_classes(protocol, starts)
         identity = identity_of_search(protocol, options) | ({} if engine is None else {"engine": engine})
         super().__init__(folder, identity, resume=options.resume is not None, names=names)
@@ -126,14 +126,14 @@ def identity_of_search(protocol: Protocol, options: SearchRequest) -> Identity:
 def _source_digests(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
     """Yield the modules of a protocol, with digests of their sources."""
     for module in modules_of(cls):
-        path = source_of(module)
+        path = source_path(module)
         if path is not None and path.is_file():
             yield module.__name__, blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
 def model_values_of(protocol: Protocol) -> list[ModelValue]:
     """Return the model values of a protocol's constants, in canonical order."""
-    found = Lexicon()
+    found = DecodingVocabulary()
     for value in protocol.constant_values().values():
         found.note(value)
     return sorted(found.model_values.values(), key=order_key)
@@ -147,7 +147,7 @@ def encode_trace(trace: Behaviour) -> Value:
     return tuple((step.state, *map(_singleton_or_empty, (step.action, step.actor, step.message))) for step in trace)
 
 
-def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
+def decode_trace(text: str, lexicon: DecodingVocabulary) -> Behaviour:
     """Decode a counterexample."""
     try:
         steps: Any = decode(bytes.fromhex(text), lexicon)

@@ -27,7 +27,7 @@ from kraftcheck.explorer.executor_boot import PACKAGE_NAME, USER_FOLDER, files_d
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.processes import LEAST_JAVA_VERSION, java_program, java_version, kill_children_on_interrupt
-from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_of
+from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_path
 from kraftcheck.spec.errors import InputError, PlatformError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -400,7 +400,7 @@ def code_zip(protocol: type[Protocol]) -> tuple[str, str, bytes]:
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
     """Yield the files of the user's modules, under their names in the folder `USER_FOLDER`."""
     for module in modules_of(protocol):
-        path = source_of(module)
+        path = source_path(module)
         name = module.__name__
         if path is None or name.split(".")[0] == PACKAGE_NAME:
             continue

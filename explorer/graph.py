@@ -26,7 +26,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import in_xml
+from kraftcheck.spec.values import replace_non_xml
 
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments at run time
@@ -186,7 +186,7 @@ def _with_valid_xml_text(graph: Graph) -> Graph:
     """Return a copy of a graph whose texts are allowed in XML."""
     graph = graph.copy()
     for known in (*graph.nodes.values(), *graph.edges.values()):
-        known.update({name: in_xml(value) for name, value in known.items() if isinstance(value, str)})
+        known.update({name: replace_non_xml(value) for name, value in known.items() if isinstance(value, str)})
     return graph
 
 

@@ -39,7 +39,7 @@ from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StoredStates
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.formula import NEXT, Enabled, StatePredicate
+from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, StatePredicate
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
@@ -143,7 +143,9 @@ class RenamingViewTest:
 
     def _counts_blocked(self, action: str) -> bool:
         """Whether it matters that a bound alone prevents an action: fairness or a formula may name it as enabled."""
-        return bool(self._enabled & {NEXT, action}) or any(one.names(action) for one in self._options.all_fairness)
+        return bool(self._enabled & {NEXT_ACTION, action}) or any(
+            one.names(action) for one in self._options.all_fairness
+        )
 
     def _verdict(self, prop: Property, state: State, taken: Any) -> bool:
         if prop in self._options.constraints:

@@ -16,9 +16,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, unknown_name
 from kraftcheck.spec.language.declarations import REFINES, Property
-from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, stutter_sensitive_step
+from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, Fairness, Taken, stutter_sensitive_step
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut
 
@@ -443,7 +443,7 @@ def require_decidable_reachable(protocol: Protocol, options: SearchRequest) -> N
 
 def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its temporal properties, or their actions are unknown."""
-    known = [NEXT, *_action_names(protocol)]
+    known = [NEXT_ACTION, *_action_names(protocol)]
     for prop in options.temporal:
         formula = prop.formula(protocol)
         misplaced = stutter_sensitive_step(formula)
@@ -464,13 +464,13 @@ def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> No
 
 def _require_known_condition(where: str, fairness: Fairness, protocol: Protocol) -> None:
     """Raise InputError if a condition names an unknown action or predicate."""
-    _require_known_actions(where, fairness.actions, [NEXT, *_action_names(protocol)], protocol)
+    _require_known_actions(where, fairness.actions, [NEXT_ACTION, *_action_names(protocol)], protocol)
     if not fairness.when:
         return
     if not callable(getattr(type(protocol), fairness.when, None)):
         problem = f"{protocol.name()} has no method {fairness.when}"
         raise InputError(f"{where}: {problem}; expected def {fairness.when}(self, me, message) -> bool")
-    own = {NEXT, *protocol.network.own_actions()}.intersection(fairness.actions)
+    own = {NEXT_ACTION, *protocol.network.own_actions()}.intersection(fairness.actions)
     if own and protocol.network.own_actions():
         raise InputError(f"{where}: {min(own)} has steps without a replica; when= needs actions of replicas")
 
@@ -493,4 +493,4 @@ def require_no_hidden_fields(protocol: Protocol, view: str | None, properties: I
 def _require_known_actions(where: str, names: Iterable[str], known: list[str], protocol: Protocol) -> None:
     for name in names:
         if name not in known:
-            raise InputError(f"{where}: {unknown('action', name, known, protocol.name())}")
+            raise InputError(f"{where}: {unknown_name('action', name, known, protocol.name())}")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec.discovery import USER_MODULE_PREFIX, load
-from kraftcheck.spec.encoding import Lexicon, decode, encode
+from kraftcheck.spec.discovery import USER_MODULE_PREFIX, load_protocol
+from kraftcheck.spec.encoding import DecodingVocabulary, decode, encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue
 
@@ -24,7 +24,7 @@ OPTION_FIELDS = ("deadlock", "symmetry", "view", "init")
 
 def to_spec(protocol: Protocol, options: SearchRequest) -> SearchSpec:
     """Return the description of a search, as JSON values."""
-    lexicon = Lexicon()
+    lexicon = DecodingVocabulary()
     for value in protocol.constant_values().values():
         lexicon.note(value)
     cls = type(protocol)
@@ -45,7 +45,7 @@ def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, SearchReque
     """Return the protocol and the options of a described search."""
     module, name = spec["model"]
     cls = _class_by_name(module, name, user_files)
-    lexicon = Lexicon(_class_by_name(module, name, user_files) for module, name in spec["classes"])
+    lexicon = DecodingVocabulary(_class_by_name(module, name, user_files) for module, name in spec["classes"])
     for name, index in spec["model_values"]:
         lexicon.model_values[name] = ModelValue(name, index)
     constants = {name: decode(bytes.fromhex(data), lexicon) for name, data in spec["constants"].items()}
@@ -60,7 +60,7 @@ def _class_by_name(module: str, name: str, user_files: Path) -> Any:
     outer, *inner = name.split(".")
     if module.startswith(USER_MODULE_PREFIX):
         if module not in sys.modules:
-            load(user_files / f"{module.removeprefix(USER_MODULE_PREFIX)}.py", outer)
+            load_protocol(user_files / f"{module.removeprefix(USER_MODULE_PREFIX)}.py", outer)
         found: Any = getattr(sys.modules[module], outer)
     else:
         found = getattr(import_module(module), outer)

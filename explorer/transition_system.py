@@ -30,7 +30,7 @@ from kraftcheck.spec.language.semantics import (
     initial_states,
     satisfies_fairness_predicate,
 )
-from kraftcheck.spec.language.state import State, Step, permutation_group, permuted
+from kraftcheck.spec.language.state import State, Step, permutation_group, permute_model_values
 from kraftcheck.spec.values import Map, Record, Value
 
 StateBatch = TypeVar("StateBatch")  # a batch of states, in the form of the system
@@ -167,7 +167,7 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
     # permutation of the group.
     def canonical(state: State) -> bytes:
         seen = see(state)
-        return min(encode(permuted(seen, permutation)) for permutation in group)
+        return min(encode(permute_model_values(seen, permutation)) for permutation in group)
 
     return canonical
 

@@ -18,7 +18,7 @@ from kraftcheck.jobs import bind_option_names, configuration_with_settings, job_
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_diagnosed
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.errors import InputError, require_assertions, unknown
+from kraftcheck.spec.errors import InputError, require_assertions, unknown_name
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
     names = list(known.__annotations__)
     for name in options:
         if name not in names:
-            raise InputError(unknown("option", name, names))
+            raise InputError(unknown_name("option", name, names))
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     return {name: parse_option(name, value) if name in OPTIONS else value for name, value in values.items()}
 

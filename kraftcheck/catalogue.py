@@ -35,8 +35,8 @@ from kraftcheck.spec.cfg.config import (
     parse_setting,
     read_config,
 )
-from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant_of, variants_of
-from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, name_and_text_of_error, unknown
+from kraftcheck.spec.discovery import innermost_line_in_file, load_protocol, protocol_of_module, variant_of, variants_of
+from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, name_and_text_of_error, unknown_name
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REFINES
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -92,7 +92,7 @@ def _merge_inherited(place: str, table: dict[str, Any], tables: dict[str, dict[s
     base: dict[str, Any] = {"constants": {}}
     for parent in table.get("inherits", "").split():
         if parent not in tables:
-            raise InputError(f"{place}: inherits: {unknown('configuration', parent, tables)}")
+            raise InputError(f"{place}: inherits: {unknown_name('configuration', parent, tables)}")
         inherited = tables[parent]
         base |= {**inherited, "constants": base["constants"] | inherited["constants"]}
     for name in table.get("without", "").split():
@@ -106,7 +106,7 @@ def _merge_inherited(place: str, table: dict[str, Any], tables: dict[str, dict[s
         elif key in (*SINGLE_VALUE_KEYS, DEADLOCK_KEY, "about"):
             base[key] = value
         elif key not in ("inherits", "without"):
-            raise InputError(f"{place}: {unknown('key', key, CONFIGURATION_KEYS)}")
+            raise InputError(f"{place}: {unknown_name('key', key, CONFIGURATION_KEYS)}")
     base["about"] = " ".join(table.get("about", "").split())
     return base
 
@@ -252,7 +252,7 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
     path, colon, class_name = name.rpartition(":")
     shipped = shipped_models()
     if name in shipped:
-        model = Model(name, protocol_in(import_module(shipped[name])))
+        model = Model(name, protocol_of_module(import_module(shipped[name])))
     elif colon and path and class_name:
         model = _load_model(name, path, class_name)
     elif name.removesuffix(":").endswith(".py"):
@@ -260,14 +260,14 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
         raise InputError(f"{file}: expected the protocol's class too, as in {file}:ClassName")
     else:
         help_ = "`kraftcheck models` describes them; your own is path/to/file.py:ClassName"
-        raise InputError(f"{unknown('model', name, shipped)}; {help_}")
+        raise InputError(f"{unknown_name('model', name, shipped)}; {help_}")
     return model if variant_name is None else find_variant(model, variant_name)
 
 
 def _load_model(name: str, path: str, class_name: str) -> Model:
     if not Path(path).exists():
         raise InputError(f"{path}: there is no such file; `kraftcheck models` lists the models that need none")
-    return Model(name, load(path, class_name), Path(path))
+    return Model(name, load_protocol(path, class_name), Path(path))
 
 
 def model_of_class(protocol: type[Protocol], variant_name: str | None = None) -> Model:
@@ -288,8 +288,10 @@ def find_variant(model: Model, name: str) -> Model:
     if name in model.variants:
         return model._replace(protocol=variant_of(model.protocol, name))
     if not (colon and path):
-        raise InputError(unknown("variant", name, model.variants, model.protocol.name()) + _models_command_hint(model))
-    protocol = load(path, class_name)
+        raise InputError(
+            unknown_name("variant", name, model.variants, model.protocol.name()) + _models_command_hint(model)
+        )
+    protocol = load_protocol(path, class_name)
     if not any(_is_model_class(base, model) for base in protocol.__mro__):
         raise InputError(f"{name}: expected a subclass of {model.protocol.__name__}, found another protocol")
     return model._replace(protocol=protocol, file=Path(path))
@@ -340,7 +342,7 @@ def _refuse_configuration(model: Model, name: str) -> None:
         raise InputError(f"{name}: there is no such file{_models_command_hint(model)}")
     else:
         return
-    raise InputError(unknown("configuration", name, model.configurations, model.name) + expected)
+    raise InputError(unknown_name("configuration", name, model.configurations, model.name) + expected)
 
 
 def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
@@ -401,5 +403,5 @@ def protocol_errors_with_place(model: Model) -> Iterator[None]:
 
 def _place_in_user_file(model: Model, error: BaseException | None) -> str | None:
     """Return `file:line` of the user's file in which an exception was raised; None if it was raised elsewhere."""
-    line = None if error is None or model.file is None else line_to_blame(error, model.file)
+    line = None if error is None or model.file is None else innermost_line_in_file(error, model.file)
     return None if line is None else f"{model.file}:{line}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
-from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown
+from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown_name
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.views import HiddenReadError
 
@@ -92,7 +92,7 @@ ENGINES = {
 def choose_engine(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     """Return the named engine, or the first that supports a search order and options. Raise InputError if none does."""
     if name is not None and name not in ENGINES:
-        raise InputError(unknown("engine", name, ENGINES))
+        raise InputError(unknown_name("engine", name, ENGINES))
     wanted = (f"--search {search}", *options)
     able = {option: [known for known, engine in ENGINES.items() if option in engine.words] for option in wanted}
     fitting = [known for known in ENGINES if all(known in those for those in able.values())]

@@ -20,7 +20,7 @@ from kraftcheck.explorer.request import OPTIONS, SearchRequest, parse_bytes, par
 from kraftcheck.explorer.request import parse_count as parse_count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, unknown_name
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, PREDICATE, REACHABLE, STEP_KINDS, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import start_names
@@ -113,7 +113,7 @@ def parse_option(name: str, value: Any) -> Any:
     """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
     if name == "search" and value not in search_order_names():
-        raise InputError(unknown("search", value, search_order_names()))
+        raise InputError(unknown_name("search", value, search_order_names()))
     if value is None or option.read is str:
         return value
     try:
@@ -231,7 +231,7 @@ def _search_symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None
     known = bound.protocol.symmetries
     if isinstance(asked, str):
         if asked not in known:
-            raise InputError(unknown("symmetry", asked, known, bound.protocol.name()))
+            raise InputError(unknown_name("symmetry", asked, known, bound.protocol.name()))
         return asked
     if not known:
         raise InputError(f"--symmetry: {bound.protocol.name()} has no symmetric sets")
@@ -251,7 +251,7 @@ def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
         names = [given] if isinstance(given, str) else list(given)
         for name in names:
             if name not in known:
-                raise InputError(unknown(what, name, known, protocol.name()))
+                raise InputError(unknown_name(what, name, known, protocol.name()))
         return names
 
     def of_kind(*kinds: str) -> tuple[Property, ...]:

@@ -16,13 +16,13 @@ from sysconfig import get_paths
 from types import ModuleType
 from typing import Any, TypeGuard, get_args
 
-from kraftcheck.spec.encoding import Lexicon
-from kraftcheck.spec.errors import InputError, ProtocolError, name_and_text_of_error, unknown
+from kraftcheck.spec.encoding import DecodingVocabulary
+from kraftcheck.spec.errors import InputError, ProtocolError, name_and_text_of_error, unknown_name
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Symbol, field_types, is_enum, type_hints
 
-OLD_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
+OLD_TOP_LEVEL_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
 """Packages of kraftcheck that user files once imported as top-level packages."""
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ USER_MODULE_PREFIX = "kraftcheck_user_"
 """Prefix of the module names of user files, so that a file named `json.py` shadows no module."""
 
 
-def load(path: str | Path, class_name: str) -> type[Protocol]:
+def load_protocol(path: str | Path, class_name: str) -> type[Protocol]:
     """Return a protocol class of a user file.
 
     The file is imported as a module with a prefixed name. During the import, its folder comes first on the import path,
@@ -44,7 +44,7 @@ def load(path: str | Path, class_name: str) -> type[Protocol]:
     classes = [protocol.__name__ for protocol in protocols_of(module)]
     found = getattr(module, class_name, None)
     if found is None:
-        raise InputError(f"{path}: {unknown('protocol', class_name, classes, 'the file')}")
+        raise InputError(f"{path}: {unknown_name('protocol', class_name, classes, 'the file')}")
     if not _is_protocol(found):
         listed = ", ".join(classes) or "none"
         raise InputError(f"{path}: {class_name} is not a protocol; expected a subclass of Protocol (there is {listed})")
@@ -61,7 +61,7 @@ def protocols_of(module: ModuleType) -> list[type[Protocol]]:
     return [value for value in own if _is_protocol(value)]
 
 
-def line_to_blame(error: BaseException, path: str | Path) -> int | None:
+def innermost_line_in_file(error: BaseException, path: str | Path) -> int | None:
     """Return the innermost line of a file on an exception's traceback; None if the file is not on it."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or None  # Python reports line 0 for the file as a whole
@@ -107,10 +107,10 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _import_failure(path: Path, error: BaseException) -> str:
-    moved = old_import(error) if isinstance(error, ImportError) else None
+    moved = old_import_message(error) if isinstance(error, ImportError) else None
     if moved is not None:
         return moved
-    line = line_to_blame(error, path)
+    line = innermost_line_in_file(error, path)
     place = str(path) if line is None else f"{path}:{line}"
     if isinstance(error, ProtocolError):
         return str(error) if str(error).startswith(str(path)) else f"{place}: {error}"
@@ -119,10 +119,10 @@ def _import_failure(path: Path, error: BaseException) -> str:
     return f"{place}: cannot be imported: {name_and_text_of_error(error)}"
 
 
-def old_import(error: ImportError) -> str | None:
+def old_import_message(error: ImportError) -> str | None:
     """Return the message for a failed import of a package's old name, or None."""
     package = (error.name or "").partition(".")[0]
-    if package not in OLD_PACKAGES or getattr(sys.modules.get(package), "__file__", None) is not None:
+    if package not in OLD_TOP_LEVEL_PACKAGES or getattr(sys.modules.get(package), "__file__", None) is not None:
         return None
     refusing = (PACKAGE_FOLDER / package / "__init__.py").resolve()
     *_, call = (
@@ -132,16 +132,16 @@ def old_import(error: ImportError) -> str | None:
     )
     named = re.search(rf"\b{package}(?:\.\w+)*", call.line or "")
     module = name = named[0] if named else package
-    while name != package and not _is_module(PACKAGE_FOLDER.joinpath(*name.split("."))):
+    while name != package and not _is_module_path(PACKAGE_FOLDER.joinpath(*name.split("."))):
         name = name.rpartition(".")[0]
     return f"{call.filename}:{call.lineno}: cannot be imported: {module} is an old name; expected kraftcheck.{name}"
 
 
-def _is_module(path: Path) -> bool:
+def _is_module_path(path: Path) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def protocol_in(module: ModuleType) -> type[Protocol]:
+def protocol_of_module(module: ModuleType) -> type[Protocol]:
     """Return the protocol of a model's module: the only protocol class defined there that is not a variant."""
     found = [protocol for protocol in protocols_of(module) if protocol.variant is None]
     if len(found) != 1:
@@ -172,7 +172,7 @@ def variant_of(protocol: type[Protocol], name: str) -> type[Protocol]:
     """Return a protocol's variant by name; raise InputError if it is unknown."""
     known = variants_of(protocol)
     if name not in known:
-        raise InputError(unknown("variant", name, known, protocol.name()))
+        raise InputError(unknown_name("variant", name, known, protocol.name()))
     return known[name]
 
 
@@ -190,7 +190,7 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
     They come from initial states, constants, symbols, the messages and actors of actions, and the protocol's modules.
     Field annotations of these classes add further classes.
     """
-    seen = Lexicon()
+    seen = DecodingVocabulary()
     for value in (*states, *protocol.constant_values().values()):
         seen.note(value)
     named = [State, *seen.classes, *protocol.symbols]
@@ -200,17 +200,17 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
     while named:
         cls = named.pop(0)
         name = (cls.__module__, cls.__qualname__)
-        if name not in found and _has_values(cls):
+        if name not in found and _is_record_or_enum(cls):
             found[name] = cls
-            named += [used for annotation in _annotations(cls) for used in _classes_in(annotation)]
+            named += [used for annotation in _field_annotations(cls) for used in _classes_in(annotation)]
     return found
 
 
-def _has_values(cls: type) -> bool:
+def _is_record_or_enum(cls: type) -> bool:
     return cls not in (Record, Symbol) and (issubclass(cls, Record) or is_enum(cls))
 
 
-def _annotations(cls: type) -> list[Any]:
+def _field_annotations(cls: type) -> list[Any]:
     try:
         return list(field_types(cls).values()) if issubclass(cls, Record) else []
     except NameError:  # a class defined within a function: its classes are found in its values
@@ -231,7 +231,7 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
     """
     bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
     waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
-    folders = {path.parent for path in map(source_of, waiting) if path is not None}
+    folders = {path.parent for path in map(source_path, waiting) if path is not None}
     found: dict[str, ModuleType] = {}
     seen = set[str]()
     while waiting:
@@ -239,7 +239,7 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
         if module.__name__ in seen:
             continue
         seen.add(module.__name__)
-        path = source_of(module)
+        path = source_path(module)
         is_part = module.__name__ == protocol.__module__ if path is None else _is_project_module(module, path, folders)
         if is_part:
             found[module.__name__] = module
@@ -249,7 +249,11 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
 
 def _modules_used_by(module: ModuleType, path: Path | None) -> set[str]:
     """Return the names of the modules that a module uses."""
-    owners = {_defining_module(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
+    owners = {
+        _defining_module(value)
+        for name, value in vars(module).items()
+        if not _is_incidental_submodule(module, name, value)
+    }
     return owners | _imported_submodules(module, path)
 
 
@@ -279,14 +283,14 @@ def _imported_submodules(module: ModuleType, path: Path | None) -> set[str]:
     return {one.name for node in imports for one in node.names}
 
 
-def _is_by_chance(module: ModuleType, name: str, value: object) -> bool:
+def _is_incidental_submodule(module: ModuleType, name: str, value: object) -> bool:
     """Return whether an attribute is a submodule that some other module has imported.
 
     Which submodules are attributes of a package follows from what this process has imported before.
     """
     if not isinstance(value, ModuleType) or value.__name__ != f"{module.__name__}.{name}":
         return False
-    path = source_of(module)
+    path = source_path(module)
     return path is not None and name not in _imported_names(path)
 
 
@@ -303,7 +307,7 @@ def _defining_module(value: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def source_of(module: ModuleType) -> Path | None:
+def source_path(module: ModuleType) -> Path | None:
     """Return the source file of a module, or None."""
     name = getattr(module, "__file__", None)
     return Path(name).resolve() if isinstance(name, str) else None

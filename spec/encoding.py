@@ -1,7 +1,7 @@
 """Canonical binary encoding of values, and its decoder.
 
-An encoding names record and symbol classes by qualified name, and the decoder looks them up in a `Lexicon` of the
-protocol's classes. Decoding never imports or evaluates anything.
+An encoding names record and symbol classes by qualified name, and the decoder looks them up in a `DecodingVocabulary`
+of the protocol's classes. Decoding never imports or evaluates anything.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, cut, field_names, field_values, is_enum
 
 
-def _length(number: int) -> bytes:
+def _encode_length(number: int) -> bytes:
     return number.to_bytes(4, "big")
 
 
-def _text(tag: bytes, text: str) -> bytes:
+def _encode_text(tag: bytes, text: str) -> bytes:
     data = text.encode()
-    return tag + _length(len(data)) + data
+    return tag + _encode_length(len(data)) + data
 
 
 def encode(value: Value) -> bytes:
@@ -31,27 +31,27 @@ def encode(value: Value) -> bytes:
     if kind is bool:
         return b"T" if value else b"F"
     if kind is int:
-        return _text(b"i", str(value))
+        return _encode_text(b"i", str(value))
     if kind is str:
-        return _text(b"s", value)
+        return _encode_text(b"s", value)
     if kind is ModelValue:
-        return _text(b"m", value.name)
+        return _encode_text(b"m", value.name)
     if isinstance(value, Symbol):
-        return _text(b"y", kind.__qualname__) + _text(b"", str(value.value))
+        return _encode_text(b"y", kind.__qualname__) + _encode_text(b"", str(value.value))
     if value is None:
         return b"N"
     if isinstance(value, enum.Enum) and is_enum(kind):
-        return _text(b"e", kind.__qualname__) + _text(b"", value.name)
+        return _encode_text(b"e", kind.__qualname__) + _encode_text(b"", value.name)
     if kind is tuple:
-        return b"(" + _length(len(value)) + b"".join(map(encode, value))
+        return b"(" + _encode_length(len(value)) + b"".join(map(encode, value))
     if kind is frozenset:
-        return b"{" + _length(len(value)) + b"".join(sorted(map(encode, value)))
+        return b"{" + _encode_length(len(value)) + b"".join(sorted(map(encode, value)))
     if isinstance(value, Record):
         fields = b"".join(map(encode, field_values(value)))
-        return _text(b"r", kind.__qualname__) + _length(len(field_names(kind))) + fields
+        return _encode_text(b"r", kind.__qualname__) + _encode_length(len(field_names(kind))) + fields
     if isinstance(value, Map):
         pairs = sorted(encode(k) + encode(v) for k, v in value.items())
-        return b"[" + _length(len(pairs)) + b"".join(pairs)
+        return b"[" + _encode_length(len(pairs)) + b"".join(pairs)
     raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
 
 
@@ -59,14 +59,14 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
 
 MAX_DIGITS = 4_000  # below Python's limit for int()
-_NUMBER = re.compile("0|-?[1-9][0-9]*")
+_DECIMAL_NUMBER = re.compile("0|-?[1-9][0-9]*")
 
 
 class DecodingError(InputError):
     """Bytes that are not the canonical encoding of a value."""
 
 
-class Lexicon:
+class DecodingVocabulary:
     """The classes and model values that encodings may name."""
 
     def __init__(self, classes: Iterable[type] = (), model_values: Iterable[ModelValue] = ()) -> None:
@@ -112,7 +112,7 @@ def _encoded_parts(value: Value) -> Iterable[Value]:
     return value if type(value) in (tuple, frozenset) else ()
 
 
-def decode(data: bytes, lexicon: Lexicon) -> Value:
+def decode(data: bytes, lexicon: DecodingVocabulary) -> Value:
     """Return the value of a canonical encoding; the inverse of `encode`."""
     reader = _ByteReader(data, lexicon)
     try:
@@ -127,7 +127,7 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
 class _ByteReader:
     """Reader of consecutive values in bytes."""
 
-    def __init__(self, data: bytes, lexicon: Lexicon) -> None:
+    def __init__(self, data: bytes, lexicon: DecodingVocabulary) -> None:
         self.data = data
         self.lexicon = lexicon
         self.at = 0
@@ -137,7 +137,7 @@ class _ByteReader:
 
     def value(self) -> Value:
         tag = self.take(1)
-        read = _READERS.get(tag)
+        read = _READER_OF_TAG.get(tag)
         if read is None:
             self.at -= 1
             raise self.error(f"expected a value, found {tag!r}")
@@ -161,7 +161,7 @@ class _ByteReader:
 
     def number(self) -> int:
         text = self.text()
-        if len(text) > MAX_DIGITS or _NUMBER.fullmatch(text) is None:
+        if len(text) > MAX_DIGITS or _DECIMAL_NUMBER.fullmatch(text) is None:
             raise self.error(f"expected a number, found {cut(text, 60)!r}")
         return int(text)
 
@@ -230,7 +230,7 @@ class _ByteReader:
         return found
 
 
-_READERS: dict[bytes, Any] = {
+_READER_OF_TAG: dict[bytes, Any] = {
     b"T": lambda reader: True,
     b"F": lambda reader: False,
     b"i": _ByteReader.number,

@@ -75,7 +75,7 @@ def require_assertions() -> None:
         )
 
 
-FORGOT_YIELD = "expected a generator (forgot `yield`?)"
+FORGOT_YIELD_MESSAGE = "expected a generator (forgot `yield`?)"
 """The problem of a method that returns a value instead of yielding."""
 
 
@@ -220,12 +220,12 @@ MAX_LISTED_NAMES = 40
 MAX_NEAREST_NAMES = 5
 
 
-def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
+def unknown_name(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
     """Return the message for an unknown name, with the nearest known names, and the others if they are few.
 
     Examples
     --------
-    >>> unknown("invariant", "NoIlegalState", ["NoLogDivergence", "NoIllegalState"], "Reconfig")
+    >>> unknown_name("invariant", "NoIlegalState", ["NoLogDivergence", "NoIllegalState"], "Reconfig")
     'unknown invariant NoIlegalState (perhaps NoIllegalState?); Reconfig has NoIllegalState, NoLogDivergence'
     """
     names = list(dict.fromkeys(known))

@@ -21,10 +21,10 @@ from kraftcheck.spec.values import (
     cut,
     field_types,
     is_enum,
-    refuse_enum,
+    refuse_enum_equality,
 )
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 HINT_FOR_TYPE = {float: "; write an int"}
 _is_marked_well_typed = attrgetter("_well_typed")
 PHRASE_OF_SCALAR = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
@@ -36,11 +36,13 @@ def describe_type(kind: Any) -> str:
         return PHRASE_OF_SCALAR[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is frozenset:
-        return f"a set of {_plural(describe_type(arguments[0]))}"
+        return f"a set of {_plural_phrase(describe_type(arguments[0]))}"
     if origin is tuple:
-        return f"a sequence of {_plural(describe_type(arguments[0]))}"
+        return f"a sequence of {_plural_phrase(describe_type(arguments[0]))}"
     if origin is Map:
-        return f"a map from {_plural(describe_type(arguments[0]))} to {_plural(describe_type(arguments[1]))}"
+        return (
+            f"a map from {_plural_phrase(describe_type(arguments[0]))} to {_plural_phrase(describe_type(arguments[1]))}"
+        )
     if origin in (Union, types.UnionType):
         return " or ".join(map(describe_type, arguments))
     if origin is Literal:
@@ -59,7 +61,7 @@ def may_be_record(kind: Any) -> bool:
     return get_origin(kind) is None
 
 
-def _plural(phrase: str) -> str:
+def _plural_phrase(phrase: str) -> str:
     return phrase.removeprefix("a ").removeprefix("an ") + ("s" if phrase.startswith("a") else "")
 
 
@@ -80,21 +82,21 @@ def describe_value(value: Value) -> str:
     return f"{shown} of type {kind.__name__}"
 
 
-def fits(value: Value, kind: Any) -> bool:
-    """Return whether a value matches a type; `mismatch` also locates the mismatch."""
-    return _checker(kind)(value)
+def fits_type(value: Value, kind: Any) -> bool:
+    """Return whether a value matches a type; `type_mismatch` also locates the mismatch."""
+    return _checker_of_type(kind)(value)
 
 
-def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
+def type_mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     """Return the first mismatch between a value and a type, with its path, or None.
 
     `kind`: a type as in an annotation: a scalar, a `Record`, an enum, `frozenset[T]`, `tuple[T, ...]`, `tuple[A, B]`,
     `Map[K, V]`, a union, `Optional[T]`, `Literal[...]`, or `Any`.
     """
-    if _checker(kind)(value):
+    if _checker_of_type(kind)(value):
         return None
     for part, part_kind, place in _parts_with_types(value, kind, path):
-        problem = mismatch(part, part_kind, place)
+        problem = type_mismatch(part, part_kind, place)
         if problem is not None:
             return problem
     return f"{path}: {_mismatch_of_whole(value, kind)}"
@@ -143,7 +145,7 @@ TypePredicate = Callable[[Any], bool]
 
 
 @cache
-def _checker(kind: Any) -> TypePredicate:
+def _checker_of_type(kind: Any) -> TypePredicate:
     """Return the predicate that checks values against a type."""
     if kind is Any or kind is object:
         return _is_value
@@ -151,14 +153,14 @@ def _checker(kind: Any) -> TypePredicate:
     if origin is None:
         return _plain_checker(kind)
     if origin in (Union, types.UnionType):
-        _refuse_mixture(kind, arguments)
+        _refuse_equal_mixture(kind, arguments)
         return _union_checker(arguments)
     if origin is frozenset:
         return _elements_checker(frozenset, arguments[0])
     if origin is tuple:
         return _tuple_checker(arguments)
     if origin is Map:
-        return _map_checker(*map(_checker, arguments))
+        return _map_checker(*map(_checker_of_type, arguments))
     if origin is Literal:
         return lambda value: any(type(value) is type(choice) and value == choice for choice in arguments)
     if origin in IMMUTABLE_TYPES:
@@ -166,7 +168,7 @@ def _checker(kind: Any) -> TypePredicate:
     raise ProtocolError(f"no value has the type {kind}; a map is a Map, a sequence a tuple, a set a frozenset")
 
 
-def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
+def _refuse_equal_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
     """Reject a union of types with values that are equal in Python but distinct: `1 == Level.LOW` of an IntEnum."""
     like = [(base, one) for one in arguments for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
     for base in (int, str):
@@ -190,8 +192,8 @@ def _map_checker(key: TypePredicate, item: TypePredicate) -> TypePredicate:
 
 
 def _union_checker(arguments: tuple[Any, ...]) -> TypePredicate:
-    choices = {get_origin(one) or one: _checker(one) for one in reversed(arguments)}
-    every = list(map(_checker, arguments))
+    choices = {get_origin(one) or one: _checker_of_type(one) for one in reversed(arguments)}
+    every = list(map(_checker_of_type, arguments))
 
     def check(value: Any) -> bool:
         own = choices.get(type(value))
@@ -202,7 +204,7 @@ def _union_checker(arguments: tuple[Any, ...]) -> TypePredicate:
 
 def _elements_checker(collection: Any, kind: Any) -> TypePredicate:
     """Return the predicate of a collection. Records that were checked before, which are most, take no call."""
-    element = _checker(kind)
+    element = _checker_of_type(kind)
     choices = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     records = {one for one in choices if isinstance(one, type) and get_origin(one) is None and issubclass(one, Record)}
 
@@ -219,7 +221,7 @@ def _elements_checker(collection: Any, kind: Any) -> TypePredicate:
 def _tuple_checker(arguments: tuple[Any, ...]) -> TypePredicate:
     if arguments[-1] is Ellipsis:
         return _elements_checker(tuple, arguments[0])
-    elements = [_checker(argument) for argument in arguments]
+    elements = [_checker_of_type(argument) for argument in arguments]
     return lambda value: (
         type(value) is tuple
         and len(value) == len(elements)
@@ -237,18 +239,18 @@ def _plain_checker(kind: Any) -> TypePredicate:
     if kind in PHRASE_OF_SCALAR:
         return lambda value: type(value) is kind
     if issubclass(kind, Record):
-        return lambda value: isinstance(value, kind) and _has_good_fields(value)
+        return lambda value: isinstance(value, kind) and _has_well_typed_fields(value)
     if issubclass(kind, enum.Enum):
-        refuse_enum(kind)
+        refuse_enum_equality(kind)
     return lambda value: isinstance(value, kind) and _is_value(value)
 
 
 def _is_text(value: Any) -> bool:
     """Whether a value is a string that UTF-8 can encode, without lone surrogates."""
-    return type(value) is str and (value.isascii() or _SURROGATE.search(value) is None)
+    return type(value) is str and (value.isascii() or _LONE_SURROGATE.search(value) is None)
 
 
-def _has_good_fields(record: Record) -> bool:
+def _has_well_typed_fields(record: Record) -> bool:
     """Whether every field of a record matches its type; memoized on the record, and kept by its copies."""
     known = record.__dict__
     if "_well_typed" in known:
@@ -272,7 +274,7 @@ def field_checkers(cls: Any) -> dict[str, TypePredicate]:
     found = {}
     for name, kind in kinds.items():
         try:
-            found[name] = _checker(kind)
+            found[name] = _checker_of_type(kind)
         except ProtocolError as error:
             raise ProtocolError(f"{cls.__qualname__}.{name}: {error}") from None
     return found
@@ -280,7 +282,7 @@ def field_checkers(cls: Any) -> dict[str, TypePredicate]:
 
 def _is_value(value: Value) -> bool:
     if isinstance(value, Record):
-        return _has_good_fields(value)
+        return _has_well_typed_fields(value)
     if isinstance(value, Map):
         return all(_is_value(key) and _is_value(item) for key, item in value.items())
     if type(value) in (tuple, frozenset):

@@ -40,7 +40,7 @@ V = TypeVar("V", covariant=True)
 A = TypeVar("A")
 T = TypeVar("T")
 
-_NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
+_VALID_NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
 
 
 def cached(function: Callable[[A], T]) -> Callable[[A], T]:
@@ -89,7 +89,7 @@ class Symbol(enum.Enum):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        refuse_enum(cls)
+        refuse_enum_equality(cls)
 
     def __repr__(self) -> str:
         return str(self.value)
@@ -114,7 +114,7 @@ def enum_names(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
     >>> enum_names(Level)
     {'LOW': <Level.LOW: 1>}
     """
-    if issubclass(kind, Symbol) or all(isinstance(one.value, str) and _NAME.fullmatch(one.value) for one in kind):
+    if issubclass(kind, Symbol) or all(isinstance(one.value, str) and _VALID_NAME.fullmatch(one.value) for one in kind):
         return {str(member.value): member for member in kind}
     return {member.name: member for member in kind}
 
@@ -155,11 +155,11 @@ class Record:
             if kind in IMMUTABLE_TYPES and "ClassVar" not in str(annotation):
                 raise TypeError(f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {IMMUTABLE_TYPES[kind]}")
             if is_enum(kind):
-                refuse_enum(kind)
-        refuse_methods(cls)
+                refuse_enum_equality(kind)
+        refuse_overridden_methods(cls)
         cls._is_plain &= not hasattr(cls, "__post_init__") and not {"__init__", "__new__"} & vars(cls).keys()
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
-        refuse_fields(cls)
+        refuse_field_options(cls)
 
     def but(self, **changes: Value) -> Self:
         """Return a copy with the named fields changed.
@@ -205,7 +205,7 @@ class Record:
             return False
         values = _fields_getter(type(self))
         mine, others = values(self.__dict__), values(other.__dict__)
-        return mine == others and (not _has_mixtures(type(self)) or is_same(mine, others))
+        return mine == others and (not _mixes_types_in_fields(type(self)) or same_types(mine, others))
 
     def __hash__(self) -> int:
         try:
@@ -241,11 +241,11 @@ def with_fields(record: Record, changes: Sequence[tuple[str, Value]]) -> Any:
 @cached
 def field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the field names of a record class, in order of declaration."""
-    refuse_made_equality(cls, Record)
+    refuse_decorator_equality(cls, Record)
     return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
 
-def shown_names(record: Record) -> tuple[str, ...]:
+def shown_field_names(record: Record) -> tuple[str, ...]:
     """Return the fields to show in texts: a quiet field only if it differs from its default."""
     names, kind = field_names(type(record)), type(record)
     return tuple(n for n in names if n not in kind._quiet or getattr(record, n) != getattr(kind, n))
@@ -296,14 +296,14 @@ def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Valu
 
 
 @cached
-def _has_mixtures(cls: type[Record]) -> bool:
+def _mixes_types_in_fields(cls: type[Record]) -> bool:
     try:
-        return not cls._is_exact and any(map(is_mixture, field_types(cls).values()))
+        return not cls._is_exact and any(map(mixes_types, field_types(cls).values()))
     except NameError:
         return True
 
 
-def is_mixture(kind: Any) -> bool:
+def mixes_types(kind: Any) -> bool:
     """Whether a type admits distinct values that are equal in Python, as 1 and True are."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is None:
@@ -313,10 +313,10 @@ def is_mixture(kind: Any) -> bool:
     choices = arguments if origin in (Union, UnionType) else ()
     like = [base for one in choices for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
     literals = any(get_origin(one) is Literal for one in choices)
-    return literals or len(set(like)) < len(like) or any(is_mixture(one) for one in arguments if one is not Ellipsis)
+    return literals or len(set(like)) < len(like) or any(mixes_types(one) for one in arguments if one is not Ellipsis)
 
 
-def is_same(one: Value, other: Value) -> bool:
+def same_types(one: Value, other: Value) -> bool:
     """Return whether equal values have equal types at every level: 1 and True are equal in Python."""
     if one is other or isinstance(one, Record):  # Record.__eq__ compares types too
         return True
@@ -324,26 +324,26 @@ def is_same(one: Value, other: Value) -> bool:
     if kind is not type(other):
         return False
     if kind is tuple:
-        return all(map(is_same, one, other))
-    if kind is frozenset and all(map(_equals_its_type, one)):
+        return all(map(same_types, one, other))
+    if kind is frozenset and all(map(_equals_only_its_type, one)):
         return True
-    if kind is Map and all(map(_equals_its_type, one)):
-        return all(is_same(item, other[key]) for key, item in one.items())
-    return bool(keyed(one) == keyed(other))
+    if kind is Map and all(map(_equals_only_its_type, one)):
+        return all(same_types(item, other[key]) for key, item in one.items())
+    return bool(typed_key(one) == typed_key(other))
 
 
-def _equals_its_type(value: Value) -> bool:
+def _equals_only_its_type(value: Value) -> bool:
     """Whether all values equal to a value are of its type."""
     return type(value) is ModelValue or isinstance(value, Record)
 
 
-def keyed(value: Value) -> Any:
+def typed_key(value: Value) -> Any:
     """Return a dict key that distinguishes values equal in Python, such as 1 and True."""
     kind = type(value)
     if kind is tuple or kind is frozenset:
-        return kind, kind(map(keyed, value))
+        return kind, kind(map(typed_key, value))
     if isinstance(value, Map):
-        return kind, frozenset([(keyed(key), keyed(item)) for key, item in value.items()])
+        return kind, frozenset([(typed_key(key), typed_key(item)) for key, item in value.items()])
     return kind, value
 
 
@@ -355,7 +355,7 @@ _NOT_FORWARDED_SPECIALS = {
 
 
 @cached
-def with_specials(classes: tuple[type, type[Record]]) -> Any:
+def proxy_with_specials(classes: tuple[type, type[Record]]) -> Any:
     """Return a proxy class with a record class's special methods, which Python looks up on the class."""
     proxy, record_type = classes
     bases = [base for base in reversed(record_type.__mro__) if base not in Record.__mro__]
@@ -491,19 +491,19 @@ def ordered(values: Iterable[T]) -> list[T]:
     return sorted(values, key=order_key)
 
 
-def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
+def map_model_values(value: Value, leaf: Callable[[Value], Value]) -> Value:
     """Return a value with a function applied to every model value in it, such as a symmetry permutation."""
     kind = type(value)
     if kind is ModelValue:
         return leaf(value)
     if kind is tuple:
-        return tuple([transform(item, leaf) for item in value])
+        return tuple([map_model_values(item, leaf) for item in value])
     if kind is frozenset:
-        return frozenset([transform(item, leaf) for item in value])
+        return frozenset([map_model_values(item, leaf) for item in value])
     if isinstance(value, Record):
-        return kind(*[transform(item, leaf) for item in field_values(value)])
+        return kind(*[map_model_values(item, leaf) for item in field_values(value)])
     if isinstance(value, Map):
-        return Map([(transform(k, leaf), transform(v, leaf)) for k, v in value.items()])
+        return Map([(map_model_values(k, leaf), map_model_values(v, leaf)) for k, v in value.items()])
     return value
 
 
@@ -512,25 +512,25 @@ def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
 IMMUTABLE_TYPES: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
 """The immutable replacement for each mutable collection."""
 
-_EQUALITY = ("__eq__", "__ne__", "__hash__")
-_ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
-_ACCESS = ("__getattribute__", "__setattr__", "__delattr__", "__slots__")
+_EQUALITY_METHODS = ("__eq__", "__ne__", "__hash__")
+_ORDER_METHODS = ("__lt__", "__le__", "__gt__", "__ge__")
+_ACCESS_METHODS = ("__getattribute__", "__setattr__", "__delattr__", "__slots__")
 _OWN_MODULES = ("abc", "builtins", "enum", "typing", "kraftcheck.spec.values")
-_BY_FIELDS = "records are compared by all their fields, or states would be merged"
-_BY_IDENTITY = "members of an enum are compared by identity, or states would be merged"
+_COMPARED_BY_FIELDS = "records are compared by all their fields, or states would be merged"
+_COMPARED_BY_IDENTITY = "members of an enum are compared by identity, or states would be merged"
 
 
-def refuse_methods(record_type: type) -> None:
+def refuse_overridden_methods(record_type: type) -> None:
     """Raise ProtocolError if a record class, or a mixin of it, overrides comparison or attribute access."""
-    _refuse(record_type, (*_EQUALITY, *_ORDER, *_ACCESS), _BY_FIELDS)
+    _refuse_overrides(record_type, (*_EQUALITY_METHODS, *_ORDER_METHODS, *_ACCESS_METHODS), _COMPARED_BY_FIELDS)
 
 
-def refuse_enum(kind: type) -> None:
+def refuse_enum_equality(kind: type) -> None:
     """Raise ProtocolError if an enum overrides equality of its members."""
-    _refuse(kind, _EQUALITY, _BY_IDENTITY)
+    _refuse_overrides(kind, _EQUALITY_METHODS, _COMPARED_BY_IDENTITY)
 
 
-def refuse_fields(record_type: type) -> None:
+def refuse_field_options(record_type: type) -> None:
     """Raise ProtocolError if a field has a mutable default, or changes `compare`, `hash`, `init` or `kw_only`."""
     for field in dataclasses.fields(record_type):
         factory, problem = field.default_factory, None
@@ -538,19 +538,19 @@ def refuse_fields(record_type: type) -> None:
             problem = f"a {kind.__name__} can change; write a {IMMUTABLE_TYPES[kind]}"
         for option, usual in (("compare", True), ("hash", None), ("init", True), ("kw_only", False)):
             if (found := getattr(field, option)) is not usual:
-                problem = f"field({option}={found}): {_BY_FIELDS}, which are given in order; remove the option"
+                problem = f"field({option}={found}): {_COMPARED_BY_FIELDS}, which are given in order; remove the option"
         if problem is not None:
             raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
 
 
-def refuse_made_equality(record_type: type, base: type) -> None:
+def refuse_decorator_equality(record_type: type, base: type) -> None:
     """Raise ProtocolError if a decorator replaced the equality of a record class."""
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
-        what = f"{_BY_FIELDS}; remove the method, or the decorator that adds it"
+        what = f"{_COMPARED_BY_FIELDS}; remove the method, or the decorator that adds it"
         raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.__eq__: {what}")
 
 
-def _refuse(cls: type, names: Iterable[str], reason: str) -> None:
+def _refuse_overrides(cls: type, names: Iterable[str], reason: str) -> None:
     for base in cls.__mro__:
         if base is not cls and (dataclasses.is_dataclass(base) or base.__module__ in _OWN_MODULES):
             continue
@@ -600,14 +600,14 @@ def _record_text(record: Record) -> str:
     kind = type(record)
     if any("__str__" in vars(base) for base in kind.__mro__[:-1]):
         return str(record)
-    fields = [f"{name}={text_of(getattr(record, name))}" for name in shown_names(record)]
+    fields = [f"{name}={text_of(getattr(record, name))}" for name in shown_field_names(record)]
     return f"{kind.__name__}({', '.join(fields)})"
 
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def in_xml(text: str) -> str:
+def replace_non_xml(text: str) -> str:
     """Return text with `?` for each character that XML forbids, such as ESC."""
     return _NOT_IN_XML.sub("?", text)
 
@@ -623,10 +623,10 @@ def _escape_code(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def one_of(choices: Sequence[str]) -> str:
+def or_phrase(choices: Sequence[str]) -> str:
     """Return alternatives as a phrase.
 
-    >>> one_of(["a value", "','", "'}'"])
+    >>> or_phrase(["a value", "','", "'}'"])
     "a value, ',' or '}'"
     """
     return " or ".join(filter(None, [", ".join(choices[:-1]), *choices[-1:]]))

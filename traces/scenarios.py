@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from kraftcheck.files import read_text_file
 from kraftcheck.spec.diagnosis.why import diagnose
-from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states, sent_by
+from kraftcheck.spec.errors import InputError, unknown_name
+from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states, sent_messages_text
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value, field_names, ordered, text_of
 
@@ -233,7 +233,9 @@ class ScenarioPlayer:
         elif verb[:1].isupper():
             yield self.chosen(parse_step_description([verb, *rest]))
         elif verb not in LOOK_VERBS:
-            raise ScenarioError(f"{unknown('command', verb, [*STEP_VERBS, *LOOK_VERBS], 'a scenario')}, or an action")
+            raise ScenarioError(
+                f"{unknown_name('command', verb, [*STEP_VERBS, *LOOK_VERBS], 'a scenario')}, or an action"
+            )
 
     # Choosing a step
 
@@ -251,7 +253,8 @@ class ScenarioPlayer:
         """Return steps as text; those with equal text also with the receivers of their messages."""
         texts = [" ".join("; ".join(self._tell(step)).split()) for step in fitting]
         return [
-            f"{text}{sent_by(step) if texts.count(text) > 1 else ''}" for text, step in zip(texts, fitting, strict=True)
+            f"{text}{sent_messages_text(step) if texts.count(text) > 1 else ''}"
+            for text, step in zip(texts, fitting, strict=True)
         ]
 
     def fitting(self, ask: StepDescription) -> list[Transition]:
@@ -259,7 +262,7 @@ class ScenarioPlayer:
         protocol = self.semantics.protocol
         known = [*protocol.actions, *protocol.network.own_actions()]
         if ask.action not in known:
-            raise ScenarioError(unknown("action", ask.action, known, protocol.name()))
+            raise ScenarioError(unknown_name("action", ask.action, known, protocol.name()))
         return [
             t
             for t in self.semantics.transitions(self.state)

@@ -20,7 +20,7 @@ from kraftcheck.spec.diagnosis.lint import CoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State, state_of
+from kraftcheck.spec.language.state import State, make_state
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
 
 FIRST_STEP_LOG_ENTRIES = 1 << 14
@@ -122,7 +122,7 @@ class SearchDescription:
         replicas = {key: one for key, one in zip(self.replicas, values, strict=False) if one is not None}
         shared = self._shared(*values[count : count + fields])
         spent: Map[str, Value] = Map(zip(self._bounds, values[count + fields :], strict=True))
-        return state_of(Map(replicas), Map(), shared, spent)
+        return make_state(Map(replicas), Map(), shared, spent)
 
     def place_of(self, instruction: int) -> str:
         """Return the function and the line of an instruction."""

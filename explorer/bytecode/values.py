@@ -22,7 +22,7 @@ from kraftcheck.spec.values import (
     field_names,
     field_types,
     is_enum,
-    is_mixture,
+    mixes_types,
     order_key,
 )
 
@@ -235,7 +235,7 @@ class ValueHeap:
 
     def _row(self, kind: Any) -> tuple[int, int, int]:
         origin, arguments = get_origin(kind), get_args(kind)
-        if is_mixture(kind):  # of values that are equal in Python and yet distinct; Any is one
+        if mixes_types(kind):  # of values that are equal in Python and yet distinct; Any is one
             raise UntranslatableError(f"the type {kind}")
         if origin is Literal:
             return self._listed(codes.TYPE_LITERAL, map(self.encode, arguments))

@@ -38,7 +38,7 @@ from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionTy
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
 from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, reraising_unanswered_read
-from kraftcheck.spec.diagnosis.source import definition_of, recompiled
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
@@ -46,7 +46,7 @@ from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
-from kraftcheck.spec.language.state import Step, is_within, note_spent
+from kraftcheck.spec.language.state import Step, fits_initial_bounds, note_largest_spending
 from kraftcheck.spec.values import (
     Map,
     Record,
@@ -106,7 +106,7 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
     loops = _FilteringLoops(function, copied)
     loops.visit(copied)
     copied.decorator_list = []
-    return recompiled(function, copied, {ELEMENTS_PASSING_NAME: elements_passing}) if loops.found else function
+    return compile_definition(function, copied, {ELEMENTS_PASSING_NAME: elements_passing}) if loops.found else function
 
 
 @cache
@@ -429,7 +429,7 @@ def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
     making = _SetMaking()
     copied = making.visit(loads(dumps(definition)))
     copied.decorator_list = []
-    return recompiled(function, copied, {_SET_CLASS_NAME: AscendingFrozenset}) if making.found else function
+    return compile_definition(function, copied, {_SET_CLASS_NAME: AscendingFrozenset}) if making.found else function
 
 
 def _may_make_sets(code: CodeType) -> bool:
@@ -679,8 +679,8 @@ class HandlerCalls:
             if not is_tested or whole is not None:
                 called = action if settle is None else self._settling_action(action, settle, filters)
                 steps = call_action(self.protocol, called, me, message, given)
-        note_spent(steps, self.most_spent)
-        return [step for step in steps if is_within(step, self.protocol.bounds)]
+        note_largest_spending(steps, self.most_spent)
+        return [step for step in steps if fits_initial_bounds(step, self.protocol.bounds)]
 
     def _settling_action(self, action: Action, settle: SettleSteps, filters: bool) -> Action:
         """Return a copy of an action whose function applies `settle` to its steps."""

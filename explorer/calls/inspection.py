@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.spec.diagnosis.source import definition_of, recompiled
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of
 from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -109,7 +109,7 @@ def _conjoin_tests(
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
     copied.decorator_list, copied.returns = [], None
     copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
-    made = replace(prop, function=_require_bool(prop, recompiled(prop.function, copied, {})))
+    made = replace(prop, function=_require_bool(prop, compile_definition(prop.function, copied, {})))
     vars(made).update(asks=asks, reads_parts="state" in asks)
     return made
 

@@ -21,9 +21,9 @@ from kraftcheck.explorer.tables.kernel.symmetry import least_images_by_global_id
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.persistence.stored_files import require_valid
 from kraftcheck.spec.discovery import ClassName
-from kraftcheck.spec.encoding import Lexicon, decode, encode
+from kraftcheck.spec.encoding import DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.views import Hidden
+from kraftcheck.spec.language.views import HiddenNames
 from kraftcheck.spec.values import ModelValue, Value
 
 StateRows = NDArray[np.int32]
@@ -87,12 +87,16 @@ class GlobalIds:
     """The global ids that one process knows."""
 
     def __init__(
-        self, interner: Interner, classes: dict[ClassName, type], values: Iterable[Value], hidden: Hidden | None = None
+        self,
+        interner: Interner,
+        classes: dict[ClassName, type],
+        values: Iterable[Value],
+        hidden: HiddenNames | None = None,
     ) -> None:
         self.interner = interner
         interner.shared.sets.is_allowed = False
         self.classes = classes
-        self.lexicon = Lexicon()
+        self.lexicon = DecodingVocabulary()
         for value in values:
             self.lexicon.note(value)
         self.slots, self.messages, self.controls = IdMap(), IdMap(), IdMap()
@@ -271,7 +275,7 @@ class UnknownPartReport:
         self._contents: set[int] = set()
         self._values: list[DefinitionRecord] = []
         self._places: dict[tuple[int, int, int], int] = {}
-        self._seen = Lexicon(ids.lexicon.classes, ids.lexicon.model_values.values())
+        self._seen = DecodingVocabulary(ids.lexicon.classes, ids.lexicon.model_values.values())
 
     def note(self, rows: StateRows) -> None:
         """Collect the control rows and inboxes without a global id in states, with their images under symmetry."""

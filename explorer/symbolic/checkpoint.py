@@ -43,7 +43,7 @@ from kraftcheck.persistence.stored_files import (
     require_valid,
 )
 from kraftcheck.spec.encoding import decode, encode
-from kraftcheck.spec.kinds import fits
+from kraftcheck.spec.kinds import fits_type
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -95,12 +95,12 @@ class SavedSearch(NamedTuple):
 def _fits_variable(key: VariableKey, value: Any, variables: Variables) -> bool:
     """Whether a value has the type that its variable requires."""
     if key.kind == LOCAL_VARIABLE:
-        return isinstance(value, Record) and fits(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
+        return isinstance(value, Record) and fits_type(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
     if key.kind == SHARED_VARIABLE:
-        return fits(value, field_types(variables.shared_type)[str(key.of)])
+        return fits_type(value, field_types(variables.shared_type)[str(key.of)])
     messages = variables.network.known(value) if key.kind == CHANNEL_VARIABLE else ()
     return bool(messages) and all(
-        fits(message, type(message)) and message.dest == key.of  # type: ignore[union-attr]
+        fits_type(message, type(message)) and message.dest == key.of  # type: ignore[union-attr]
         for message in messages
     )
 

@@ -37,11 +37,11 @@ from kraftcheck.explorer.symbolic.variables import (
     VariableKey,
 )
 from kraftcheck.spec.errors import InputError, RaisedError
-from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT, Property
+from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT_PARAMETER, Property
 from kraftcheck.spec.language.refinement import Refinement
-from kraftcheck.spec.language.semantics import Semantics, step_arguments
+from kraftcheck.spec.language.semantics import Semantics, step_property_arguments
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, field_names, keyed
+from kraftcheck.spec.values import Map, field_names, typed_key
 
 MOST_MAPPING_INPUTS = 100_000
 """Most distinct inputs of a mapping."""
@@ -229,7 +229,7 @@ class StateChecks:
     def _spent(self, prop: Property) -> dict[str, Dimension]:
         """Return the diagram dimension of each bound, by name; none if the property does not read spent bounds."""
         variables = self._space.variables
-        bounds = variables.bounds if SPENT in prop.asks else []
+        bounds = variables.bounds if SPENT_PARAMETER in prop.asks else []
         return {name: (variables.levels[VariableKey(BOUND_VARIABLE, name)], IDENTITY_MAP) for name in bounds}
 
     def _events(self, prop: Property, binding: PropertyBinding, states: int) -> Iterator[Event]:
@@ -290,7 +290,7 @@ class StateChecks:
                 return True
             given[name] = held if name == "message" else self._apart(held, ask)
         spent = {name: labels.meaning(*dim, found[dim]) for name, dim in self._spent(prop).items()}
-        given[SPENT] = Map(spent)
+        given[SPENT_PARAMETER] = Map(spent)
         for projection in prop.reads:
             if projection.name in prop.asks:
                 replicas = self._space.variables.layout.in_order
@@ -420,7 +420,7 @@ class StepChecks:
                 raise MissingRead(Read(name))
             return fields[name]
 
-        key = (prop.name, *[known[name] for name in prop.asks if name in known], *map(keyed, fields.items()))
+        key = (prop.name, *[known[name] for name in prop.asks if name in known], *map(typed_key, fields.items()))
         verdict = self._verdicts.get(key) if self._is_asked_again else None
         if verdict is None:
             variables = self._space.variables
@@ -470,7 +470,7 @@ class StepChecks:
             me_after = step.me if step.me == () else self._space.variables.core(step.me, changed)
             parts = {name: getattr(step, name) for name in field_names(Step) if name != "me"}
             core = self._cores[id(step)] = Step(me_after, **parts)
-        return step_arguments(prop, me, message, core)
+        return step_property_arguments(prop, me, message, core)
 
     def _require_change(self, known: dict[str, Any]) -> None:
         """Raise OpaqueSetRequired if a step may change its replica only in exploded sets."""

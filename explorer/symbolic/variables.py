@@ -28,7 +28,17 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_mixture, keyed, ordered, text_of
+from kraftcheck.spec.values import (
+    Map,
+    Record,
+    Value,
+    field_names,
+    field_types,
+    mixes_types,
+    ordered,
+    text_of,
+    typed_key,
+)
 
 
 class OpaqueSetRequired(UnansweredRead):
@@ -281,7 +291,7 @@ class Variables:
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level; add the value if it is new."""
         numbers = self._numbers[level]
-        key = keyed(value) if self.keys[level].kind == SHARED_VARIABLE else value
+        key = typed_key(value) if self.keys[level].kind == SHARED_VARIABLE else value
         found = numbers.get(key)
         if found is None:
             found = numbers[key] = len(numbers)
@@ -346,7 +356,7 @@ class Variables:
             return
         sets = {name: {getattr(value, name) for value in values} for name in field_names(type(values[0]))}
         sets = {name: found for name, found in sets.items() if set(map(type, found)) == {frozenset}}
-        mixed = {name for name, kind in field_types(type(values[0])).items() if is_mixture(kind)}
+        mixed = {name for name, kind in field_types(type(values[0])).items() if mixes_types(kind)}
         names = [
             one
             for one, found in sets.items()

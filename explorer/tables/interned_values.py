@@ -33,8 +33,8 @@ from kraftcheck.persistence.stored_files import (
 )
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.kinds import fits
-from kraftcheck.spec.language.state import permuted
+from kraftcheck.spec.kinds import fits_type
+from kraftcheck.spec.language.state import permute_model_values
 from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
 
 FILES_OF_VALUES = ("values", "controls", "inboxes", "inbox_items")
@@ -235,7 +235,7 @@ def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Valu
     for (slot, inbox), content in numbers.items() if len(interner.group) > 1 else ():
         for g, permutation in enumerate(interner.group):
             place = int(tables.permuted_slots[g, slot])
-            tables.permuted_contents[content, g] = numbers[place, permuted(inbox, permutation)]
+            tables.permuted_contents[content, g] = numbers[place, permute_model_values(inbox, permutation)]
 
 
 def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
@@ -279,7 +279,7 @@ def require_file_length(name: str, length: int, expected: int) -> None:
 
 def require_typed_record(value: Value, field: str) -> None:
     """Require that a value is a record with the given field, and that its fields have their declared types."""
-    is_right = isinstance(value, Record) and fits(value, type(value)) and hasattr(value, field)
+    is_right = isinstance(value, Record) and fits_type(value, type(value)) and hasattr(value, field)
     require_valid(is_right, f"expected a message or local state, found {cut(text_of(value), 80)}")
 
 
@@ -287,7 +287,7 @@ def require_shared_value(interner: Interner, field: int, value: Value) -> None:
     """Require that a value has the type of a shared field."""
     assert interner.shared.type is not None
     kind = list(field_types(interner.shared.type).values())[field]
-    require_valid(fits(value, kind), f"expected a value of a shared field, found {cut(text_of(value), 80)}")
+    require_valid(fits_type(value, kind), f"expected a value of a shared field, found {cut(text_of(value), 80)}")
 
 
 def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:

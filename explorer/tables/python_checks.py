@@ -31,9 +31,9 @@ from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows, distinct_columns
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT, Property
+from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT_PARAMETER, Property
 from kraftcheck.spec.language.refinement import Refinement
-from kraftcheck.spec.language.semantics import Semantics, assignments
+from kraftcheck.spec.language.semantics import Semantics, parameter_bindings
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
 
@@ -92,7 +92,7 @@ class VerdictMemo:
         self._known: dict[bytes, bool] = {}
         self._asked = 0
         self._repeats = "state" not in prop.asks
-        self._is_of_parts = not {"state", "shared", SPENT, "message"} & {*prop.asks}
+        self._is_of_parts = not {"state", "shared", SPENT_PARAMETER, "message"} & {*prop.asks}
         self.evaluated = 0
         self.last: Any = None
 
@@ -131,7 +131,7 @@ class VerdictMemo:
         for read in prop.reads:
             known[read.name] = self._projected(read, here, inboxes if read.of_inbox else control[base:])
         replicas = [interner.locals[control[base + slot]] for slot in here.values()]
-        return all(self._calls.holds(prop, {**known, **about}) for about in assignments(prop, replicas, ()))
+        return all(self._calls.holds(prop, {**known, **about}) for about in parameter_bindings(prop, replicas, ()))
 
     def _projected(self, read: Any, slots: dict[Any, int], seen: list[int]) -> Value:
         """Return a projection of replicas or inboxes, given their ids."""
@@ -155,7 +155,7 @@ class VerdictMemo:
         bounds, base = len(interner.bounds), interner.base
         replicas = control[base:]
         of_replicas = [read for read in prop.reads if not read.of_inbox]
-        parts = [control[:bounds]] if SPENT in prop.asks else []
+        parts = [control[:bounds]] if SPENT_PARAMETER in prop.asks else []
         parts += [control[bounds:base]] if "shared" in prop.asks else []
         if "me" in prop.asks or "peer" in prop.asks:
             parts.append(replicas)

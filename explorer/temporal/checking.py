@@ -26,7 +26,7 @@ from kraftcheck.explorer.temporal.kernel import product as kernel
 from kraftcheck.explorer.transition_system import StepLabel, fairness_subject
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.formula import (
-    NEXT,
+    NEXT_ACTION,
     And,
     Atom,
     Boolean,
@@ -475,7 +475,7 @@ class ProductGraph:
         names = {label.action for label, bits in zip(labels, changed.tolist(), strict=True) if bits & int(kept)}
         for bit, atom in enumerate(self._automaton.atoms):
             if isinstance(atom, Taken) and int(kept) >> bit & 1:
-                names |= atom.actions - {NEXT}
+                names |= atom.actions - {NEXT_ACTION}
         return tuple(sorted(names))
 
     def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[LassoStep]:
@@ -505,7 +505,7 @@ def _atoms_of_labels(labels: list[StepLabel], atoms: tuple[Atom, ...], kind: typ
             sum(
                 1 << bit
                 for bit, atom in enumerate(atoms)
-                if isinstance(atom, kind) and not {NEXT, label.action}.isdisjoint(atom.actions)
+                if isinstance(atom, kind) and not {NEXT_ACTION, label.action}.isdisjoint(atom.actions)
             )
             for label in labels
         ],

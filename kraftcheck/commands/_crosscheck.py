@@ -19,7 +19,7 @@ from kraftcheck.files import TemporaryFolder
 from kraftcheck.reporting.crosscheck import CrosscheckResult
 from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import action_of_label
+from kraftcheck.spec.tla.view import action_named_by_label
 from kraftcheck.spec.values import visible
 from kraftcheck.traces.crosscheck import DumpComparison, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
@@ -56,7 +56,7 @@ def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argpa
     else:
         graph = read_graph(dump, limit_bytes=limit)
         for *_, edge in graph.edges(data=True):
-            edge["action"] = action_of_label(job.protocol, edge["action"])
+            edge["action"] = action_named_by_label(job.protocol, edge["action"])
         outcome.states, outcome.edges = comparison.graph(graph)
         outcome.their_distinct = outcome.states.theirs
         outcome.their_actions, outcome.their_depth = step_counts_by_action(graph), graph_depth(graph)
@@ -132,7 +132,7 @@ def crosscheck_spec(job: Job, config: tuple[str, str], arguments: argparse.Names
             outcome.notes.append(f"{more}: only the counts were compared; --compare-states N raises the limit")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
     initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, under any name
-    own = partial(action_of_label, job.protocol)
+    own = partial(action_named_by_label, job.protocol)
     outcome.their_actions = {own(name) or name: times for name, times in done.actions.items() if name != initial}
     _compare_names(job, outcome, arguments)
     outcome.notes += [f"{keyword}: not supported by this version of TLC; left out" for keyword in left_out]

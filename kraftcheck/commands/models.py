@@ -18,7 +18,7 @@ from kraftcheck.jobs import add_options
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines, table_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.discovery import first_sentence
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, unknown_name
 
 MOST_LINE_CHARACTERS = 100
 
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(f"--json {arguments.json}: holds the list, not a configuration; leave out --cfg or --json")
         model = find_model(arguments.model)
         if arguments.cfg not in model.configurations:
-            wrong = unknown("configuration", arguments.cfg, model.configurations, model.name)
+            wrong = unknown_name("configuration", arguments.cfg, model.configurations, model.name)
             raise InputError(f"{wrong}; see kraftcheck models {model.name}")
         print(model.configurations[arguments.cfg].text, end="")
         return 0

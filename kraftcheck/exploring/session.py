@@ -39,7 +39,7 @@ from kraftcheck.reporting.report import (
     write_report,
 )
 from kraftcheck.reporting.scenarios import walk_as_scenario
-from kraftcheck.spec.diagnosis.why import ENABLED, ActionExplanation, diagnose
+from kraftcheck.spec.diagnosis.why import ENABLED_KIND, ActionExplanation, diagnose
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition
@@ -140,7 +140,7 @@ class StateInspector:
         yield from (one.name for one in over if not semantics.holds_over(one, node.step.state, taken.target))
 
     def _disabled(self, node: VisitedNode, action: str, *, is_taken: bool) -> dict[str, Any]:
-        found = [one for one in diagnose(self._semantics, node.step.state, action) if one.kind != ENABLED]
+        found = [one for one in diagnose(self._semantics, node.step.state, action) if one.kind != ENABLED_KIND]
         grouped: dict[tuple[str, str], list[ActionExplanation]] = {}
         for reason in found:
             grouped.setdefault((reason.text, _place_of_condition(reason)), []).append(reason)

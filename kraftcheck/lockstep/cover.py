@@ -25,7 +25,7 @@ from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, TakenChoice, labelled_transitions
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, path_to
+from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, path_to_named_start
 
 MOST_STATES = 500_000
 """Most states that are kept in memory."""
@@ -366,7 +366,7 @@ class CoverWalk:
         self._cover = cover
         self._graph = cover.graph
         self._lockstep = lockstep
-        self._way = path_to(lockstep.protocol, cover.graph.init)
+        self._way = path_to_named_start(lockstep.protocol, cover.graph.init)
         self._drops_late = not cover.graph.has_late_pre_votes
         self._nodes: list[int] | None = None
         self._idle = self._learnt = 0

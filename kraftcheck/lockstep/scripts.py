@@ -16,7 +16,7 @@ from kraftcheck.lockstep.commands import NOT_DRIVEN
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.walks import STEP_LINE, Candidates, ChosenOutcome, TakenChoice, WalkStep, labelled_transitions
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.semantics import Semantics, Transition, choose_transition, path_to
+from kraftcheck.spec.language.semantics import Semantics, Transition, choose_transition, path_to_named_start
 from kraftcheck.spec.language.state import State
 from kraftcheck.traces.parsing import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
@@ -152,7 +152,7 @@ class _ScriptProgress:
 
     def lead_to(self, init: str, semantics: Semantics, place: str) -> Script:
         """Request the steps from the first initial state to a named start."""
-        for number, take in enumerate(path_to(semantics.protocol, init), start=1):
+        for number, take in enumerate(path_to_named_start(semantics.protocol, init), start=1):
             if not self.has(take.action, take.actor):
                 where = f"step {number} of {init}"
                 yield from self.take(place, choose_transition(semantics, self.state, take, where, any_outcome=True))

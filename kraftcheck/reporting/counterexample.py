@@ -29,9 +29,9 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import QUANTIFIED_PARAMETERS, REFINES, STEP_PARAMETERS, Property
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics, Transition, step_arguments
+from kraftcheck.spec.language.semantics import Semantics, Transition, step_property_arguments
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_names, text_of
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_field_names, text_of
 
 DELIVERED, KEPT, LOST, DROPPED, UNDER_WAY = "delivered", "kept", "lost", "dropped", "under way"
 """Fates of a message. A dropped message is gone, but was neither delivered nor lost by the network."""
@@ -194,7 +194,7 @@ def _count_messages_under_way(network: Network, state: State) -> Counter[Record]
 
 def message_columns(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
     """Return a message as text: its type, "source -> dest", and the other fields, long ones last."""
-    names = shown_names(message)
+    names = shown_field_names(message)
     ends = [text_of(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
     others = {name: getattr(message, name) for name in names if name not in {"source", "dest", *leaving_out}}
     rest = sorted(others.items(), key=lambda field: isinstance(field[1], tuple | Map) or is_shown_by_fields(field[1]))
@@ -358,7 +358,7 @@ def _violating_arguments_of_step(
 ) -> dict[str, Value]:
     """Return the arguments that violate a step property: the actor's, or those of the first violating replica."""
     if prop.of_actor:
-        act = step_arguments(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
+        act = step_property_arguments(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
         return {**act, "shared": before.shared}
     for key, after in taken.target.replicas.items():
         old = before.replicas.get(key)

@@ -33,7 +33,7 @@ from kraftcheck.reporting.lines import (
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import in_xml, text_of
+from kraftcheck.spec.values import replace_non_xml, text_of
 
 LIMIT_OPTIONS = {name: option.word for name, option in OPTIONS.items() if option.word}
 """Options of the command line by field name, the form of `Result.limit`."""
@@ -213,7 +213,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
     for test in tests:
         if violation := violated.get(test):
             message = f"{_annotation_title(violation)} in {len(violation.trace)} states"
-            text = in_xml(counterexample_text(job.protocol, violation))
+            text = replace_non_xml(counterexample_text(job.protocol, violation))
             case(test, "failure", text, message=message, type=test)
         elif result.complete or allow_incomplete:
             case(test)
@@ -221,11 +221,13 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
             case(test, "skipped", message=f"not violated so far; stopped: {result.limit}")
     warnings = result.doubts if strict else result.warnings
     if warnings:
-        case(WARNINGS_SUITE, "failure" if strict else "skipped", message=in_xml("; ".join(warnings)))
+        case(WARNINGS_SUITE, "failure" if strict else "skipped", message=replace_non_xml("; ".join(warnings)))
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{result.seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = in_xml(lines_as_text([summary_line(result, job.config_name)]))
+    ElementTree.SubElement(suite, "system-out").text = replace_non_xml(
+        lines_as_text([summary_line(result, job.config_name)])
+    )
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)

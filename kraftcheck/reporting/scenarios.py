@@ -60,7 +60,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from kraftcheck.catalogue import scenario_model_and_config
 from kraftcheck.reporting.counterexample import message_columns, non_default_fields, state_changes, step_messages
 from kraftcheck.spec.cfg.binding import bind_leniently
-from kraftcheck.spec.errors import unknown
+from kraftcheck.spec.errors import unknown_name
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
@@ -125,7 +125,7 @@ class ScenarioRun:
         if verb in verbs:
             return list(verbs[verb](rest))
         if not verb[0].isupper():
-            raise ScenarioError(f"{unknown('command', verb, verbs, 'a scenario')}, or an action")
+            raise ScenarioError(f"{unknown_name('command', verb, verbs, 'a scenario')}, or an action")
         return self._go(self.stage.chosen(parse_step_description([verb, *rest])))
 
     @property
@@ -194,7 +194,7 @@ class ScenarioRun:
         known |= {f"shared.{name}" for name in field_names(type(self._state.shared))}
         for name in given:
             if name not in known:
-                raise ScenarioError(unknown("field", name, known, "the model"))
+                raise ScenarioError(unknown_name("field", name, known, "the model"))
         self._hidden |= set(given)
         yield from ()
 
@@ -217,7 +217,7 @@ class ScenarioRun:
         for name in given:
             known = self._semantics.protocol.properties
             if name not in known:
-                raise ScenarioError(unknown("property", name, known, self._semantics.protocol.name()))
+                raise ScenarioError(unknown_name("property", name, known, self._semantics.protocol.name()))
             prop = known[name]
             if prop.over_steps:
                 semantics, before = self._semantics, self._before

@@ -29,7 +29,7 @@ from kraftcheck.reporting.lines import (
     note_lines,
     table_lines,
 )
-from kraftcheck.spec.values import cut, in_xml, text_of, visible
+from kraftcheck.spec.values import cut, replace_non_xml, text_of, visible
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.findings import (
@@ -367,9 +367,9 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     suite = ElementTree.Element("testsuite", {"name": name})
 
     def case(test: str, kind: str = "", message: str = "") -> None:
-        one = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": in_xml(test), "time": "0"})
+        one = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": replace_non_xml(test), "time": "0"})
         if kind:
-            ElementTree.SubElement(one, kind, {"message": in_xml(message)})
+            ElementTree.SubElement(one, kind, {"message": replace_non_xml(message)})
 
     is_open = found.result is ValidationResult.INCONCLUSIVE
     if found.divergence is not None:
@@ -385,7 +385,9 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{found.seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = in_xml(lines_as_text(validation_lines(found, quiet=True)))
+    ElementTree.SubElement(suite, "system-out").text = replace_non_xml(
+        lines_as_text(validation_lines(found, quiet=True))
+    )
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)

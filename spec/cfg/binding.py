@@ -12,15 +12,24 @@ from dataclasses import replace
 from inspect import signature, unwrap
 from typing import Any, NoReturn, get_args
 
-from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, PositionedName
-from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
+from kraftcheck.spec.cfg.config import SETTING_OPTION, Assignment, BoundConfig, ConfigError, ModelConfig, PositionedName
+from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown_name
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.protocol import FAIR_SPEC, MISSING, Constant, Protocol
+from kraftcheck.spec.language.protocol import FAIR_SPEC, NO_DEFAULT, Constant, Protocol
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
-from kraftcheck.spec.values import ModelValue, Value, enum_name, enum_names, is_enum, text_of, transform, type_hints
+from kraftcheck.spec.values import (
+    ModelValue,
+    Value,
+    enum_name,
+    enum_names,
+    is_enum,
+    map_model_values,
+    text_of,
+    type_hints,
+)
 
 
 def with_assignments(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
@@ -32,7 +41,7 @@ def with_assignments(config: ModelConfig, assignments: Iterable[Assignment]) -> 
         given = {one for one in (assignment.value, *_nested_members(assignment.value)) if isinstance(one, ModelValue)}
         for new in sorted(given, key=lambda value: value.index):
             known.setdefault(new.name, ModelValue(new.name, len(known)))
-        value = transform(assignment.value, lambda leaf: known[leaf.name])
+        value = map_model_values(assignment.value, lambda leaf: known[leaf.name])
         constants[assignment.name] = replace(assignment, value=value)
         substitutions.pop(assignment.name, None)
     return replace(config, constants=constants, substitutions=substitutions, model_values=tuple(known.values()))
@@ -46,20 +55,20 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     goals = [p for p in found if p.kind in (*BEHAVIOUR_KINDS, REFINES)]
     steps = [p for p in found if p not in goals and p.over_steps]
     states = [p for p in found if p not in goals and not p.over_steps]
-    invariants = _properties("invariant", config.invariants, states, [*steps, *goals], protocol)
+    invariants = _find_properties("invariant", config.invariants, states, [*steps, *goals], protocol)
     behaviours = [_property_under_keyword(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
         invariants + tuple(p for p in behaviours if p.kind not in BEHAVIOUR_KINDS),
-        _properties("constraint", config.constraints, states, [*steps, *goals], protocol),
-        _properties("action constraint", config.action_constraints, steps, [*states, *goals], protocol),
+        _find_properties("constraint", config.constraints, states, [*steps, *goals], protocol),
+        _find_properties("action constraint", config.action_constraints, steps, [*states, *goals], protocol),
         config.check_deadlock is not False,
         _known_name("symmetry", config.symmetry, protocol.symmetries, protocol),
         _known_name("view", config.view, protocol.views, protocol),
         _initial_state_name(protocol, config),
         tuple(p for p in behaviours if p.kind == REACHABLE),
         tuple(p for p in behaviours if p.kind == TEMPORAL),
-        _fairness(protocol, config),
+        _required_fairness(protocol, config),
     )
 
 
@@ -77,11 +86,13 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
     for name, assignment in config.constants.items():
         declared = protocol.constants.get(name)
         if declared is not None:
-            values[declared.attribute] = _as_declared(protocol, declared, assignment.value)
+            values[declared.attribute] = _as_declared_type(protocol, declared, assignment.value)
         elif name not in protocol.accepted_constants and assignment.value != ModelValue(name):
-            _raise_at_name(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
-    _require_all(protocol, config)
-    _require_keywords(protocol, values)
+            _raise_at_name(
+                _unknown_constant_message(protocol, assignment, ModelValue(name) in used, symbols), assignment
+            )
+    _require_all_constants(protocol, config)
+    _require_constructor_keywords(protocol, values)
     return _protocol_instance(protocol, values, config)
 
 
@@ -99,7 +110,7 @@ def _protocol_instance(protocol: type[Protocol], values: dict[str, Value], confi
         _raise_at_name(message, found)
 
 
-def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> None:
+def _require_constructor_keywords(protocol: type[Protocol], values: dict[str, Value]) -> None:
     """Raise ProtocolError if the protocol's constructor does not accept its constants as keywords."""
     try:
         signature(protocol.__init__).bind(None, **values)
@@ -113,7 +124,7 @@ def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> Non
 
 def _raise_at_name(message: str, named: Assignment | PositionedName) -> NoReturn:
     """Raise ConfigError with `message`, at the position of the name `named` in a `.cfg` or a setting."""
-    where = f"{SETTING} {named.name}" if named.position.file == SETTING else None
+    where = f"{SETTING_OPTION} {named.name}" if named.position.file == SETTING_OPTION else None
     raise ConfigError(message, named.position, where)
 
 
@@ -136,44 +147,44 @@ def _nested_members(value: Value) -> Iterator[Value]:
         yield from _nested_members(member)
 
 
-def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
+def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
     """Return a constant's value, with model values replaced by the enum members, or None, of the declared type."""
     hint = type_hints(protocol).get(declared.attribute, Any)
-    kinds = [kind for kind in _types_in(hint) if is_enum(kind)]
+    kinds = [kind for kind in _nested_types(hint) if is_enum(kind)]
     if any(issubclass(kind, int | str) for kind in kinds):
         model_values: dict[str, Value] = {}
-        transform(value, lambda leaf: model_values.setdefault(leaf.name, leaf))
+        map_model_values(value, lambda leaf: model_values.setdefault(leaf.name, leaf))
         try:
             return Decoder(Encoder((), {}), model_values, ()).of(hint)(value)
         except MismatchError:
             return value
     named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_names(kind).items()}
-    if type(None) in _types_in(hint):
+    if type(None) in _nested_types(hint):
         named.setdefault(protocol.none_is, None)
-    return transform(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
+    return map_model_values(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
 
 
-def _types_in(kind: Any) -> list[Any]:
-    return [kind, *(found for argument in get_args(kind) for found in _types_in(argument))]
+def _nested_types(kind: Any) -> list[Any]:
+    return [kind, *(found for argument in get_args(kind) for found in _nested_types(argument))]
 
 
-def _not_a_constant(
+def _unknown_constant_message(
     protocol: type[Protocol], assignment: Assignment, is_member: bool, symbols: dict[str, list[enum.Enum]]
 ) -> str:
     name = assignment.name
     if name in symbols or is_member:
         what = f"a name of {protocol.name()} itself" if name in symbols else "a model value here"
         return f"{name} is {what}: expected {name} = {name}, found {name} = {text_of(assignment.value)}"
-    return unknown("constant", name, [*protocol.constants, *protocol.accepted_constants], protocol.name())
+    return unknown_name("constant", name, [*protocol.constants, *protocol.accepted_constants], protocol.name())
 
 
-def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
+def _require_all_constants(protocol: type[Protocol], config: ModelConfig) -> None:
     hints = type_hints(protocol)
     missing = [
         f"{declared.name} = {describe_type(hints.get(declared.attribute, Any))}"
         f"{' (0 rules its steps out)' if declared.is_bound else ''}"
         for declared in protocol.constants.values()
-        if declared.default is MISSING and declared.name not in config.constants
+        if declared.default is NO_DEFAULT and declared.name not in config.constants
     ]
     if missing:
         noun = "constant" if len(missing) == 1 else "constants"
@@ -192,7 +203,7 @@ def _refuse_unsupported(config: ModelConfig) -> None:
         _raise_at_name(message, config.postcondition)
 
 
-def _properties(
+def _find_properties(
     what: str,
     names: Iterable[PositionedName],
     fitting: list[Property],
@@ -207,7 +218,7 @@ def _properties(
             _raise_at_name(_wrong_keyword_message(named.name, kinds[named.name], what), named)
         if named.name not in by_name:
             own = [p.name for p in fitting if p.kind.replace("_", " ") == what]
-            _raise_at_name(unknown(what, named.name, own, protocol.name()), named)
+            _raise_at_name(unknown_name(what, named.name, own, protocol.name()), named)
     return tuple(by_name[named.name] for named in names)
 
 
@@ -230,12 +241,12 @@ def _property_under_keyword(named: PositionedName, fitting: list[Property], prot
     if named.name in protocol.properties:
         _raise_at_name(f"{named.name} is about states, so it is no temporal property; name it under INVARIANT", named)
     known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REFINES, *BEHAVIOUR_KINDS)]
-    _raise_at_name(unknown("property", named.name, known, protocol.name()), named)
+    _raise_at_name(unknown_name("property", named.name, known, protocol.name()), named)
 
 
 def _known_name(what: str, named: PositionedName | None, known: Iterable[str], protocol: type[Protocol]) -> str | None:
     if named is not None and named.name not in known:
-        _raise_at_name(unknown(what, named.name, known, protocol.name()), named)
+        _raise_at_name(unknown_name(what, named.name, known, protocol.name()), named)
     return None if named is None else named.name
 
 
@@ -247,7 +258,7 @@ def _initial_state_name(protocol: type[Protocol], config: ModelConfig) -> str:
     return name if name in starts else "Init"
 
 
-def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
+def _required_fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
     """Return the fairness that SPECIFICATION requires, or the actions' own without one."""
     try:
         return protocol.fairness_of(None if config.specification is None else config.specification.name)

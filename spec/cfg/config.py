@@ -27,17 +27,17 @@ from kraftcheck.spec.errors import InputError, without_middle
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Value, cut, one_of
+from kraftcheck.spec.values import ModelValue, Value, cut, or_phrase
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
 
-MAX_BYTES = 4 * 1024 * 1024
+LARGEST_FILE_BYTES = 4 * 1024 * 1024
 MAX_DIGITS = 1000
-SETTING = "--set"
+SETTING_OPTION = "--set"
 MAX_NESTING = 100
-KEYWORDS = (
+KEYWORDS_TEXT = (
     "CONSTANT, INIT, NEXT, SPECIFICATION, INVARIANT, PROPERTY, SYMMETRY, VIEW, CONSTRAINT, ACTION_CONSTRAINT, "
     "CHECK_DEADLOCK, ALIAS, POSTCONDITION"
 )
@@ -159,7 +159,7 @@ def _comment_end(source: SourceText, start: int) -> int:
 
 
 @cache
-def _parser() -> Lark:
+def _lark_parser() -> Lark:
     from lark import Lark
 
     grammar = Path(__file__).with_name("cfg.lark").read_text(encoding="utf-8")
@@ -175,7 +175,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
     except UnicodeEncodeError as error:
         raise source.error("expected text in UTF-8, found something else", error.start) from None
     text = _blank_comments(source)
-    parser: Any = _parser().parse_interactive(text, start=start)
+    parser: Any = _lark_parser().parse_interactive(text, start=start)
     previous: Token | None = None
     try:
         for token in parser.lexer_thread.lex(parser.parser_state):
@@ -186,7 +186,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
     except UnexpectedCharacters as error:
         offset = error.pos_in_stream or 0
         stray = _UNEXPECTED_TOKEN.match(text, offset)
-        found = f"'{printable(stray[0] if stray else text[offset], 30)}'"
+        found = f"'{printable_excerpt(stray[0] if stray else text[offset], 30)}'"
         if text[offset] == '"':
             found = "a string that does not end on its line"
     except UnexpectedToken as error:
@@ -194,13 +194,13 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
             offset, found = len(text.rstrip()), "end of text"
         else:
             offset = error.token.start_pos or 0
-            found = f"'{printable(error.token, 30)}'"
+            found = f"'{printable_excerpt(error.token, 30)}'"
             if error.token.type in _KEYWORD_TERMINALS:
                 found = f"the keyword {error.token}"
     raise source.error(f"expected {_expected_phrase(parser.accepts(), previous)}, found {found}", offset)
 
 
-def printable(text: str, size: int) -> str:
+def printable_excerpt(text: str, size: int) -> str:
     """Return text for a message: printable, and truncated to `size` characters."""
     shown = cut(text, size)
     return shown if shown.isprintable() else ascii(shown)[1:-1]
@@ -218,9 +218,9 @@ def _expected_phrase(accepted: set[str], previous: Token | None) -> str:
         *(words for terminal, words in _PHRASE_OF_TERMINAL.items() if terminal in accepted),
     ]
     if accepted & _KEYWORD_TERMINALS and not (before in _KEYWORD_TERMINALS and choices):
-        choices.append(f"a keyword ({KEYWORDS})")
+        choices.append(f"a keyword ({KEYWORDS_TEXT})")
     named = before in (_KEYWORD_TERMINALS | _VALUE_TERMINALS) - {"_LEFT"}
-    return one_of(choices or ["end of text"]) + (f" after {previous}" if named else "")
+    return or_phrase(choices or ["end of text"]) + (f" after {previous}" if named else "")
 
 
 @dataclass(frozen=True)
@@ -280,11 +280,11 @@ def read_config(path: str | Path) -> ModelConfig:
 def _read_bytes(name: str) -> bytes:
     try:
         with open(name, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(LARGEST_FILE_BYTES + 1)
             if data.startswith(b"\x1f\x8b"):
                 file.seek(0)
                 with gzip.open(file) as unpacked:
-                    data = unpacked.read(MAX_BYTES + 1)
+                    data = unpacked.read(LARGEST_FILE_BYTES + 1)
     except FileNotFoundError:
         raise InputError(f"{name}: there is no such file") from None
     except IsADirectoryError:
@@ -295,8 +295,8 @@ def _read_bytes(name: str) -> bytes:
         raise InputError(f"{name}: the file cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
         raise InputError(f"{name!r} is not the name of a file: {error}") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{name}: expected a .cfg file, found more than {MAX_BYTES // 1024 // 1024} MB")
+    if len(data) > LARGEST_FILE_BYTES:
+        raise InputError(f"{name}: expected a .cfg file, found more than {LARGEST_FILE_BYTES // 1024 // 1024} MB")
     return data
 
 
@@ -304,7 +304,7 @@ def parse_config(text: str, file: str) -> ModelConfig:
     """Parse the text of a `.cfg`."""
     source = SourceText(text, file)
     reader = _SectionReader(source)
-    for section in _subtrees(parse_tree(source, "config")):
+    for section in _child_trees(parse_tree(source, "config")):
         reader.section(section)
     return reader.config()
 
@@ -312,12 +312,12 @@ def parse_config(text: str, file: str) -> ModelConfig:
 def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
     """Parse one setting of the command line, `NAME=VALUE`.
 
-    `config`: the configuration to `override`. Its model values keep their indexes; new ones get the next indexes.
-    Several settings may be parsed with one `config`, since `override` renumbers them.
+    `config`: the configuration to override. Its model values keep their indexes; new ones get the next indexes.
+    Several settings may be parsed with one `config`, since `override_constants` renumbers them.
     """
-    source = SourceText(text, SETTING, where=f"{SETTING} {printable(text, 60)}")
+    source = SourceText(text, SETTING_OPTION, where=f"{SETTING_OPTION} {printable_excerpt(text, 60)}")
     reader = _SectionReader(source, config.model_values if config is not None else ())
-    (tree,) = _subtrees(parse_tree(source, "setting"))
+    (tree,) = _child_trees(parse_tree(source, "setting"))
     return reader.assignment(tree)
 
 
@@ -345,10 +345,10 @@ class _SectionReader:
 
     def section(self, tree: Tree[Token]) -> None:
         if tree.data == "constants":
-            for binding in _subtrees(tree):
+            for binding in _child_trees(tree):
                 self._binding(binding)
             return
-        keyword, *names = _tokens(tree)
+        keyword, *names = _child_tokens(tree)
         if tree.data == "many":
             group = self._groups.setdefault(_FIELD_OF_KEYWORD[keyword], {})
             for name in names:  # a repeated name is checked once
@@ -362,7 +362,7 @@ class _SectionReader:
             self._once(str(keyword), keyword)
             self._fields["check_deadlock"] = names[0] == "TRUE"
         else:
-            raise self._error(f"{keyword} is not supported; expected a keyword ({KEYWORDS})", keyword)
+            raise self._error(f"{keyword} is not supported; expected a keyword ({KEYWORDS_TEXT})", keyword)
 
     def assignment(self, tree: Tree[Token]) -> Assignment:
         name, value = tree.children
@@ -375,10 +375,10 @@ class _SectionReader:
     def _binding(self, tree: Tree[Token]) -> None:
         if tree.data == "assignment":
             assignment = self.assignment(tree)
-            self._once(assignment.name, _tokens(tree)[0])
+            self._once(assignment.name, _child_tokens(tree)[0])
             self._constants[assignment.name] = assignment
         else:
-            name, *module, replacement = _tokens(tree)
+            name, *module, replacement = _child_tokens(tree)
             replaced = f"[{module[0]}]{name}" if module else str(name)
             self._once(replaced, name)
             self._substitutions[replaced] = self._named(replacement)
@@ -418,11 +418,11 @@ class _SectionReader:
         return self._source.error(message, token.start_pos or 0)
 
 
-def _subtrees(tree: Tree[Token]) -> list[Tree[Token]]:
+def _child_trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [child for child in tree.children if not isinstance(child, str)]
 
 
-def _tokens(tree: Tree[Token]) -> list[Token]:
+def _child_tokens(tree: Tree[Token]) -> list[Token]:
     return [child for child in tree.children if isinstance(child, str)]
 
 

@@ -22,9 +22,9 @@ from pickle import dumps, loads
 from types import CodeType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from kraftcheck.spec.diagnosis.source import definition_of, nodes_of, recompiled, syntax_tree
-from kraftcheck.spec.discovery import modules_of, source_of
-from kraftcheck.spec.errors import ProtocolError, near_misses, unknown
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of, syntax_tree
+from kraftcheck.spec.discovery import modules_of, source_path
+from kraftcheck.spec.errors import ProtocolError, near_misses, unknown_name
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import REFINES, Action, Property
 from kraftcheck.spec.language.network import Network
@@ -150,7 +150,7 @@ class CoverageProbe:
         definition, marker = loads(self._definition), _ProbeInserter(wanted)
         marker.mark(definition)
         if marker.parts:
-            self._function = recompiled(self.prop.function, definition, {PROBE_NAME: self._met.add})
+            self._function = compile_definition(self.prop.function, definition, {PROBE_NAME: self._met.add})
         return marker.parts
 
 
@@ -265,7 +265,7 @@ def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[C
     for one in found:
         for name in one.prop.needs:
             if name not in protocol.constants:
-                message = unknown("constant", name, protocol.constants, protocol.name())
+                message = unknown_name("constant", name, protocol.constants, protocol.name())
                 raise ProtocolError(f"property {one.prop.name}, needs=: {message}")
     protocol.probes.update({one.prop.name: one for one in found})
     return found
@@ -462,7 +462,7 @@ PROTOCOL_ATTRIBUTES = [name for name in vars(Protocol) if name[0] != "_"]
 
 def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     """Yield warnings about statements in the protocols, records and functions of modules."""
-    for owner, function in (pair for module in modules for pair in _functions_of(module)):
+    for owner, function in (pair for module in modules for pair in _functions_of_module(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
             found = [*_discarded_steps(definition, function), *_mutations_outside_state(definition, function, owner)]
@@ -470,7 +470,7 @@ def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
 
-def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
+def _functions_of_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
     """Yield (class, attribute) for a module's records and protocols, and (None, value) for each of its own values."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
@@ -588,7 +588,7 @@ def unused_declarations(protocol: Protocol, states: Iterable[State]) -> list[str
     A name counts as read if an attribute or a string equal to it occurs anywhere in the protocol's modules.
     """
     modules = modules_of(type(protocol))
-    files = [path for path in map(source_of, modules) if path is not None and path.is_file()]
+    files = [path for path in map(source_path, modules) if path is not None and path.is_file()]
     trees = {path: tree for path in files if (tree := syntax_tree(path)) is not None}
     read = {name for tree in trees.values() for name in _names_read(tree)}
     return [
@@ -680,7 +680,7 @@ def _place_of_declaration(owner: type, name: str, trees: dict[Path, ast.Module])
 
 def _is_defined_in(cls: type, path: Path) -> bool:
     module = inspect.getmodule(cls)
-    return module is not None and source_of(module) == path
+    return module is not None and source_path(module) == path
 
 
 def _assigned_names(line: ast.stmt) -> list[str]:
@@ -699,7 +699,7 @@ def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
     codes = [read.function.__code__ for reader in readers for read in reader.reads if read.of_inbox]
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.message_senders.items():
-        where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # may be wrapped
+        where = f"{_place_of_function(protocol.actions[action.name].function)}: {action.name}"  # may be wrapped
         if not (issubclass(kind, handled) or any(_refers_to_class(code, kind.__name__) for code in codes)):
             warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
         elif protocol.replica_types and dest not in protocol.replica_types and (complete or is_enum(type(dest))):
@@ -724,7 +724,7 @@ def _refers_to_class(code: CodeType, name: str) -> bool:
     )
 
 
-def _line_of(function: Callable[..., Any]) -> str:
+def _place_of_function(function: Callable[..., Any]) -> str:
     """Return the file and the line of a function."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}"

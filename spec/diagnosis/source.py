@@ -108,17 +108,17 @@ MAX_VALUE_TEXT_LENGTH = 80
 
 VALUE_TYPES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
 
-_MAKER_NAME = "__make__"
+_FACTORY_NAME = "__make__"
 Node = TypeVar("Node", bound=ast.AST)
 
-_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+_NEGATED_OPERATORS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
     ast.Is: ast.IsNot,
     ast.In: ast.NotIn,
     ast.Lt: ast.GtE,
     ast.Gt: ast.LtE,
 }
-_OPPOSITES |= {other: one for one, other in _OPPOSITES.items()}
+_NEGATED_OPERATORS |= {other: one for one, other in _NEGATED_OPERATORS.items()}
 
 
 class FunctionSource:
@@ -160,12 +160,12 @@ def definition_of(code: CodeType) -> ast.FunctionDef | None:
     return None
 
 
-def recompiled(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
+def compile_definition(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
     """Return a function compiled from `definition`, with the globals, defaults and closure of `function`."""
     code: CodeType = function.__code__
     free = [ast.arg(name) for name in (*more, *code.co_freevars)]
     no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
-    outer = ast.FunctionDef(_MAKER_NAME, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
+    outer = ast.FunctionDef(_FACTORY_NAME, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
     module = ast.fix_missing_locations(ast.Module([outer], []))
     maker = next(c for c in compile(module, code.co_filename, "exec", dont_inherit=True).co_consts if _is_code(c))
     inner = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
@@ -231,7 +231,7 @@ def negation(test: ast.expr) -> ast.expr:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return ast.Compare(test.left, [_OPPOSITES[type(test.ops[0])]()], test.comparators)
+        return ast.Compare(test.left, [_NEGATED_OPERATORS[type(test.ops[0])]()], test.comparators)
     return ast.UnaryOp(ast.Not(), test)
 
 
@@ -303,7 +303,7 @@ class EndingGuard(NamedTuple):
     line: int
 
 
-def guard_of(call: TracedCall) -> EndingGuard:
+def find_guard(call: TracedCall) -> EndingGuard:
     """Return the `EndingGuard` of a call that yielded no step: the line of its end, and the conditions before."""
     source = source_of_function(call.code)
     if source is None:
@@ -330,7 +330,7 @@ class _GuardFinder:
         statement = self._source.at(line)
         delegate = self._delegate(statement)
         if delegate is not None:
-            return guard_of(delegate)
+            return find_guard(delegate)
         if isinstance(statement, ast.Return):
             return self._guard(self._around(statement, self._moment(line, len(self._call.moments))), line)
         if isinstance(statement, ast.For | ast.While):
@@ -472,7 +472,7 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
     if not isinstance(statement, ast.Return) or statement.value is None or not call.moments:
         return ()
     if isinstance(statement.value, ast.Constant):
-        guard = guard_of(call)
+        guard = find_guard(call)
         return (f"true: {guard.text}",) if guard.text else ()
     return _false_parts_as_text(statement.value, function.__globals__, call.moments[-1].names)
 

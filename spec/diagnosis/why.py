@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftcheck.spec.diagnosis.source import guard_of, trace_call
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.diagnosis.source import find_guard, trace_call
+from kraftcheck.spec.errors import InputError, unknown_name
 from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.semantics import Refusal, Semantics, call_action
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value, cut, ordered, text_of
 
-ENABLED = "enabled"
+ENABLED_KIND = "enabled"
 MAX_MESSAGE_TEXT_LENGTH = 120
 """Maximum length of a message's text."""
 
@@ -46,7 +46,7 @@ class ActionExplanation:
 
     def __str__(self) -> str:
         place = f", {_relative_path(self.file)}:{self.line}" if self.file is not None else ""
-        return f"{'' if self.kind == ENABLED else 'not enabled: '}{self.text}{place}"
+        return f"{'' if self.kind == ENABLED_KIND else 'not enabled: '}{self.text}{place}"
 
 
 def diagnose(
@@ -56,11 +56,11 @@ def diagnose(
     network_actions = semantics.network.own_actions()
     action = semantics.protocol.actions.get(action_name)
     if action is not None:
-        return list(_candidates(semantics, state, action, actor, message))
+        return list(_reasons_by_candidate(semantics, state, action, actor, message))
     if action_name in network_actions:
         return list(_network_explanations(semantics, state, action_name, actor, message))
     known = [*semantics.protocol.actions, *network_actions]
-    raise InputError(unknown("action", action_name, known, semantics.protocol.name()))
+    raise InputError(unknown_name("action", action_name, known, semantics.protocol.name()))
 
 
 def action_diagnosis_text(
@@ -72,8 +72,8 @@ def action_diagnosis_text(
 
 def reasons_text(action_name: str, reasons: list[ActionExplanation]) -> str:
     """Return explanations of an action as text, without duplicates."""
-    enabled = any(reason.kind == ENABLED for reason in reasons)
-    asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
+    enabled = any(reason.kind == ENABLED_KIND for reason in reasons)
+    asked = [reason for reason in reasons if (reason.kind == ENABLED_KIND) == enabled]
     lines: dict[str, list[str]] = {}
     for reason in asked:
         place = f", {_relative_path(reason.file)}:{reason.line}" if reason.file is not None and not enabled else ""
@@ -94,7 +94,7 @@ def _actor_and_message_text(reason: ActionExplanation) -> str:
     )
 
 
-def _candidates(
+def _reasons_by_candidate(
     semantics: Semantics, state: State, action: Action, actor: Value, message: Record | None
 ) -> Iterator[ActionExplanation]:
     if action.kind == "environment":
@@ -102,7 +102,7 @@ def _candidates(
         return
     acting = [key for key in ordered(state.replicas) if isinstance(state.replicas[key], action.actors)]
     if actor is not None and actor not in acting:
-        yield ActionExplanation("no replica", f"{_what_is(actor, state)}: {_actors_text(action)}", actor)
+        yield ActionExplanation("no replica", f"{_actor_description(actor, state)}: {_actors_text(action)}", actor)
         return
     if not acting:
         yield ActionExplanation("no replica", f"there is none: {_actors_text(action)}")
@@ -110,10 +110,10 @@ def _candidates(
         if action.kind == "internal":
             yield _traced_reason(semantics, state, action, key, None)
         else:
-            yield from _deliveries(semantics, state, action, key, message)
+            yield from _delivery_reasons(semantics, state, action, key, message)
 
 
-def _what_is(actor: Value, state: State) -> str:
+def _actor_description(actor: Value, state: State) -> str:
     name = text_of(actor)
     there = state.replicas.get(actor)
     return f"there is no replica {name}" if there is None else f"{name} is a {type(there).__name__}"
@@ -124,7 +124,7 @@ def _actors_text(action: Action) -> str:
     return f"{action.name} is taken by {'any replica' if kinds == 'a Record' else kinds}"
 
 
-def _deliveries(
+def _delivery_reasons(
     semantics: Semantics, state: State, action: Action, key: Value, message: Record | None
 ) -> Iterator[ActionExplanation]:
     network = semantics.network
@@ -154,13 +154,13 @@ def _traced_reason(
     code = action.function.__code__
     steps, traced = trace_call(code, lambda: call_action(semantics.protocol, action, me, message, context))
     if not steps:
-        guard = guard_of(traced)
+        guard = find_guard(traced)
         return ActionExplanation("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
     refusals: list[Refusal] = []
     for step in steps:
         result = semantics.apply(state, key, message, step)
         if isinstance(result, State):
-            return ActionExplanation(ENABLED, "enabled", key, message, code.co_filename, code.co_firstlineno)
+            return ActionExplanation(ENABLED_KIND, "enabled", key, message, code.co_filename, code.co_firstlineno)
         refusals.append(_with_refused_message(semantics, state, step, result))
     text = "; ".join(dict.fromkeys(refusal.reason for refusal in refusals))
     line = traced.ends[-2] if len(traced.ends) > 1 else traced.end  # of the last yield
@@ -204,7 +204,7 @@ def _network_explanations(
             if isinstance(result, Refusal):
                 yield ActionExplanation("bound", result.reason, key, found)
             else:
-                yield ActionExplanation(ENABLED, "enabled", key, found)
+                yield ActionExplanation(ENABLED_KIND, "enabled", key, found)
     if none:
         text = "no message is under way" if message is None else "that message is not under way"
         yield ActionExplanation("no message", text, actor, message)

@@ -41,7 +41,7 @@ P = ParamSpec("P")
 QUANTIFIED_PARAMETERS = ("me", "peer", "message")
 STEP_PARAMETERS = ("before", "after")
 ACT_PARAMETERS = ("message", "step")
-SPENT = "spent"
+SPENT_PARAMETER = "spent"
 REACHABLE = "reachable"
 TEMPORAL = "temporal"
 REFINES = "refines"
@@ -54,7 +54,7 @@ BEHAVIOUR_KINDS = (REACHABLE, TEMPORAL)
 
 ALLOWED_PARAMETERS = {
     **dict.fromkeys(("invariant", "constraint"), (*QUANTIFIED_PARAMETERS, "shared", "state")),
-    **dict.fromkeys((REACHABLE, PREDICATE), (*QUANTIFIED_PARAMETERS, "shared", "state", SPENT)),
+    **dict.fromkeys((REACHABLE, PREDICATE), (*QUANTIFIED_PARAMETERS, "shared", "state", SPENT_PARAMETER)),
     "step_invariant": (*STEP_PARAMETERS, "shared", *ACT_PARAMETERS),
     "action_constraint": (*STEP_PARAMETERS, "shared"),
     TEMPORAL: (),
@@ -73,15 +73,15 @@ class Decorator(Protocol[P]):
     def __call__(self, *args: P.args, **options: P.kwargs) -> Callable[[F], F]: ...
 
 
-Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
+MethodMarker = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def with_or_without_arguments(make: Callable[P, Mark]) -> Decorator[P]:
+def with_or_without_arguments(make: Callable[P, MethodMarker]) -> Decorator[P]:
     """Return the decorator that `make` defines, for use with keyword arguments, `@name(...)`, and without, `@name`."""
 
     @wraps(make)
     def decorator(function: Any = None, /, **options: Any) -> Any:
-        mark = cast("Callable[..., Mark]", make)(**options)
+        mark = cast("Callable[..., MethodMarker]", make)(**options)
         return mark if function is None else mark(function)
 
     return cast("Decorator[P]", decorator)
@@ -109,7 +109,7 @@ NOT_PROJECTED = NotProjected.OF_ANOTHER_TYPE
 
 
 @with_or_without_arguments
-def projection(*, of: type[Record] | tuple[type[Record], ...] = ()) -> Mark:
+def projection(*, of: type[Record] | tuple[type[Record], ...] = ()) -> MethodMarker:
     """Mark a method as a projection, a function of every replica that actions and properties may read.
 
     The method takes the replica, `(self, me)`, the messages in flight to it, `(self, messages)`, or its inbox as the
@@ -157,19 +157,19 @@ def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tupl
     for name in names:
         if name not in offered:
             raise ProtocolError(
-                f"{place_of(function)} asks for {name!r}; it can ask for {', '.join(offered)}"
+                f"{place_of_method(function)} asks for {name!r}; it can ask for {', '.join(offered)}"
                 " or declare a projection with reads="
             )
     return names
 
 
-def place_of(function: Callable[..., Any]) -> str:
+def place_of_method(function: Callable[..., Any]) -> str:
     """Return the file, line and name of a method."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__}"
 
 
-def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Record], ...]:
+def annotated_record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Record], ...]:
     """Return the record types of a parameter's annotation; `Record` itself if it has none."""
     try:
         closure = inspect.getclosurevars(function).nonlocals if hasattr(function, "__code__") else {}
@@ -180,7 +180,7 @@ def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Rec
             hint = raw
         else:
             raise ProtocolError(
-                f"{place_of(function)}: cannot resolve the annotation of {parameter!r}: {error}"
+                f"{place_of_method(function)}: cannot resolve the annotation of {parameter!r}: {error}"
             ) from error
     kinds = tuple(kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type) and issubclass(kind, Record))
     return kinds or (Record,)
@@ -205,11 +205,11 @@ def on(
     fair, each
         The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
-    return _action("on", messages, reads, name, fair, each)
+    return _mark_action("on", messages, reads, name, fair, each)
 
 
 @with_or_without_arguments
-def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> Mark:
+def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> MethodMarker:
     """Mark a method as an internal action of a replica, such as a timeout or a client's request: `(self, me, ...)`.
 
     Parameters
@@ -221,11 +221,11 @@ def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", eac
     fair, each
         The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
-    return _action("internal", (), reads, name, fair, each)
+    return _mark_action("internal", (), reads, name, fair, each)
 
 
 @with_or_without_arguments
-def environment(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> Mark:
+def environment(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> MethodMarker:
     """Mark a method as an action of the environment, such as the start of a server: `(self, ...)`.
 
     Parameters
@@ -237,11 +237,16 @@ def environment(*, reads: Reads = (), name: str | None = None, fair: Fair = "", 
     fair, each
         The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
-    return _action("environment", (), reads, name, fair, each)
+    return _mark_action("environment", (), reads, name, fair, each)
 
 
-def _action(
-    kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None, fair: Fair, each: Each
+def _mark_action(
+    kind: str,
+    messages: tuple[type[Record], ...],
+    reads: Reads,
+    name: str | None,
+    fair: Fair,
+    each: Each,
 ) -> Callable[[F], F]:
     if fair not in ("", "weak", "strong") or (each and not fair):
         raise ProtocolError(
@@ -251,7 +256,7 @@ def _action(
     def mark(function: F) -> F:
         for message in messages:
             if not (isinstance(message, type) and issubclass(message, Record)):
-                raise ProtocolError(f"{place_of(function)}: @on takes types of message, found {message!r}")
+                raise ProtocolError(f"{place_of_method(function)}: @on takes types of message, found {message!r}")
         read = declared_projections(reads, function.__qualname__)
         function.action_mark = ActionMark(kind, messages, read, name, fair, each)  # type: ignore[attr-defined]
         return function
@@ -260,7 +265,7 @@ def _action(
         raise ProtocolError("@on needs the type of the message: @on(RequestVote)")
     for message in messages:
         if isfunction(message):
-            raise ProtocolError(f"{place_of(message)}: @on needs the type of the message: @on(RequestVote)")
+            raise ProtocolError(f"{place_of_method(message)}: @on needs the type of the message: @on(RequestVote)")
     return mark
 
 
@@ -303,7 +308,7 @@ class Action:
         names = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
         if len(names) < leading:
             wanted = ", ".join(("self", "me", "message")[: leading + 1])
-            raise ProtocolError(f"{place_of(self.function)}: action {self.name} takes ({wanted}, ...)")
+            raise ProtocolError(f"{place_of_method(self.function)}: action {self.name} takes ({wanted}, ...)")
         parameters(self.function, (*names[:leading], "shared"), self.reads)
         return names[leading:]
 
@@ -313,7 +318,7 @@ class Action:
         if self.kind == "environment":
             return ()
         assert self.asks is not None  # rejects missing parameters
-        return record_types(self.function, self.function.__code__.co_varnames[1])
+        return annotated_record_types(self.function, self.function.__code__.co_varnames[1])
 
 
 @dataclass(frozen=True)
@@ -335,7 +340,7 @@ class ActionMark:
 
 
 @with_or_without_arguments
-def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None = None) -> Mark:
+def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None = None) -> MethodMarker:
     """Mark a method as an invariant: true in every reachable state.
 
     Parameters
@@ -348,11 +353,11 @@ def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None 
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _property("invariant", reads, name, needs=tuple(needs))
+    return _mark_property("invariant", reads, name, needs=tuple(needs))
 
 
 @with_or_without_arguments
-def constraint(*, reads: Reads = (), name: str | None = None) -> Mark:
+def constraint(*, reads: Reads = (), name: str | None = None) -> MethodMarker:
     """Mark a method as a state constraint, which a `.cfg` may name under CONSTRAINT to bound a search.
 
     Parameters
@@ -362,11 +367,11 @@ def constraint(*, reads: Reads = (), name: str | None = None) -> Mark:
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _property("constraint", reads, name)
+    return _mark_property("constraint", reads, name)
 
 
 @with_or_without_arguments
-def step_invariant(*, name: str | None = None) -> Mark:
+def step_invariant(*, name: str | None = None) -> MethodMarker:
     """Mark a method as a step property over a replica `before` and `after` a step: true of every step.
 
     It is evaluated on every replica that a step changes, except a created one. It may also ask for the `shared` state
@@ -381,11 +386,11 @@ def step_invariant(*, name: str | None = None) -> Mark:
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _property("step_invariant", (), name)
+    return _mark_property("step_invariant", (), name)
 
 
 @with_or_without_arguments
-def action_constraint(*, name: str | None = None) -> Mark:
+def action_constraint(*, name: str | None = None) -> MethodMarker:
     """Mark a method as an action constraint, which a `.cfg` may name under ACTION_CONSTRAINT to bound a search.
 
     Like a `step_invariant`, it is a predicate over a replica `before` and `after` a step.
@@ -395,11 +400,11 @@ def action_constraint(*, name: str | None = None) -> Mark:
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _property("action_constraint", (), name)
+    return _mark_property("action_constraint", (), name)
 
 
 @with_or_without_arguments
-def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | None = None) -> Mark:
+def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | None = None) -> MethodMarker:
     """Mark a method as a reachability goal: from every reachable state, a state that satisfies it is reachable.
 
     In CTL this is AG EF p, over the states within the bounds and constraints of the search. A CONSTRAINT and an
@@ -422,7 +427,7 @@ def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | Non
     E. M. Clarke, E. A. Emerson: "Design and synthesis of synchronization skeletons using branching time temporal
     logic" (1981), for AG EF.
     """
-    return _property(REACHABLE, reads, name, without=tuple(without))
+    return _mark_property(REACHABLE, reads, name, without=tuple(without))
 
 
 class Predicate:
@@ -481,7 +486,7 @@ def predicate(
 
 
 @with_or_without_arguments
-def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> Mark:
+def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> MethodMarker:
     """Mark a method that returns a formula as a temporal property, which every fair behaviour satisfies.
 
     Parameters
@@ -500,10 +505,10 @@ def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> M
     problem = fairness_problem(assumed)
     if problem is not None:
         raise ProtocolError(f"@temporal(fairness=...): {problem}")
-    return _property(TEMPORAL, (), name, fairness=assumed)
+    return _mark_property(TEMPORAL, (), name, fairness=assumed)
 
 
-def refines(other: type, *, name: str | None = None) -> Mark:
+def refines(other: type, *, name: str | None = None) -> MethodMarker:
     """Mark a method as a refinement mapping, from states to another protocol's states: `(self, state, other)`.
 
     `other` is the abstract protocol: `other.start(...)` makes its states. Each initial state must map to an initial
@@ -519,10 +524,10 @@ def refines(other: type, *, name: str | None = None) -> Mark:
     """
     if not (isinstance(other, type) and hasattr(other, "actions")):
         raise ProtocolError(f"@refines(...): expected a protocol, as @refines(TransactionCommit), found {other!r}")
-    return _property(REFINES, (), name, refined=other)
+    return _mark_property(REFINES, (), name, refined=other)
 
 
-def _property(kind: str, reads: Reads, name: str | None, **more: Any) -> Mark:
+def _mark_property(kind: str, reads: Reads, name: str | None, **more: Any) -> MethodMarker:
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         found = PropertyMark(kind, declared_projections(reads, function.__qualname__), name, **more)
         function.property_mark = found  # type: ignore[attr-defined]
@@ -602,11 +607,13 @@ class Property:
         names = parameters(self.function, (*ALLOWED_PARAMETERS[self.kind], *self.given), self.reads)
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:
-            raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me; add me")
+            raise ProtocolError(
+                f"{place_of_method(self.function)}: property {self.name} asks for peer without me; add me"
+            )
         needed = {"before"} if any(name in names for name in ACT_PARAMETERS) else set(STEP_PARAMETERS)
         if self.over_steps and self.kind != REFINES and not needed <= set(names):
             what = f"property {self.name} is about steps: it takes (self, before, after)"
-            raise ProtocolError(f"{place_of(self.function)}: {what}")
+            raise ProtocolError(f"{place_of_method(self.function)}: {what}")
         return names
 
     def kinds(self, parameter: str) -> tuple[type[Record], ...]:
@@ -616,7 +623,7 @@ class Property:
     @cached_property
     def _kinds(self) -> dict[str, tuple[type[Record], ...]]:
         return {
-            name: record_types(self.function, name)
+            name: annotated_record_types(self.function, name)
             for name in self.asks
             if name in (*QUANTIFIED_PARAMETERS, *STEP_PARAMETERS)
         }

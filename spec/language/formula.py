@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import Value
 
-NEXT = "Next"
+NEXT_ACTION = "Next"
 """The action name that stands for any action."""
 
 
@@ -297,7 +297,9 @@ def _require_predicate_of_me(word: str, predicate: Claim) -> StatePredicate:
 
 def _require_action_names(word: str, actions: tuple[str, ...]) -> frozenset[str]:
     if not actions or not all(isinstance(name, str) for name in actions):
-        raise ProtocolError(f'{word}(...) takes the names of actions, as "{NEXT}" or "HandleFetch"; found {actions!r}')
+        raise ProtocolError(
+            f'{word}(...) takes the names of actions, as "{NEXT_ACTION}" or "HandleFetch"; found {actions!r}'
+        )
     return frozenset(actions)
 
 
@@ -333,7 +335,7 @@ class Fairness:
 
     def names(self, action: str) -> bool:
         """Whether the condition covers an action, by its name or by Next."""
-        return NEXT in self.actions or action in self.actions
+        return NEXT_ACTION in self.actions or action in self.actions
 
 
 def fairness_problem(declared: object) -> str | None:

@@ -12,16 +12,16 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
-from kraftcheck.spec.kinds import describe_value, mismatch
-from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of
+from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name
+from kraftcheck.spec.kinds import describe_value, type_mismatch
+from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of_method
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
-from kraftcheck.spec.language.views import Hidden, HiddenReads
+from kraftcheck.spec.language.views import HiddenNames, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered, type_hints
 
-MISSING: Any = object()
+NO_DEFAULT: Any = object()
 MAX_BOUND = 2**31 - 1
 """The largest bound: engines count the use of each bound in 32 bits."""
 DEADLOCK = "Deadlock"
@@ -60,7 +60,7 @@ class Constant:
         return self.counter is not None
 
 
-def constant(name: str, *, default: Value = MISSING, at_least: int | None = None) -> Any:
+def constant(name: str, *, default: Value = NO_DEFAULT, at_least: int | None = None) -> Any:
     """Declare a constant.
 
     Example: `hosts: frozenset[ModelValue] = constant("Hosts")`.
@@ -77,7 +77,7 @@ def constant(name: str, *, default: Value = MISSING, at_least: int | None = None
     return Constant(name, default, at_least, None)
 
 
-def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
+def bound(name: str, *, default: Value = NO_DEFAULT, counter: str = "") -> Any:
     """Declare a bound, a number that steps spend.
 
     Example: `elections: int = bound("MaxElections")`.
@@ -159,13 +159,13 @@ class Protocol:
     replica_types: dict[Value, set[type]]  # by id, of these and of replicas that actions create
     message_senders: dict[tuple[type, Value], Action]  # message types and destinations, with a sending action
     is_sampled: bool  # whether a search repeats a sample of calls, to detect impure actions
-    probes: dict[str, Any]  # property -> `Watch` of `diagnosis/lint`, called in its place
+    probes: dict[str, Any]  # property -> `CoverageProbe` of `diagnosis/lint`, called in its place
     by_type: Container[str]  # actions and properties that may tell a proxy from its record
     hidden_reads: HiddenReads | None  # records the methods' reads of fields that a VIEW hides
 
     def __init_subclass__(cls, variant: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        _refuse_own_names(cls, {"variants"} if variant else set())  # a variant may take those of another base
+        _refuse_reserved_names(cls, {"variants"} if variant else set())  # a variant may take those of another base
         cls.variant = variant
         if cls.network is None:
             cls.network = NoNetwork()
@@ -179,15 +179,15 @@ class Protocol:
         declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
         cls.constants = MappingProxyType({c.name: c for c in declared})
         cls.actions, cls.properties = (_declared_members(cls, mark) for mark in DECORATOR_MARKS)
-        _same_projections((*cls.actions.values(), *cls.properties.values()))
+        _refuse_same_projections((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
         hints = type_hints(type(self))
         for declared in self.constants.values():
             value = values.pop(declared.attribute, declared.default)
-            if value is MISSING:
+            if value is NO_DEFAULT:
                 raise ConstantError(declared.name, "is not given a value")
-            problem = mismatch(value, hints.get(declared.attribute, Any), declared.name)
+            problem = type_mismatch(value, hints.get(declared.attribute, Any), declared.name)
             if problem:
                 raise ConstantError(declared.name, problem.removeprefix(f"{declared.name}: "))
             if declared.at_least is not None and value < declared.at_least:
@@ -221,7 +221,7 @@ class Protocol:
         if specification is None or (specification == FAIR_SPEC and FAIR_SPEC not in cls.specifications):
             return tuple(action.fairness for action in cls.actions.values() if action.fairness is not None)
         if specification not in cls.specifications:
-            raise ProtocolError(unknown("specification", specification, cls.specifications, cls.name()))
+            raise ProtocolError(unknown_name("specification", specification, cls.specifications, cls.name()))
         declared = cls.specifications[specification]
         if declared is True:
             raise ProtocolError(f"SPECIFICATION {specification} requires fairness, but {cls.name()} declares none")
@@ -247,7 +247,7 @@ class Protocol:
             raise ProtocolError(f"{at('network')}{name}.network: {problem}")
         for action in network.own_actions():
             if action in self.actions:
-                place = place_of(self.actions[action].function)
+                place = place_of_method(self.actions[action].function)
                 raise ProtocolError(f"{place}: a step of the network is called {action} too; name= gives another name")
         for specification, declared in self.specifications.items():
             if not isinstance(declared, bool) and (problem := fairness_problem(declared)) is not None:
@@ -261,7 +261,7 @@ class Protocol:
             return f"expected a tuple of constants, ({attributes!r},), found a string"
         sets = [c.attribute for c in self.constants.values() if isinstance(getattr(self, c.attribute), frozenset)]
         missing = [one for one in attributes if one not in sets]
-        return unknown("set of model values", missing[0], sets, type(self).__name__) if missing else None
+        return unknown_name("set of model values", missing[0], sets, type(self).__name__) if missing else None
 
     def _network_problem(self) -> str | None:
         """Return the problem of the bounds that the network spends, or None."""
@@ -273,10 +273,10 @@ class Protocol:
                 what = "True, False or the name of a bound"
                 return f"{option}=: expected {what}, found {describe_value(given)}"
             if isinstance(given, str) and given not in self.bounds:
-                return f"{option}=: {unknown('bound', given, self.bounds, type(self).__name__)}"
+                return f"{option}=: {unknown_name('bound', given, self.bounds, type(self).__name__)}"
         spent = (bound for _, _, spends in self.network.own_operations() for bound in spends)
         missing = next((bound for bound in spent if bound not in self.bounds), None)
-        return None if missing is None else unknown("bound", missing, self.bounds, type(self).__name__)
+        return None if missing is None else unknown_name("bound", missing, self.bounds, type(self).__name__)
 
     def initial(self) -> Iterable[State]:
         """Return the initial states; build them with `start`."""
@@ -343,14 +343,14 @@ class Protocol:
             found = read.function(self, given)
         except Exception as error:
             raise RaisedError(self, what, read.function, "", {"of": given}, error) from error
-        if mismatch(found, Any) is not None:
+        if type_mismatch(found, Any) is not None:
             raise RaisedError(self, what, read.function, f"returned {describe_value(found)}", {"of": given})
         return found
 
-    def hidden(self, view: str) -> Hidden:
+    def hidden(self, view: str) -> HiddenNames:
         """Return the fields and bounds that a view hides."""
         names = self.views[view]
-        return Hidden(names - set(self.bounds), names & set(self.bounds))
+        return HiddenNames(names - set(self.bounds), names & set(self.bounds))
 
     def renames(self, view: str | None) -> Callable[[State, int | None], State] | None:
         """Return the function by which a view renames states, or None. Raise ProtocolError if the class lacks it."""
@@ -392,7 +392,7 @@ class Protocol:
             if not isinstance(names, set | frozenset):
                 message = f"expected hide(...), found {names!r}"
             elif names - set(known):
-                message = unknown("bound or shared field", min(names - set(known)), known, name)
+                message = unknown_name("bound or shared field", min(names - set(known)), known, name)
             if message:
                 raise ProtocolError(f"{_declared_at(type(self), 'views')}{name}.views[{view!r}]: {message}")
 
@@ -411,13 +411,13 @@ class Protocol:
         """
         given: object = getattr(self, method)()
         if not isinstance(given, Iterable):
-            raise ProtocolError(f"{self._start(method)} returned {describe_value(given)}; {FORGOT_YIELD}")
+            raise ProtocolError(f"{self._start(method)} returned {describe_value(given)}; {FORGOT_YIELD_MESSAGE}")
         given = list(given)
         for state in given:
             if not isinstance(state, State):
                 what = f"yielded {describe_value(state)}; expected a state, self.start([...], ...)"
                 raise ProtocolError(f"{self._start(method)} {what}")
-            problem = mismatch(state, State, "")
+            problem = type_mismatch(state, State, "")
             if problem:
                 raise ProtocolError(f"initial state of {type(self).__name__}: {problem}")
         found: list[State] = list(dict.fromkeys(given))
@@ -456,7 +456,7 @@ _DEFINABLE_NAMES = {
 """The names of `Protocol` that a subclass may define."""
 
 
-def _refuse_own_names(cls: type, more: set[str]) -> None:
+def _refuse_reserved_names(cls: type, more: set[str]) -> None:
     """Raise ProtocolError if a class, or a base of it, defines a name that `Protocol` uses itself."""
     used = {*vars(Protocol), *Protocol.__annotations__} - _DEFINABLE_NAMES - more
     own = [base for base in cls.__mro__ if base is cls or not issubclass(base, Protocol)]
@@ -481,12 +481,14 @@ def _declared_members(cls: type, mark: str) -> Mapping[str, Any]:
         one = found.made(method, getattr(cls, method))
         if one.name in made or one.name == DEADLOCK:
             other = made[one.name].function.__qualname__ if one.name in made else "no next state"
-            raise ProtocolError(f"{place_of(one.function)}: {other} is called {one.name} too; name= gives another name")
-        made[one.name] = replace(one, reads=tuple(_as_overridden(cls, read) for read in one.reads))
+            raise ProtocolError(
+                f"{place_of_method(one.function)}: {other} is called {one.name} too; name= gives another name"
+            )
+        made[one.name] = replace(one, reads=tuple(_overridden_projection(cls, read) for read in one.reads))
     return MappingProxyType(made)
 
 
-def _as_overridden(cls: type, read: Projection) -> Projection:
+def _overridden_projection(cls: type, read: Projection) -> Projection:
     """Return the projection `read` with the method by which `cls` overrides it, or unchanged without an override."""
     for base in cls.__mro__:
         for method, function in vars(base).items():
@@ -500,13 +502,13 @@ def _as_overridden(cls: type, read: Projection) -> Projection:
     return read
 
 
-def _same_projections(owners: Iterable[Any]) -> None:
+def _refuse_same_projections(owners: Iterable[Any]) -> None:
     """Raise ProtocolError if two projections have the same name."""
     known: dict[str, Projection] = {}
     for owner in owners:
         for read in owner.reads:
             if known.setdefault(read.name, read) != read:
-                places = " and ".join(sorted(map(place_of, (known[read.name].function, read.function))))
+                places = " and ".join(sorted(map(place_of_method, (known[read.name].function, read.function))))
                 raise ProtocolError(f"two projections are called {read.name}: {places}")
 
 

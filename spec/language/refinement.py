@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.kinds import describe_value, mismatch
+from kraftcheck.spec.kinds import describe_value, type_mismatch
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
@@ -82,7 +82,7 @@ class Refinement:
     def _problem(self, found: Any) -> str:
         """Return the error text for an invalid result of the mapping, or ""."""
         if isinstance(found, State):
-            return mismatch(found, State, "") or ""
+            return type_mismatch(found, State, "") or ""
         return f"returned {describe_value(found)}; expected a state of {self.other.protocol.name()}, made by start(...)"
 
     def begins(self, number: int) -> bool:

@@ -12,12 +12,12 @@ from inspect import unwrap
 from types import GeneratorType
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, ProtocolError, RaisedError, unknown
-from kraftcheck.spec.kinds import describe_type, describe_value, field_checkers, fits, mismatch
+from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ActionError, ProtocolError, RaisedError, unknown_name
+from kraftcheck.spec.kinds import describe_type, describe_value, field_checkers, fits_type, type_mismatch
 from kraftcheck.spec.language.declarations import (
     NOT_PROJECTED,
     REFINES,
-    SPENT,
+    SPENT_PARAMETER,
     Action,
     Projection,
     Property,
@@ -25,22 +25,22 @@ from kraftcheck.spec.language.declarations import (
 )
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import NoNetwork
-from kraftcheck.spec.language.protocol import MISSING, Protocol
+from kraftcheck.spec.language.protocol import NO_DEFAULT, Protocol
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.state import (
-    NOT_SENDING,
-    FieldValues,
+    NON_SENDING_OPERATIONS,
+    InternedFieldValues,
     Memo,
     ProjectedValues,
     State,
     Step,
-    distinct,
-    is_within,
+    distinct_steps,
+    fits_initial_bounds,
+    make_state,
+    note_largest_spending,
     note_replica_types,
-    note_spent,
-    state_of,
 )
-from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, is_same, ordered, text_of, with_fields
+from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, ordered, same_types, text_of, with_fields
 
 REPORTED_PARAMETERS = ("me", "peer", "message", "before", "after")
 """The arguments of a property that an error message shows."""
@@ -55,20 +55,20 @@ def call_action(
     try:
         made = action.function(protocol, *leading, *_arguments_of(protocol, action, context))
         if type(made) is not GeneratorType and not isinstance(made, Iterable):
-            raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
+            raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD_MESSAGE}")
         for step in made:
             problem = _step_problem(protocol, me, message, step)
             if problem:
-                raise ActionError(action, protocol, me, message, problem, line=line_of(made))
+                raise ActionError(action, protocol, me, message, problem, line=generator_line(made))
             steps.append(step)
-            _note_types(protocol, action, step)
+            _note_replica_types(protocol, action, step)
             if reads is not None:
                 reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
         raise
     except (Exception, SystemExit) as error:
         raise ActionError(action, protocol, me, message, cause=error) from error
-    return distinct(steps)
+    return distinct_steps(steps)
 
 
 def _arguments_of(protocol: Protocol, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
@@ -84,22 +84,22 @@ def _arguments_of(protocol: Protocol, owner: Action | Property, given: Mapping[s
     return [protocol.hidden_reads.seen(reader, owner.name, name, given[name]) for name in owner.asks]
 
 
-def line_of(made: object) -> int | None:
+def generator_line(made: object) -> int | None:
     """Return the current line of a generator; None for any other object."""
     frame = made.gi_frame if isinstance(made, GeneratorType) else None
     return None if frame is None else frame.f_lineno
 
 
-def _note_types(protocol: Protocol, action: Action, step: Step) -> None:
+def _note_replica_types(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         note_replica_types(step.writes, protocol.replica_types)
         for operation, sent in step.sends:
-            if operation not in NOT_SENDING:
+            if operation not in NON_SENDING_OPERATIONS:
                 protocol.message_senders.setdefault((type(sent), sent.dest), action)
 
 
-def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def parameter_bindings(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Yield the bindings of a state property's parameters: each replica, each pair of replicas, each message."""
     mes: Sequence[Any] = [None]
     if "me" in prop.asks:
@@ -152,7 +152,7 @@ def satisfies_fairness_predicate(
     raise RaisedError(protocol, what, function, problem, given, cause) from cause
 
 
-def step_arguments(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
+def step_property_arguments(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
     """Return the arguments of a step property for an actor's step; None if the property does not cover the step."""
     if not prop.speaks_of(me.__class__, message.__class__):
         return None
@@ -174,7 +174,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
     if problem is not None:
         return problem
     for value in (*written, *[sent for _, sent in step.sends]):
-        if not isinstance(value, Record) or not fits(value, type(value)):
+        if not isinstance(value, Record) or not fits_type(value, type(value)):
             return _type_problem(step, value)
     return _effects_problem(protocol, step)
 
@@ -192,7 +192,7 @@ def _type_problem(step: Step, value: Any) -> str | None:
         fix = "; write send(*messages)" if isinstance(value, list | tuple | frozenset) and not written else ""
         return f"{'writes a replica' if written else 'sends a message'}: expected a record, found {value!r}{fix}"
     path = "me" if value is step.me else f"the replica {value!r}" if written else type(value).__name__
-    return f"{'writes' if written else 'sends'} {mismatch(value, type(value), path)}"
+    return f"{'writes' if written else 'sends'} {type_mismatch(value, type(value), path)}"
 
 
 def _effects_problem(protocol: Protocol, step: Step) -> str | None:
@@ -204,9 +204,9 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
         checkers = field_checkers(protocol.shared_record)
         for field, value in step.puts:
             if field not in checkers:
-                return f"writes an {unknown('shared field', field, checkers)}"
+                return f"writes an {unknown_name('shared field', field, checkers)}"
             if not checkers[field](value):
-                return f"writes {mismatch(value, field_types(protocol.shared_record)[field], f'shared.{field}')}"
+                return f"writes {type_mismatch(value, field_types(protocol.shared_record)[field], f'shared.{field}')}"
     return next(filter(None, [_send_problem(protocol, *sent) for sent in step.sends]), None)
 
 
@@ -217,7 +217,7 @@ def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | Non
         return f"sends {message!r}, which has no field dest"
     outside = operation == "forget" or is_enum(type(message.dest))  # a name for an unmodelled destination
     kinds = () if outside else protocol.id_types
-    if kinds and all(mismatch(message.dest, kind, "dest") for kind in kinds):
+    if kinds and all(type_mismatch(message.dest, kind, "dest") for kind in kinds):
         wanted = " or ".join(map(describe_type, kinds))
         return f"sends {message!r} to {message.dest!r}; expected the id of a replica, {wanted}"
     return None
@@ -280,7 +280,7 @@ class Semantics:
         self.most_spent: dict[str, int] = {}
         self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
         self._interned: dict[Value, Value] = {}
-        self._fields: defaultdict[str, FieldValues] = defaultdict(FieldValues)  # of shared fields
+        self._fields: defaultdict[str, InternedFieldValues] = defaultdict(InternedFieldValues)  # of shared fields
         self._shared = Memo()  # interned shared records
         self._memo = Memo()
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
@@ -293,7 +293,7 @@ class Semantics:
     def intern(self, value: Value) -> Value:
         """Return the interned object of a value."""
         found = self._interned.setdefault(value, value)
-        return found if found is value or is_same(found, value) else value  # 1 and True are equal keys
+        return found if found is value or same_types(found, value) else value  # 1 and True are equal keys
 
     def initial(self) -> list[State]:
         """Return the initial states, checked."""
@@ -381,8 +381,8 @@ class Semantics:
         taken = self.call(action, me, message, given)
         if not taken:
             return ()
-        note_spent(taken, self.most_spent)
-        return tuple([self._shared_parts(step) for step in taken if is_within(step, self.protocol.bounds)])
+        note_largest_spending(taken, self.most_spent)
+        return tuple([self._shared_parts(step) for step in taken if fits_initial_bounds(step, self.protocol.bounds)])
 
     def call(
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
@@ -494,7 +494,7 @@ class Semantics:
         for replica in step.writes:
             replicas = replicas.put(replica.id, replica)
         shared = self._shared.intern(with_fields(state.shared, step.puts)) if step.puts else state.shared
-        return state_of(replicas, inboxes, shared, spent)
+        return make_state(replicas, inboxes, shared, spent)
 
     def _operate(self, operation: str, inbox: Value, message: Value) -> Value:
         key = (operation, inbox, message)
@@ -527,7 +527,7 @@ class Semantics:
         if "message" in prop.asks or "state" in prop.asks or any(read.of_inbox for read in prop.reads):
             return self._holds(prop, state)
         shared = state.shared if "shared" in prop.asks else None
-        key = (state.replicas, shared, state.spent if SPENT in prop.asks else None)
+        key = (state.replicas, shared, state.spent if SPENT_PARAMETER in prop.asks else None)
         memo = self._verdicts[(*prop.key, "whole")]
         found: bool | None = memo.get(key)
         if found is None:
@@ -542,13 +542,13 @@ class Semantics:
 
     def falsifying(self, prop: Property, state: State) -> dict[str, Value] | None:
         """Return the arguments that violate a state property, by parameter, or None."""
-        known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT: state.spent}
+        known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT_PARAMETER: state.spent}
         for read in prop.reads:
             known[read.name] = self.project(read, state)
         messages: list[Any] = []
         if "message" in prop.asks:
             messages = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
-        for about in assignments(prop, list(state.replicas.values()), messages):
+        for about in parameter_bindings(prop, list(state.replicas.values()), messages):
             known.update(about)
             if not self.verdict(prop, known):
                 return known
@@ -583,7 +583,7 @@ class Semantics:
             return self.holds_over(prop, before, transition.target)
         if transition.actor is None or transition.action not in self.protocol.actions:
             return True
-        known = step_arguments(prop, before.replicas[transition.actor], transition.message, transition.step)
+        known = step_property_arguments(prop, before.replicas[transition.actor], transition.message, transition.step)
         return known is None or self.verdict(prop, {**known, "shared": before.shared})
 
     def begins(self, prop: Property, state: State) -> bool:
@@ -618,7 +618,7 @@ def _abstract_protocol(protocol: Protocol, prop: Property) -> Protocol:
     other: type[Protocol] = prop.refined
     names = [constant.attribute for constant in other.constants.values()]
     given = {name: getattr(protocol, name) for name in names if hasattr(protocol, name)}
-    missing = [c.attribute for c in other.constants.values() if c.attribute not in given and c.default is MISSING]
+    missing = [c.attribute for c in other.constants.values() if c.attribute not in given and c.default is NO_DEFAULT]
     if missing:
         code = prop.function.__code__
         expected = f"{other.name()} needs the constant {missing[0]}, which {protocol.name()} does not have"
@@ -701,23 +701,27 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
     if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
         return semantics.protocol.checked_initial(method)
     state = semantics.initial()[0]
-    for number, chosen in enumerate(path_to(semantics.protocol, init), start=1):
+    for number, chosen in enumerate(path_to_named_start(semantics.protocol, init), start=1):
         state = choose_transition(semantics, state, chosen, f"step {number} of {init}").target
     return [state]
 
 
-def path_to(protocol: Protocol, init: str) -> Iterator[Take]:
+def path_to_named_start(protocol: Protocol, init: str) -> Iterator[Take]:
     """Yield the steps from the first initial state to a named initial state; no steps for "Init"."""
     method = getattr(protocol, start_names(protocol)[init])
     if not hasattr(method, "scenario"):
         return
     made = method()
     if not isinstance(made, Iterable):
-        raise ProtocolError(f"{_place_in_scenario(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD}")
+        raise ProtocolError(
+            f"{_place_in_scenario(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD_MESSAGE}"
+        )
     for number, chosen in enumerate(made, start=1):
         problem = _take_problem(protocol, chosen)
         if problem is not None:
-            raise ProtocolError(f"{_place_in_scenario(method, line_of(made))}: step {number} of {init}: {problem}")
+            raise ProtocolError(
+                f"{_place_in_scenario(method, generator_line(made))}: step {number} of {init}: {problem}"
+            )
         yield chosen
 
 
@@ -727,7 +731,7 @@ def _take_problem(protocol: Protocol, chosen: object) -> str | None:
         return f'expected take("Action", ...), found {describe_value(chosen)}'
     actions = [*protocol.actions, *protocol.network.own_actions()]
     if chosen.action not in actions:
-        return unknown("action", str(chosen.action), actions, type(protocol).__name__)
+        return unknown_name("action", str(chosen.action), actions, type(protocol).__name__)
     if chosen.result is not None and not callable(chosen.result):
         expected = "a function of the actor's next state, such as lambda me: me.ready"
         return f"result=: expected {expected}, found {describe_value(chosen.result)}"
@@ -747,11 +751,11 @@ def choose_transition(
     fitting = [t for t in semantics.transitions(state) if _matches_take(chosen, t)]
     if not fitting:
         enabled = list(semantics.transitions(state))
-        alike = [_label(t) for t in enabled if t.action == chosen.action]
+        alike = [_transition_text(t) for t in enabled if t.action == chosen.action]
         names = ", ".join(dict.fromkeys(alike or sorted(t.action for t in enabled)))
         raise ProtocolError(f"{where}: {_take_text(chosen)} is not enabled; enabled are {names}")
     if len({t[:3] if any_outcome else t.target for t in fitting}) > 1:
-        ways = "; ".join(dict.fromkeys(f"{_label(t)}{sent_by(t)}" for t in fitting))
+        ways = "; ".join(dict.fromkeys(f"{_transition_text(t)}{sent_messages_text(t)}" for t in fitting))
         raise ProtocolError(
             f"{where}: {_take_text(chosen)} has {len(fitting)} matching steps; add fields or result=: {ways}"
         )
@@ -769,13 +773,13 @@ def _matches_take(chosen: Take, transition: Transition) -> bool:
     return chosen.result(me if me is not None else transition.target)
 
 
-def _label(transition: Transition) -> str:
+def _transition_text(transition: Transition) -> str:
     """Return the action of a transition with its actor and message."""
     actor = "" if transition.actor is None else f" by {text_of(transition.actor)}"
     return f"{transition.action}{actor}{'' if transition.message is None else f' on {text_of(transition.message)}'}"
 
 
-def sent_by(transition: Transition) -> str:
+def sent_messages_text(transition: Transition) -> str:
     """Return the types of the messages that a step sends, each with its receiver."""
     sent = [message for _, message in transition.step.sends]
     to = [f"{type(one).__name__} to {text_of(getattr(one, 'dest', None))}" for one in sent]

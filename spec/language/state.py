@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, permutations, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, keyed, transform
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, map_model_values, same_types, typed_key
 
 
 class State(Record):
@@ -36,7 +36,7 @@ class State(Record):
     spent: Map[str, int]
 
 
-def state_of(replicas: Map[Any, Any], inboxes: Map[Any, Any], shared: Any, spent: Map[str, int]) -> State:
+def make_state(replicas: Map[Any, Any], inboxes: Map[Any, Any], shared: Any, spent: Map[str, int]) -> State:
     """Return a state, as `State` does, in a third of its time."""
     made = object.__new__(State)
     known = made.__dict__
@@ -50,7 +50,7 @@ class Nothing(Record):
 
 NOTHING = Nothing()
 
-NOT_SENDING = ("forget", "lose", "duplicate")
+NON_SENDING_OPERATIONS = ("forget", "lose", "duplicate")
 """Operations on messages in flight, which send nothing."""
 MAX_COMPARED_STEPS = 4
 """Most steps of a call that are compared with each other instead of hashed."""
@@ -90,7 +90,7 @@ class Step(Record):
     @property
     def sent(self) -> tuple[Any, ...]:
         """The messages that the step sends, by any operation."""
-        return tuple(message for operation, message in self.sends if operation not in NOT_SENDING)
+        return tuple(message for operation, message in self.sends if operation not in NON_SENDING_OPERATIONS)
 
     def send(self, *messages: Record) -> Step:
         """Send messages by the network discipline's rule for their types."""
@@ -155,7 +155,7 @@ def consume(me: Record) -> Step:
     return Step(me=me, consumes=True)
 
 
-def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
+def note_largest_spending(steps: Iterable[Step], most: dict[str, int]) -> None:
     """Record in `most` the largest number of times that a single step spends each bound, if more than once."""
     for step in steps:
         if len(step.spends) > 1:
@@ -169,7 +169,7 @@ def note_replica_types(replicas: Iterable[Any], types: dict[Value, set[type]]) -
         types.setdefault(replica.id, set()).add(type(replica))
 
 
-def distinct(steps: list[Step]) -> tuple[Step, ...]:
+def distinct_steps(steps: list[Step]) -> tuple[Step, ...]:
     """Return the distinct steps in order. A comparison of few steps takes less time than hashes of their values."""
     if len(steps) < 2:
         return tuple(steps)
@@ -180,7 +180,7 @@ def distinct(steps: list[Step]) -> tuple[Step, ...]:
     return tuple(dict.fromkeys(steps))
 
 
-def is_within(step: Step, bounds: Mapping[str, int]) -> bool:
+def fits_initial_bounds(step: Step, bounds: Mapping[str, int]) -> bool:
     """Return whether a step fits within the bounds in a state that has used none of them."""
     if not step.spends and not step.needs:
         return True
@@ -200,13 +200,13 @@ def permutation_group(sets: tuple[tuple[Value, ...], ...]) -> list[Permutation]:
     return group
 
 
-def permuted(value: Value, permutation: Permutation) -> Value:
+def permute_model_values(value: Value, permutation: Permutation) -> Value:
     """Return a value with its model values permuted."""
 
     def leaf(item: ModelValue) -> Value:
         return permutation.get(item, item)
 
-    return transform(value, leaf)
+    return map_model_values(value, leaf)
 
 
 MEMO_CHECK_INTERVAL = 1 << 13
@@ -243,13 +243,13 @@ class Memo(dict[Any, Any]):
         found = self.setdefault(value, value)
         if found is not value:
             self.hits += 1
-            return found if is_same(found, value) else value  # 1 and True are equal keys
+            return found if same_types(found, value) else value  # 1 and True are equal keys
         if len(self) % MEMO_CHECK_INTERVAL == 0:
             self._judge()
         return value
 
 
-class FieldValues(Memo):
+class InternedFieldValues(Memo):
     """Interned values of a field. A sequence mostly grows at its end, so its last record is interned too."""
 
     __slots__ = ("_ends",)
@@ -276,5 +276,5 @@ class ProjectedValues(dict[tuple[str, Value], Value]):
     def keyed(self, names: Iterable[str], given: Mapping[str, Value]) -> list[Value]:
         """Return the arguments with some names, as keys of a memo."""
         if self.alike:
-            return [keyed(given[name]) if name in self.alike else given[name] for name in names]
+            return [typed_key(given[name]) if name in self.alike else given[name] for name in names]
         return [given[name] for name in names]

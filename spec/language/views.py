@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names, with_specials
+from kraftcheck.spec.values import Map, Record, Value, field_names, proxy_with_specials
 
-SEEN_STATE_READERS = ("reachable ", "predicate ")
+VIEW_READING_KINDS = ("reachable ", "predicate ")
 """Kinds of property that are evaluated on the view of a state."""
 
 
-class Hidden(NamedTuple):
+class HiddenNames(NamedTuple):
     """The shared fields and bounds that a VIEW hides from state identity."""
 
     shared: frozenset[str]
@@ -65,7 +65,7 @@ class HiddenReads:
     order.
     """
 
-    def __init__(self, view: str, hidden: Hidden, by_type: Container[str], *, first_found: bool) -> None:
+    def __init__(self, view: str, hidden: HiddenNames, by_type: Container[str], *, first_found: bool) -> None:
         self.found: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.enough_left = False
         self._properties: set[str] = set()
@@ -88,8 +88,10 @@ class HiddenReads:
             note((*shared, *spent))
             return value
         if parameter == "state":
-            return value.but(shared=_SeenRecord(value.shared, shared, note), spent=_SeenSpent(value.spent, spent, note))
-        return _SeenRecord(value, shared, note) if parameter == "shared" else _SeenSpent(value, spent, note)
+            return value.but(
+                shared=_TrackedRecord(value.shared, shared, note), spent=_TrackedSpent(value.spent, spent, note)
+            )
+        return _TrackedRecord(value, shared, note) if parameter == "shared" else _TrackedSpent(value, spent, note)
 
     def require_unread(self, reader: str) -> None:
         """Raise HiddenReadError if a property read what the VIEW hides, so that its verdict may vary."""
@@ -98,7 +100,7 @@ class HiddenReads:
         if not names:
             return
         what = f"{reader} reads {names}, which VIEW {self._view} leaves out"
-        if reader.startswith(SEEN_STATE_READERS):
+        if reader.startswith(VIEW_READING_KINDS):
             raise HiddenReadError(f"{what}: it is evaluated on the view of a state; expected a view that shows {names}")
         if not self._first_found:
             why = "the verdict depends on which of the states with equal views this search checks"
@@ -117,7 +119,7 @@ class HiddenReads:
             *[f"{what}: {alike}, so {missed}" for what in searched],
         ]
 
-    def _listed(self, verb: str, hidden: Hidden, reads: Callable[[str], bool]) -> list[str]:
+    def _listed(self, verb: str, hidden: HiddenNames, reads: Callable[[str], bool]) -> list[str]:
         """Return one warning with the hidden fields and bounds that methods selected by `reads` read, or none."""
         listed = []
         for name in sorted(self.found.keys() & (hidden.shared | hidden.bounds)):
@@ -129,14 +131,14 @@ class HiddenReads:
 NoteReads = Callable[[Iterable[str]], None]
 
 
-class _SeenRecord:
+class _TrackedRecord:
     """Read-tracking proxy of the shared record: a use other than a field access counts as reading every field."""
 
     __slots__ = ("__hidden__", "__note__", "__record__")
 
     def __new__(cls, record: Any, *_: Any) -> Any:
         """Return a proxy with the special methods of the record's class."""
-        return object.__new__(with_specials((cls, record.__class__)))
+        return object.__new__(proxy_with_specials((cls, record.__class__)))
 
     def __init__(self, record: Any, hidden: frozenset[str], note: NoteReads) -> None:
         self.__record__, self.__hidden__, self.__note__ = record, hidden, note
@@ -163,7 +165,7 @@ class _SeenRecord:
         return repr(self.__whole__())
 
 
-class _SeenSpent(Map[str, int]):
+class _TrackedSpent(Map[str, int]):
     """Read-tracking proxy of the used bounds: a use other than a lookup counts as reading every bound."""
 
     __slots__ = ("_hidden", "_note", "_spent")
@@ -182,7 +184,7 @@ class _SeenSpent(Map[str, int]):
         return self._spent[key]
 
 
-MOST_CACHED = 1 << 18
+MOST_CACHED_PARTS = 1 << 18
 """Cached parts of states before the cache is emptied."""
 
 
@@ -212,10 +214,10 @@ class RelativeNumbers:
             return frozenset()
         found = self._held.get(value)
         if found is None:
-            found = frozenset().union(*map(self.held, _parts(value)))
+            found = frozenset().union(*map(self.held, _direct_parts(value)))
             if isinstance(value, Record):
                 found |= {getattr(value, name) for name in self._own(value)}
-            if len(self._held) > MOST_CACHED:
+            if len(self._held) > MOST_CACHED_PARTS:
                 self._held.clear()
             self._held[value] = found
         return found
@@ -275,7 +277,7 @@ class RelativeNumbers:
         found = self._renamed.get((value, changes))
         if found is None:
             found = self._made(value, names)
-            if len(self._renamed) > MOST_CACHED:
+            if len(self._renamed) > MOST_CACHED_PARTS:
                 self._renamed.clear()
             self._renamed[value, changes] = found
         return found
@@ -296,7 +298,7 @@ class RelativeNumbers:
         ]
 
 
-def _parts(value: Value) -> Iterable[Value]:
+def _direct_parts(value: Value) -> Iterable[Value]:
     if isinstance(value, Record):
         return [getattr(value, name) for name in field_names(type(value))]
     return [part for item in value.items() for part in item] if isinstance(value, Map) else value

@@ -47,7 +47,7 @@ from kraftcheck.spec.values import (
     enum_name,
     field_names,
     field_values,
-    one_of,
+    or_phrase,
     order_key,
     visible,
 )
@@ -82,7 +82,7 @@ def format_value(
     { 1,
       2 }
     """
-    box = _Boxes(sort).box(value)
+    box = _BoxBuilder(sort).box(value)
     if style == "tlc2.15" and box.flat == "<<>>":
         return "<< >>"
     if not _is_broken_into_lines(box.flat):
@@ -96,7 +96,7 @@ def one_line(value: Value) -> str:
     >>> one_line((1, frozenset({"b", "a"})))
     '<<1, {"a", "b"}>>'
     """
-    return _Boxes(sort=True).box(value).flat
+    return _BoxBuilder(sort=True).box(value).flat
 
 
 def in_tlc_order(values: Iterable[T]) -> list[T]:
@@ -111,11 +111,11 @@ class _Brackets(NamedTuple):
     arrow: str = ""
 
 
-_SET_SIGNS = _Brackets("{", "}", ",")
-_SEQUENCE_SIGNS = _Brackets("<<", ">>", ",")
-_RECORD_SIGNS = _Brackets("[", "]", ",", " |->")
-_FUNCTION_SIGNS = _Brackets("(", ")", " @@", " :>")
-_NO_SIGNS = _Brackets("", "", "")
+_SET_BRACKETS = _Brackets("{", "}", ",")
+_SEQUENCE_BRACKETS = _Brackets("<<", ">>", ",")
+_RECORD_BRACKETS = _Brackets("[", "]", ",", " |->")
+_FUNCTION_BRACKETS = _Brackets("(", ")", " @@", " :>")
+_NO_BRACKETS = _Brackets("", "", "")
 
 
 _FORMAT_SCALAR: dict[type, Callable[[Any], str]] = {
@@ -130,12 +130,12 @@ class _Box(NamedTuple):
     """A formatted value: its text on one line, its brackets, and the boxes of its elements and keys."""
 
     flat: str
-    brackets: _Brackets = _NO_SIGNS
+    brackets: _Brackets = _NO_BRACKETS
     items: Sequence[_Box] = ()
     keys: Sequence[_Box] = ()
 
 
-class _Boxes:
+class _BoxBuilder:
     """Builder of the `_Box` of a value."""
 
     def __init__(self, sort: bool) -> None:
@@ -150,11 +150,11 @@ class _Boxes:
         if value is None or isinstance(value, enum.Enum):
             return self.box(tla_enum_value(value))
         if kind is frozenset:
-            return _box_of_items(_SET_SIGNS, [*map(self.box, in_tlc_order(value))])
+            return _box_of_items(_SET_BRACKETS, [*map(self.box, in_tlc_order(value))])
         if isinstance(value, Map):
             value = tla_function_value(value)
         if type(value) is tuple:
-            return _box_of_items(_SEQUENCE_SIGNS, [*map(self.box, value)])
+            return _box_of_items(_SEQUENCE_BRACKETS, [*map(self.box, value)])
         return self._function(_fields_as_map(value) if isinstance(value, Record) else value)
 
     def _function(self, value: Value) -> _Box:
@@ -162,10 +162,12 @@ class _Boxes:
             raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
         if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
             return _box_of_items(
-                _RECORD_SIGNS, [self.box(item) for item in value.values()], [_Box(name) for name in value]
+                _RECORD_BRACKETS, [self.box(item) for item in value.values()], [_Box(name) for name in value]
             )
         keys = in_tlc_order(value) if self._sort else list(value)
-        return _box_of_items(_FUNCTION_SIGNS, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
+        return _box_of_items(
+            _FUNCTION_BRACKETS, [self.box(value[key]) for key in keys], [self.box(key) for key in keys]
+        )
 
 
 def _tlc_sort_key(value: Value) -> tuple[Any, ...]:
@@ -211,7 +213,7 @@ def _break_into_lines(box: _Box, room: int, after: int, newline: str) -> str:
     `newline` ends a line and indents the next one.
     """
     brackets = box.brackets
-    if brackets is _NO_SIGNS or len(box.flat) <= room - after:
+    if brackets is _NO_BRACKETS or len(box.flat) <= room - after:
         return box.flat
     inset = len(brackets.opening) + 1
     room -= inset
@@ -247,8 +249,8 @@ MAX_DIGITS = 1_000
 STRING_PATTERN = r'"[^"\\]*+(?:(?s:\\.)[^"\\]*+)*+(?:"|\\?\Z)'
 """Pattern of a string, possibly unterminated: otherwise each quote in it would begin another match."""
 
-_BRACKET = re.compile(STRING_PATTERN + r"|<<|>>|[\[({\])}]")
-_ESCAPE = re.compile(r"\\(.)")
+_STRING_OR_BRACKET = re.compile(STRING_PATTERN + r"|<<|>>|[\[({\])}]")
+_ESCAPED_CHARACTER = re.compile(r"\\(.)")
 _UNESCAPED = {"n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 _PHRASE_OF_TERMINAL = {
     "NAME": "the name of a field",
@@ -321,7 +323,7 @@ class ValueParser:
         words = {self._word(name) for name in terminals or ["$END"]}  # Lark's final state accepts nothing by name
         if "'{'" in words:
             words = {"a value"} | words - _STARTS_OF_A_VALUE
-        return one_of(sorted(words - {"'..'"} or words, key=lambda word: (word.startswith("'"), word)))
+        return or_phrase(sorted(words - {"'..'"} or words, key=lambda word: (word.startswith("'"), word)))
 
     def _word(self, terminal: str) -> str:
         if terminal in _PHRASE_OF_TERMINAL:
@@ -365,7 +367,7 @@ class _ValueBuilder(Transformer[Token, Value]):
         (digits,) = children
         if len(digits) > MAX_DIGITS:
             found = f"one of {len(digits):,}"
-            raise _RejectedError(_offset(digits), found, f"a number of at most {MAX_DIGITS:,} digits")
+            raise _RejectedError(_token_offset(digits), found, f"a number of at most {MAX_DIGITS:,} digits")
         return int(digits)
 
     def interval(self, children: list[Token]) -> frozenset[int]:
@@ -375,7 +377,7 @@ class _ValueBuilder(Transformer[Token, Value]):
             expected = f"an interval of at most {MAX_INTERVAL_ELEMENTS:,} elements"
             if count <= MAX_INTERVAL_ELEMENTS:
                 expected = f"intervals of at most {MAX_INTERVAL_ELEMENTS:,} elements in one file"
-            raise _RejectedError(_offset(children[0]), f"one of {count:,}", expected)
+            raise _RejectedError(_token_offset(children[0]), f"one of {count:,}", expected)
         self.intervals.left -= count
         return frozenset(range(low, high + 1))
 
@@ -389,7 +391,7 @@ class _ValueBuilder(Transformer[Token, Value]):
         (quoted,) = children
         if "\\" not in quoted:
             return quoted[1:-1]
-        return _ESCAPE.sub(lambda escape: _UNESCAPED.get(escape[1], escape[1]), quoted[1:-1])
+        return _ESCAPED_CHARACTER.sub(lambda escape: _UNESCAPED.get(escape[1], escape[1]), quoted[1:-1])
 
     def identifier(self, children: list[Token]) -> Value:
         (name,) = children
@@ -402,7 +404,7 @@ class _ValueBuilder(Transformer[Token, Value]):
         opening, *elements = children
         result = frozenset(elements)
         if len(result) < len(elements):
-            _reject_mixed(_offset(opening), elements)
+            _reject_mixed(_token_offset(opening), elements)
         return result
 
     def sequence(self, children: list[Value]) -> tuple[Value, ...]:
@@ -446,7 +448,7 @@ def tla_enum_value(value: enum.Enum | None) -> Value:
     It is a model value with the member's name, except that a member of a `StrEnum` or an `IntEnum` is its string or
     number.
 
-    >>> as_name(None)
+    >>> enum_as_tla_value(None)
     None
     """
     if value is None:
@@ -460,8 +462,8 @@ def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:
     seen: dict[Value, Value] = {}
     for key, token in keys:
         if key in seen:
-            _reject_mixed(_offset(token), [key, seen[key]])
-            raise _RejectedError(_offset(token), "one twice", "each field or argument once")
+            _reject_mixed(_token_offset(token), [key, seen[key]])
+            raise _RejectedError(_token_offset(token), "one twice", "each field or argument once")
         seen[key] = key
 
 
@@ -475,7 +477,7 @@ def _reject_deep(text: str) -> None:
     if sum(map(text.count, ("{", "<<", "[", "("))) <= MAX_NESTING:
         return
     depth = 0
-    for bracket in _BRACKET.finditer(text):
+    for bracket in _STRING_OR_BRACKET.finditer(text):
         if bracket[0] in ("{", "<<", "[", "("):
             depth += 1
             if depth > MAX_NESTING:
@@ -484,14 +486,14 @@ def _reject_deep(text: str) -> None:
             depth -= 1
 
 
-def _offset(token: Token) -> int:
+def _token_offset(token: Token) -> int:
     assert token.start_pos is not None  # Lark omits it only in its own tokens
     return token.start_pos
 
 
 def _found_at_error(text: str, error: UnexpectedInput) -> tuple[int, str]:
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        return _offset(error.token), quoted(error.token)
+        return _token_offset(error.token), quoted(error.token)
     if isinstance(error, UnexpectedCharacters):
         offset = error.pos_in_stream or 0
         if text[offset] == '"':

@@ -35,7 +35,7 @@ from kraftcheck.spec.tla.text import (
     tla_enum_value,
     tla_function_value,
 )
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, one_of
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, or_phrase
 
 MAX_QUOTED_LENGTH = 60
 """Maximum length of a value in an error message."""
@@ -44,7 +44,7 @@ MAX_LISTED_NAMES = 20
 """Maximum number of names in an error message."""
 
 
-def camel(name: str) -> str:
+def camel_case_field(name: str) -> str:
     """Return a field's name in TLA+: `lastLogEpoch` for `last_log_epoch`."""
     first, *rest = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
@@ -70,7 +70,7 @@ def tla_names(cls: type[Record]) -> dict[str, str]:
     """Return the TLA+ names of a record class's fields, by attribute."""
     prefix: str = getattr(cls, "tla_prefix", "")
     given: Mapping[str, str] = getattr(cls, "tla_names", {})
-    cased: Callable[[str], str] = str if getattr(cls, "tla_snake_case", False) else camel
+    cased: Callable[[str], str] = str if getattr(cls, "tla_snake_case", False) else camel_case_field
     return {name: given.get(name, prefix + cased(name)) for name in field_names(cls)}
 
 
@@ -155,7 +155,7 @@ class Encoder:
         return known
 
 
-class Shape(NamedTuple):
+class RecordShape(NamedTuple):
     """A record class with the TLA+ names of its fields, and with its constant TLA+ fields."""
 
     cls: type[Record]
@@ -262,7 +262,7 @@ class Decoder:
     def _model_value(self, value: Value) -> ModelValue:
         name = self._name(value)
         if name not in self._model_values:
-            expected = "a model value: " + one_of(sorted(self._model_values))
+            expected = "a model value: " + or_phrase(sorted(self._model_values))
             raise MismatchError(quoted_value(value), expected, wrong_kind=name is None)
         return self._model_values[name]
 
@@ -284,7 +284,7 @@ class Decoder:
                 named[stand_in.name] = choice
             else:
                 plain[type(stand_in), stand_in] = choice
-        known = one_of(sorted([*named, *[quoted_value(value) for _, value in plain]]))
+        known = or_phrase(sorted([*named, *[quoted_value(value) for _, value in plain]]))
 
         def decode(value: Value) -> Value:
             if plain and isinstance(value, Hashable) and (type(value), value) in plain:
@@ -331,7 +331,7 @@ class Decoder:
         read = self.of(kind)
 
         def decode(value: Value) -> Value:
-            pairs = self.pairs(value, text_keys=not is_text(key_kind))
+            pairs = self.pairs(value, text_keys=not is_string_in_tla(key_kind))
             return Map(
                 [
                     (self.argument(key_kind, key), _decoded_inside(_argument_path, key, read, item))
@@ -379,7 +379,7 @@ class Decoder:
         shapes = [self._shape(cls) for cls in self._classes(kinds)]
         readers = {s.cls: {name: self._later(field_types(s.cls)[a]) for a, name in s.names.items()} for s in shapes}
 
-        by_fields: dict[frozenset[str], list[Shape]] = {}
+        by_fields: dict[frozenset[str], list[RecordShape]] = {}
         for shape in shapes:
             by_fields.setdefault(shape.fields, []).append(shape)
 
@@ -427,8 +427,8 @@ class Decoder:
         """Return a decoder that is built at first use, since a record may contain records of its own class."""
         return lambda value: self.of(kind)(value)
 
-    def _shape(self, cls: type[Record]) -> Shape:
-        return Shape(cls, tla_names(cls), self._encoder.constants(cls))
+    def _shape(self, cls: type[Record]) -> RecordShape:
+        return RecordShape(cls, tla_names(cls), self._encoder.constants(cls))
 
     def _classes(self, kinds: Iterable[type[Record]]) -> list[type[Record]]:
         """Return the classes of records that may occur where one of the given classes is declared.
@@ -451,7 +451,7 @@ class Decoder:
             return self._name(found) == wanted.name
         return type(found) is type(wanted) and found == wanted
 
-    def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape], *, wrong_kind: bool) -> MismatchError:
+    def _unlike(self, fields: Mapping[str, Value], shapes: list[RecordShape], *, wrong_kind: bool) -> MismatchError:
         """Return the error for a record that fits no class: its differences from the most similar class."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
@@ -459,8 +459,8 @@ class Decoder:
             if name in fields and not self._is(fields[name], value):
                 wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
                 found, is_name = quoted_value(fields[name]), self._name(fields[name]) is not None
-                return MismatchError(found, one_of(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
-        problems = [f"no {one_of(lacking)}"] if lacking else []
+                return MismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
+        problems = [f"no {or_phrase(lacking)}"] if lacking else []
         problems += [f"also {name_list(more)}"] if more else []
         return MismatchError(" and ".join(problems), _shapes_text([near]), wrong_kind=wrong_kind)
 
@@ -500,7 +500,7 @@ class Decoder:
         return value
 
 
-def is_text(kind: Any) -> bool:
+def is_string_in_tla(kind: Any) -> bool:
     """Whether all values of a type are strings in TLA+."""
     if get_origin(kind) is Literal:
         return all(type(choice) is str for choice in get_args(kind))
@@ -526,5 +526,5 @@ def _field_path(name: str) -> str:
     return f".{name}"
 
 
-def _shapes_text(shapes: Iterable[Shape]) -> str:
+def _shapes_text(shapes: Iterable[RecordShape]) -> str:
     return " or ".join(dict.fromkeys(f"a record of {', '.join(sorted(s.fields)) or 'no fields'}" for s in shapes))

@@ -48,8 +48,8 @@ from kraftcheck.spec.tla.types import (
     Encoder,
     MismatchError,
     ViewError,
-    camel,
-    is_text,
+    camel_case_field,
+    is_string_in_tla,
     quoted_value,
     subclasses,
     tla_names,
@@ -62,12 +62,12 @@ from kraftcheck.spec.values import (
     enum_name,
     field_names,
     field_types,
+    map_model_values,
     ordered,
-    transform,
 )
 
-MESSAGES = "messages"
-KIND = "kind"
+MESSAGES_VARIABLE = "messages"
+KIND_VARIABLE = "kind"
 
 
 class _ReplicaShape(NamedTuple):
@@ -78,7 +78,7 @@ class _ReplicaShape(NamedTuple):
     is_told: bool
 
 
-def action_of_label(protocol: Protocol, label: str | None) -> str | None:
+def action_named_by_label(protocol: Protocol, label: str | None) -> str | None:
     """Return the action that a label of TLA+ names, by its own name or by its method's: `ncs` is `Ncs`."""
     if label is None or label in protocol.actions:
         return label
@@ -93,9 +93,9 @@ class StateView:
         self._protocol = protocol
         starts = protocol.checked_initial()
         self._shared_type: type[Record] = type(starts[0].shared)
-        self._replicas = _replicas(protocol, starts)
-        messages = _messages(protocol)
-        symbols = list(_symbols(protocol))
+        self._replicas = _replica_classes(protocol, starts)
+        messages = _message_classes(protocol)
+        symbols = list(_all_symbols(protocol))
         model_values = _model_values(protocol, starts)
         stand_ins = {s: ModelValue(enum_name(s), len(model_values) + i) for i, s in enumerate(symbols)}
         self._encoder = Encoder(messages, stand_ins, protocol.none_is)
@@ -103,10 +103,12 @@ class StateView:
         records = [*messages, *[replica.cls for replica in self._replicas]]
         self._typed = Decoder(self._encoder, names, records)
         self._untyped = Decoder(self._encoder, names, records, untyped=True)
-        self._message_type: Any = _union(messages)
-        self._replica_names = list(dict.fromkeys(n for r in self._replicas for n in _variables_of(r)))
+        self._message_type: Any = _union_type(messages)
+        self._replica_names = list(dict.fromkeys(n for r in self._replicas for n in _variable_names(r)))
         self._counters = {
-            c.attribute: c.counter or "_" + camel(c.attribute) for c in protocol.constants.values() if c.is_bound
+            c.attribute: c.counter or "_" + camel_case_field(c.attribute)
+            for c in protocol.constants.values()
+            if c.is_bound
         }
         self._shared_names = tla_names(self._shared_type)
         shared = self._shared_names.values()
@@ -115,7 +117,7 @@ class StateView:
         self.names: tuple[str, ...] = (*self._replica_names, *self._held, *shared, *self._counters.values())
         self._require_own_names()
         if not isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory | Channels):
-            raise ViewError(MESSAGES, MESSAGES, type(network).__name__, "a bag, a set or channels")
+            raise ViewError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, type(network).__name__, "a bag, a set or channels")
 
     def _require_own_names(self) -> None:
         for number, name in enumerate(self.names):
@@ -135,12 +137,12 @@ class StateView:
             replica = known.get(type(me))
             if replica is None:
                 expected = "a class of replicas that an action's parameter is annotated with"
-                raise ViewError(KIND, f"{KIND}[{key!r}]", type(me).__name__, expected)
+                raise ViewError(KIND_VARIABLE, f"{KIND_VARIABLE}[{key!r}]", type(me).__name__, expected)
             argument = encode(key)
             for attribute, name in replica.names.items():
                 functions[name][argument] = encode(getattr(me, attribute))
             if replica.is_told:
-                functions[KIND][argument] = replica.cls.__name__
+                functions[KIND_VARIABLE][argument] = replica.cls.__name__
         variables: dict[str, Value] = {name: tla_function_value(function) for name, function in functions.items()}
         variables.update(self._network_of(state))
         for attribute, name in self._shared_names.items():
@@ -153,7 +155,7 @@ class StateView:
         encode, network, inboxes = self._encoder.encode, self._protocol.network, state.inboxes
         destinations = ordered(inboxes)
         if isinstance(network, MessageSet):
-            return {MESSAGES: frozenset(encode(message) for to in destinations for message in inboxes[to])}
+            return {MESSAGES_VARIABLE: frozenset(encode(message) for to in destinations for message in inboxes[to])}
         if isinstance(network, MessageSetWithMemory):
             return {
                 name: frozenset(encode(message) for to in destinations for message in inboxes[to][place])
@@ -164,14 +166,14 @@ class StateView:
             for key in ordered(inboxes[destination]):
                 argument = (key, destination) if isinstance(network, Channels) else key
                 counts[encode(argument)] = encode(inboxes[destination][key])
-        return {MESSAGES: tla_function_value(counts)}
+        return {MESSAGES_VARIABLE: tla_function_value(counts)}
 
     def _network_of(self, state: State) -> dict[str, Value]:
         if self._held:
             return self._messages(state)
         if any(inbox != self._protocol.network.empty for inbox in state.inboxes.values()):
             what = "a message of a type that no action takes and that its module does not define"
-            raise ViewError(MESSAGES, MESSAGES, what, "no messages")
+            raise ViewError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, what, "no messages")
         return {}
 
     def encode(self, value: Value) -> Value:
@@ -208,7 +210,7 @@ class StateView:
 
     def is_known(self, name: str, value: Value) -> bool:
         """Whether a variable belongs to the protocol; an empty ``messages`` does even without a network."""
-        return name in self.names or (name == MESSAGES and not self._held and not value)
+        return name in self.names or (name == MESSAGES_VARIABLE and not self._held and not value)
 
     def _read_replicas(self, decoder: Decoder, variables: Mapping[str, Value]) -> Iterator[Record]:
         functions: dict[str, dict[Value, Value]] = {}
@@ -224,16 +226,16 @@ class StateView:
     def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_ReplicaShape]:
         """Return the replica classes whose variables are exactly those that have a value for the replica id `key`."""
         has = {name for name in self._replica_names if key in functions[name]}
-        fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
+        fitting = [r for r in self._replicas if set(_variable_names(r)) == has]
         if not fitting:
             raise self._unlike(key, has)
         if not fitting[0].is_told:
             return fitting
-        kind = functions[KIND][key]
+        kind = functions[KIND_VARIABLE][key]
         fitting = [r for r in fitting if r.cls.__name__ == kind]
         if not fitting:
             expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-            raise ViewError(KIND, f"{KIND}[{quoted_value(key)}]", quoted_value(kind), expected)
+            raise ViewError(KIND_VARIABLE, f"{KIND_VARIABLE}[{quoted_value(key)}]", quoted_value(kind), expected)
         return fitting
 
     def _read_replica(
@@ -244,7 +246,7 @@ class StateView:
             kinds = field_types(replica.cls)
             as_id = partial(decoder.argument, kinds["id"])
             try:
-                fields = {"id": _decoded_variable(_variables_of(replica)[0], as_id, key)}
+                fields = {"id": _decoded_variable(_variable_names(replica)[0], as_id, key)}
                 for attribute, name in replica.names.items():
                     fields[attribute] = _decoded_variable(name, decoder.of(kinds[attribute]), functions[name][key], key)
                 return replica.cls(**fields)
@@ -255,12 +257,12 @@ class StateView:
 
     def _ids_are_text(self) -> bool:
         """Whether the ids of replicas are strings, so that functions over replicas are records."""
-        return all(is_text(field_types(replica.cls)["id"]) for replica in self._replicas)
+        return all(is_string_in_tla(field_types(replica.cls)["id"]) for replica in self._replicas)
 
     def _unlike(self, key: Value, has: set[str]) -> ViewError:
         """Return the error for an id that has only some variables of a class of replicas."""
-        near = min(self._replicas, key=lambda replica: len(set(_variables_of(replica)) ^ has))
-        wanted = set(_variables_of(near))
+        near = min(self._replicas, key=lambda replica: len(set(_variable_names(replica)) ^ has))
+        wanted = set(_variable_names(near))
         for name in self._replica_names:
             if name in wanted - has:
                 other = next(iter(n for n in self._replica_names if n in has))
@@ -275,28 +277,28 @@ class StateView:
         inboxes: dict[Value, Any] = {}
         a_set = decoder.of(frozenset[self._message_type])  # type: ignore[name-defined]
         if isinstance(network, MessageSet):
-            for message in ordered(_decoded_variable(MESSAGES, a_set, variables[MESSAGES])):
+            for message in ordered(_decoded_variable(MESSAGES_VARIABLE, a_set, variables[MESSAGES_VARIABLE])):
                 inboxes[message.dest] = inboxes.get(message.dest, frozenset()) | {message}
         elif isinstance(network, MessageSetWithMemory):
             both = [_decoded_variable(name, a_set, variables[name]) for name in network.variables]
             for to in ordered({message.dest for messages in both for message in messages}):
                 inboxes[to] = tuple(frozenset(message for message in held if message.dest == to) for held in both)
         elif isinstance(network, Channels):
-            for (source, dest), queue in self._channels(decoder, variables[MESSAGES]).items():
+            for (source, dest), queue in self._channels(decoder, variables[MESSAGES_VARIABLE]).items():
                 inboxes[dest] = inboxes.get(dest, Map()).put(source, queue)
         else:
-            inboxes = self._bags(decoder, variables[MESSAGES])
+            inboxes = self._bags(decoder, variables[MESSAGES_VARIABLE])
         return Map(inboxes)
 
     def _bags(self, decoder: Decoder, value: Value) -> dict[Value, Any]:
         """Decode bags: a function from messages to their numbers of copies."""
-        counts = _decoded_variable(MESSAGES, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
+        counts = _decoded_variable(MESSAGES_VARIABLE, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
         least = 1 if isinstance(self._protocol.network, Bag) else 0
         grouped: dict[Value, dict[Record, int]] = {}
         for message, count in counts.items():
             if count < least:
-                path = f"{MESSAGES}[{quoted_value(self._encoder.encode(message))}]"
-                raise ViewError(MESSAGES, path, str(count), f"a count of at least {least}")
+                path = f"{MESSAGES_VARIABLE}[{quoted_value(self._encoder.encode(message))}]"
+                raise ViewError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
             grouped.setdefault(message.dest, {})[message] = count
         return {destination: Map(inbox) for destination, inbox in grouped.items()}
 
@@ -305,14 +307,16 @@ class StateView:
         try:
             pairs = decoder.pairs(value, text_keys=True)
         except MismatchError as error:
-            raise _error_with_variable(MESSAGES, error) from None
+            raise _error_with_variable(MESSAGES_VARIABLE, error) from None
         found: dict[tuple[Value, Value], tuple[Any, ...]] = {}
         for key, items in pairs:
-            queue = _decoded_variable(MESSAGES, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
+            queue = _decoded_variable(MESSAGES_VARIABLE, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
                 expected = f"messages that all go from and to {quoted_value(key)}, at least one"
-                raise ViewError(MESSAGES, f"{MESSAGES}[{quoted_value(key)}]", quoted_value(items), expected)
+                raise ViewError(
+                    MESSAGES_VARIABLE, f"{MESSAGES_VARIABLE}[{quoted_value(key)}]", quoted_value(items), expected
+                )
             found[ends.pop()] = queue
         return Map(found)
 
@@ -320,11 +324,11 @@ class StateView:
 def _network_variables(network: Network, messages: Sequence[type[Record]]) -> tuple[str, ...]:
     if not messages or isinstance(network, NoNetwork):
         return ()
-    return network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES,)
+    return network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES_VARIABLE,)
 
 
-def _variables_of(replica: _ReplicaShape) -> list[str]:
-    return [*replica.names.values(), *([KIND] if replica.is_told else [])]
+def _variable_names(replica: _ReplicaShape) -> list[str]:
+    return [*replica.names.values(), *([KIND_VARIABLE] if replica.is_told else [])]
 
 
 def _decoded_variable(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
@@ -338,7 +342,7 @@ def _error_with_variable(name: str, error: MismatchError) -> ViewError:
     return ViewError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
 
 
-def _union(classes: Iterable[type[Record]]) -> Any:
+def _union_type(classes: Iterable[type[Record]]) -> Any:
     """Return the union type of classes; `Record` for no classes."""
     first, *rest = tuple(classes) or (Record,)
     kind: Any = first
@@ -347,7 +351,7 @@ def _union(classes: Iterable[type[Record]]) -> Any:
     return kind
 
 
-def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_ReplicaShape]:
+def _replica_classes(protocol: Protocol, starts: Iterable[State]) -> list[_ReplicaShape]:
     """Return the classes of replicas in the initial states, and of the actors of actions.
 
     A class with subclasses in its module counts only if an initial state has a replica of it. A variable ``kind``
@@ -369,7 +373,7 @@ def _shape_key(cls: type[Record]) -> tuple[frozenset[str], Any]:
     return frozenset(tla_names(cls).values()), field_types(cls)["id"]
 
 
-def _messages(protocol: Protocol) -> list[type[Record]]:
+def _message_classes(protocol: Protocol) -> list[type[Record]]:
     """Return the classes of messages of actions, of the network, and of the protocol's modules."""
     network = protocol.network
     named = [cls for action in protocol.actions.values() for cls in action.messages]
@@ -388,7 +392,7 @@ def _model_values(protocol: Protocol, starts: Iterable[State]) -> dict[str, Mode
     """Return the model values in constants, initial states and the protocol's modules, by name."""
     found: dict[ModelValue, ModelValue] = {}
     for value in (*protocol.constant_values().values(), *starts):
-        transform(value, lambda item: found.setdefault(item, item))
+        map_model_values(value, lambda item: found.setdefault(item, item))
     for module in modules_of(type(protocol)):
         for item in vars(module).values():
             if isinstance(item, ModelValue):
@@ -396,6 +400,6 @@ def _model_values(protocol: Protocol, starts: Iterable[State]) -> dict[str, Mode
     return {value.name: value for value in ordered(found)}
 
 
-def _symbols(protocol: Protocol) -> Iterator[enum.Enum]:
+def _all_symbols(protocol: Protocol) -> Iterator[enum.Enum]:
     for kind in protocol.symbols:
         yield from kind

@@ -53,7 +53,7 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language import state as states
 from kraftcheck.spec.language.semantics import Semantics, Take, Transition, call_action, scenario, take
-from kraftcheck.spec.language.state import permutation_group, permuted
+from kraftcheck.spec.language.state import permutation_group, permute_model_values
 from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
 from tests.support.explorer.voting import HOSTS, Voting
 from tests.support.tlc import bound as bound_model
@@ -495,7 +495,7 @@ def orbits(protocol: Protocol, name: str) -> int:
         count += 1
         state = next(iter(waiting.values()))
         for permutation in group:
-            waiting.pop(encode(permuted(state, permutation)), None)
+            waiting.pop(encode(permute_model_values(state, permutation)), None)
     return count
 
 

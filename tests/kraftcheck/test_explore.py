@@ -22,7 +22,7 @@ from kraftcheck.exploring.tree import StateTree
 from kraftcheck.jobs import lenient_job
 from kraftcheck.reporting.output import write_counterexamples
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.state import permuted
+from kraftcheck.spec.language.state import permute_model_values
 from tests.support.command_line import Run, start
 from tests.support.scenarios import run_scenario
 
@@ -222,7 +222,7 @@ def test_a_trace_made_under_symmetry_is_shown_as_a_real_behaviour(tmp_path: Path
     last = walk(Session(found), ("Ask", "c1"), ("Ask", "c2"), ("Grant", "server"), ("Enter", None))
     way = [one.step for one in found.node(last).way]
     c1, c2 = found.job.protocol.clients
-    way[-1] = replace(way[-1], state=permuted(way[-1].state, {c1: c2, c2: c1}))
+    way[-1] = replace(way[-1], state=permute_model_values(way[-1].state, {c1: c2, c2: c1}))
     write_counterexamples(found.job.protocol, [Violation("", tuple(way))], path)
     again = tree("lock-service", str(config))
     again.open(path, LIMIT)

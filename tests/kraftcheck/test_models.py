@@ -22,7 +22,7 @@ from kraftcheck.engines import ENGINES, Engine, choose_engine
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.discovery import first_sentence, load, variants_of
+from kraftcheck.spec.discovery import first_sentence, load_protocol, variants_of
 
 
 @pytest.mark.parametrize("name", shipped_models())
@@ -205,7 +205,7 @@ def test_a_users_file_finds_modules_beside_it_and_replaces_none(tmp_path) -> Non
     )
     path_before = list(sys.path)
     try:
-        assert load(tmp_path / "json.py", "Mine")().constant_values() == {"Limit": 3}
+        assert load_protocol(tmp_path / "json.py", "Mine")().constant_values() == {"Limit": 3}
     finally:
         sys.modules.pop("beside_mine", None)
     assert sys.modules["json"] is json

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kraftcheck
-from kraftcheck.spec.discovery import OLD_PACKAGES
+from kraftcheck.spec.discovery import OLD_TOP_LEVEL_PACKAGES
 
 CHECKOUT = Path(kraftcheck.__file__).parents[1]
 PROTOCOL = """
@@ -38,7 +38,7 @@ def path(request, tmp_path, monkeypatch) -> Path:
     else:
         monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", path)
-    for name in OLD_PACKAGES:
+    for name in OLD_TOP_LEVEL_PACKAGES:
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path / "mine.py"
 

@@ -324,7 +324,7 @@ def test_unreadable_content(tmp_path: Path, content: bytes, message: str) -> Non
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_file_of_absurd_size(tmp_path: Path, pack: type[bytes]) -> None:
     path = tmp_path / "three.cfg"
-    path.write_bytes(pack(b" " * (config_module.MAX_BYTES + 1)))
+    path.write_bytes(pack(b" " * (config_module.LARGEST_FILE_BYTES + 1)))
     with pytest.raises(InputError, match=r"expected a .cfg file, found more than 4 MB$"):
         read_config(path)
 

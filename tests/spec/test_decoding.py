@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol, discovery
-from kraftcheck.spec.discovery import load, modules_of, reachable_classes
-from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
+from kraftcheck.spec.discovery import load_protocol, modules_of, reachable_classes
+from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
@@ -48,7 +48,7 @@ class Nothing(Record):
 
 
 MODEL_VALUES = tuple(ModelValue(name, number) for number, name in enumerate(("n2", "n1", "ü")))
-LEXICON = Lexicon((Colour, Word, Level, Point, Nothing), MODEL_VALUES)
+LEXICON = DecodingVocabulary((Colour, Word, Level, Point, Nothing), MODEL_VALUES)
 SCALARS = st.one_of(
     st.integers(),
     st.booleans(),
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_said(data: bytes, message: str) -> None:
 
 
 def test_what_a_value_is_made_of_is_noted() -> None:
-    lexicon = Lexicon()
+    lexicon = DecodingVocabulary()
     value = Map({MODEL_VALUES[0]: (Point(Colour.RED, frozenset([MODEL_VALUES[1]])),)})
     lexicon.note(value)
     assert lexicon.classes == [Point, Colour]
@@ -144,7 +144,7 @@ def test_two_classes_of_one_name_are_refused() -> None:
 
         return Twin
 
-    lexicon = Lexicon([another()])
+    lexicon = DecodingVocabulary([another()])
     lexicon.note((1, "a"))
     with pytest.raises(InputError, match=r"two classes are called .*another.<locals>.Twin: one of tests.spec"):
         lexicon.note(another()())
@@ -158,7 +158,7 @@ def test_the_classes_of_every_value_of_a_search_can_be_reached(name: str) -> Non
         protocol = bound("counts/grow-and-shrink-with-election").protocol
     search = ReferenceSearch(protocol, SearchRequest(max_states=2_000, deadlock=False))
     search.run()
-    lexicon = Lexicon()
+    lexicon = DecodingVocabulary()
     for state in search.states():
         lexicon.note(state)
     found = reachable_classes(protocol, Semantics(protocol).initial())
@@ -174,7 +174,7 @@ def test_a_users_file_and_what_is_beside_it(tmp_path: Path) -> None:
         "class Mine(Protocol):\n    pass\n"
     )
     try:
-        protocol = load(tmp_path / "mine.py", "Mine")
+        protocol = load_protocol(tmp_path / "mine.py", "Mine")
         assert [module.__name__ for module in modules_of(protocol)] == ["kraftcheck_user_mine", "records_beside"]
         assert ("records_beside", "Unused") in reachable_classes(protocol(), [])
     finally:
@@ -198,7 +198,7 @@ def test_the_rules_of_a_users_file_may_be_in_a_folder_below(tmp_path: Path, monk
     roots = {*discovery.installed_folders(), installed.resolve()}
     monkeypatch.setattr(discovery, "installed_folders", lambda: roots)
     try:
-        names = [module.__name__ for module in modules_of(load(tmp_path / "mine.py", "Mine"))]
+        names = [module.__name__ for module in modules_of(load_protocol(tmp_path / "mine.py", "Mine"))]
         assert names == ["kraftcheck_user_mine", "rules_below", "rules_below.deep", "rules_below.part"]
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] in ("rules_below", "pack")]:

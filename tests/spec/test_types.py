@@ -32,7 +32,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.encoding import encode
-from kraftcheck.spec.kinds import mismatch
+from kraftcheck.spec.kinds import type_mismatch
 from kraftcheck.spec.tla.text import one_line, parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, order_key, ordered, text_of
@@ -216,7 +216,7 @@ def test_a_cfg_names_members_and_none() -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(kind: Any, value: Any, problem: str) -> None:
-    assert mismatch(value, kind, "x") == problem
+    assert type_mismatch(value, kind, "x") == problem
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_what_does_not_fit_is_said(kind: Any, value: Any, problem: str) -> None:
 )
 def test_types_that_no_field_can_have(kind: Any, problem: str) -> None:
     with pytest.raises(ProtocolError, match=problem):
-        mismatch(1, kind, "x")
+        type_mismatch(1, kind, "x")
 
 
 @pytest.mark.kernel
@@ -279,7 +279,7 @@ def test_types_that_stand_for_others(run: Any, tmp_path: Path) -> None:
     file, name = tmp_path / "trace.tla", f"{__file__}:Aliases"
     assert run("check", name, "--engine", "reference", "--trace", file, "--quiet").code == 12
     assert run("replay", name, file).code == 0
-    assert mismatch(Clock(1, terms=("2",)), Clock, "x") == "x.terms[1]: expected a number, found a string, '2'"  # type: ignore[arg-type]
+    assert type_mismatch(Clock(1, terms=("2",)), Clock, "x") == "x.terms[1]: expected a number, found a string, '2'"  # type: ignore[arg-type]
 
 
 class Full(Types):
@@ -369,19 +369,19 @@ class Other(Record):
 def test_a_map_that_fitted_one_type_is_checked_for_another() -> None:
     numbers = Map({1: 2})
     for _ in range(2):
-        assert mismatch(numbers, Map[int, int]) is None
-        assert mismatch(numbers, Map[int, int] | None) is None
-        assert mismatch(numbers, Map[int, object]) is None
-        assert mismatch(numbers, Map[int, bool]) is not None
-        assert mismatch(numbers.put(2, True), Map[int, int]) is not None
+        assert type_mismatch(numbers, Map[int, int]) is None
+        assert type_mismatch(numbers, Map[int, int] | None) is None
+        assert type_mismatch(numbers, Map[int, object]) is None
+        assert type_mismatch(numbers, Map[int, bool]) is not None
+        assert type_mismatch(numbers.put(2, True), Map[int, int]) is not None
 
 
 @pytest.mark.parametrize("kind", [tuple[Part, ...], frozenset[Part], tuple[Part | Other, ...]])
 def test_an_element_that_was_not_checked_is_found_among_checked_ones(kind: Any) -> None:
     checked = Part(1)
-    assert mismatch(checked, Part) is None
+    assert type_mismatch(checked, Part) is None
     collection: Any = frozenset if "frozenset" in str(kind) else tuple
-    assert mismatch(collection([checked, Part(2)]), kind) is None
+    assert type_mismatch(collection([checked, Part(2)]), kind) is None
     for wrong in (Part("2"), checked.but(number="3"), 3):  # type: ignore[arg-type]
-        assert mismatch(collection([checked, wrong]), kind) is not None
-    assert (mismatch(collection([checked, Other(1)]), kind) is None) == ("Other" in str(kind))
+        assert type_mismatch(collection([checked, wrong]), kind) is not None
+    assert (type_mismatch(collection([checked, Other(1)]), kind) is None) == ("Other" in str(kind))

@@ -26,10 +26,10 @@ from kraftcheck.spec.values import (
     field_names,
     field_types,
     field_values,
-    is_same,
+    map_model_values,
     order_key,
     ordered,
-    transform,
+    same_types,
     with_fields,
 )
 
@@ -322,7 +322,7 @@ def test_symbols_are_what_tla_calls_them() -> None:
 
 def test_a_permutation_reaches_every_model_value() -> None:
     value = Box((n1, frozenset({n1, Colour.RED}), Map({n1: Box(n1), n2: 3})))
-    swapped = transform(value, lambda leaf: {n1: n2, n2: n1}.get(leaf, leaf))
+    swapped = map_model_values(value, lambda leaf: {n1: n2, n2: n1}.get(leaf, leaf))
     assert swapped == Box((n2, frozenset({n2, Colour.RED}), Map({n2: Box(n2), n1: 3})))
 
 
@@ -330,6 +330,6 @@ def test_equal_values_are_the_same_if_their_encodings_are() -> None:
     pairs = [(one, other) for one in DIFFERENT for other in DIFFERENT if one == other]
     assert sum(one is not other for one, other in pairs) > 4, "1 and True are equal"
     for one, other in pairs:
-        assert is_same(one, other) == (one is other)
-        assert is_same(Map({n1: one}), Map({n1: other})) == (one is other)
-        assert is_same((n1, one), (n1, other)) == (one is other)
+        assert same_types(one, other) == (one is other)
+        assert same_types(Map({n1: one}), Map({n1: other})) == (one is other)
+        assert same_types((n1, one), (n1, other)) == (one is other)

@@ -13,7 +13,7 @@ import pytest
 from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, simulate
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.persistence.folder import write_note
-from kraftcheck.spec.discovery import load
+from kraftcheck.spec.discovery import load_protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.corpus import WALKS_A_CHUNK, CorpusFolder, CorpusMaker, identity_of_corpus, split_into_chunks
 from tests.support.command_line import Run
@@ -131,7 +131,7 @@ class Alone:
 
 def corpus(folder: Path, model: str, *properties: str) -> Result:
     """Make twenty walks of a user's model in a folder."""
-    protocol = load(*model.split(":"))()
+    protocol = load_protocol(*model.split(":"))()
     options = SearchRequest(deadlock=False, properties=tuple(protocol.properties[name] for name in properties))
     plan = WalkPlan(20, depth=10)
     cluster: Any = Alone()

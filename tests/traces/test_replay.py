@@ -11,7 +11,7 @@ import pytest
 import kraftcheck.traces.replay.replayer
 from kraftcheck.spec.examples.lock_service import ImpatientServer, LockService
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.state import permuted
+from kraftcheck.spec.language.state import permute_model_values
 from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, Value
@@ -23,7 +23,7 @@ from tests.support.locks import C1, C2, LOCKS, ROUND, behaviour, changed, rename
 
 def swapped(state: TraceState) -> TraceState:
     """Return a state with the two clients exchanged."""
-    values = permuted(Map(state.variables), {C1: C2, C2: C1})
+    values = permute_model_values(Map(state.variables), {C1: C2, C2: C1})
     assert isinstance(values, Map)
     return replace(state, variables=dict(values))
 

@@ -16,7 +16,7 @@ from kraftcheck.explorer.transition_system import StepLabel, counterpart_of_step
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.formula import (
-    NEXT,
+    NEXT_ACTION,
     And,
     Atom,
     Boolean,
@@ -95,7 +95,7 @@ class LassoEvaluator:
         raise AssertionError(atom)
 
     def _is_enabled(self, actions: frozenset[str], state: State) -> bool:
-        choices = (one for one in self._semantics.choices(state) if not {NEXT, one.action}.isdisjoint(actions))
+        choices = (one for one in self._semantics.choices(state) if not {NEXT_ACTION, one.action}.isdisjoint(actions))
         return any(self._may_be_taken(state, choice) for choice in choices)
 
     def _may_be_taken(self, state: State, choice: CandidateStep) -> bool:
@@ -107,7 +107,7 @@ class LassoEvaluator:
     def _is_taken(self, actions: frozenset[str], place: int) -> bool:
         action = self._actions[place]
         moves = self._states[place] != self._states[self._next[place]]
-        return action is not None and moves and not {NEXT, action}.isdisjoint(actions)
+        return action is not None and moves and not {NEXT_ACTION, action}.isdisjoint(actions)
 
 
 def first_unfair_condition(

@@ -17,9 +17,9 @@ from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
-from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
+from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
 from kraftcheck.spec.tla.types import ViewError, name_list
-from kraftcheck.spec.tla.view import StateView, action_of_label
+from kraftcheck.spec.tla.view import StateView, action_named_by_label
 from kraftcheck.spec.values import text_of, visible
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimEvaluator, ClaimVerdict
@@ -454,7 +454,7 @@ class _TraceWalk:
         if found.number != previous + 1 and self.replayer.reach_first is None:
             expected = f"state {previous + 1}: `kraftcheck replay` alone takes a trace that leaves states out"
             raise TraceError(self.head.file, found.line, 1, f"state {found.number}", expected)
-        found = self._compared(replace(found, action=action_of_label(self.replayer.protocol, found.action)))
+        found = self._compared(replace(found, action=action_named_by_label(self.replayer.protocol, found.action)))
         target = self.replayer.reader(self.head).state(found)
         if isinstance(target, ViewError):
             before = None if self.state is None else previous
@@ -564,7 +564,7 @@ class _TraceWalk:
             self._reach(found, target)
             return
         for permutation in self.replayer.group(self.replayer.widest_symmetry):
-            if permuted(target, permutation) in starts:
+            if permute_model_values(target, permutation) in starts:
                 self._note(f"it begins in an initial state in which {_permutation_text(permutation)}")
                 self._reach(found, target)
                 return
@@ -574,7 +574,7 @@ class _TraceWalk:
         """Return the steps to an image of a state under the symmetry, the first image that a step reaches."""
         targets = {step.target for step in steps}
         for permutation in self.replayer.group(self.replayer.symmetry):
-            image = permuted(target, permutation)
+            image = permute_model_values(target, permutation)
             if image in targets:
                 where = f"from state {before} to state {number} under SYMMETRY"
                 self._note(f"{where}: in the latter {_permutation_text(permutation)}")
@@ -597,7 +597,7 @@ class _TraceWalk:
         target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was replayed before
         assert self.state is not None
-        action = action_of_label(self.replayer.protocol, action)
+        action = action_named_by_label(self.replayer.protocol, action)
         known = self._action(action)
         steps = [step for step in self.replayer.semantics.transitions(self.state) if known in (None, step.action)]
         alike = None if any(step.target == target for step in steps) else self._made_equal(steps, target)

@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.learning.decision_trees import (
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.spec.errors import ActionError, RaisedError
 from kraftcheck.spec.language.declarations import Action, Property
-from kraftcheck.spec.language.semantics import step_arguments
+from kraftcheck.spec.language.semantics import step_property_arguments
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Value
 
@@ -146,7 +146,7 @@ class MissAnswers:
         for step in steps:
             flags = 0
             for flag, prop in self._of_actor if me is not None else ():
-                known = step_arguments(prop, me, message, step)
+                known = step_property_arguments(prop, me, message, step)
                 if known is not None and not self._satisfies(prop, {**known, **given}, log):
                     flags |= flag
             judged.append((step, flags))

@@ -66,7 +66,7 @@ from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, typed_key
 
 
 class TrackedRecord(NamedTuple):
@@ -359,7 +359,7 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
     rests = list(map(_without_deltas, steps, changes))
     alike = defaultdict(set)
     for step, sets, rest in zip(steps, changes, rests, strict=True):
-        alike[rest].add(keyed((_peer_changes(step), tuple(sets.items()))))
+        alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()))))
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1
         yield _as_delta_step(step, rest, sets if is_sure else _set_changes(step, log, is_minimal=True), is_sure=is_sure)

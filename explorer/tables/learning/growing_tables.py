@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.kernel.packing import CLUSTER_ITEM_MASK, rehash_
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.state import Permutation
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, keyed
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, same_types, typed_key
 
 LIMIT_ADVICE = "reduce the model, or use --engine reference"
 FIRST_ROWS_LOG2 = {
@@ -315,7 +315,7 @@ class InternedFunction(NamedTuple):
     def number(self, value: Any) -> int:
         """Return the id of the function's result for a value."""
         answer = self.function(value)
-        key = keyed(answer)
+        key = typed_key(answer)
         found = self.ids.get(key)
         if found is None:
             found = self.ids[key] = len(self.values)
@@ -459,7 +459,7 @@ def _memoized_image_function(permutation: Permutation) -> PermuteValue:
         if not isinstance(value, (tuple, frozenset, Record, Map)):
             return value
         found, made = known.get((kind, value), (None, None))
-        if found is None or not is_same(found, value):  # 1 and True are equal keys
+        if found is None or not same_types(found, value):  # 1 and True are equal keys
             made = rebuilt(value)
             known[kind, value] = value, made
             if undoes_itself:

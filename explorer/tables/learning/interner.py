@@ -40,8 +40,8 @@ from kraftcheck.explorer.tables.learning.shared_sets import SharedFields
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
-from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
+from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
+from kraftcheck.spec.values import Map, Record, Value, field_names, typed_key
 
 
 class InboxInterner:
@@ -143,7 +143,7 @@ class InboxInterner:
         self.note_content(found, slot, inbox)
         for g, permutation in enumerate(self._group if len(self._group) > 1 else ()):
             place = int(tables.permuted_slots[g, slot])
-            tables.permuted_contents[found, g] = self._learned_content(place, permuted(inbox, permutation))
+            tables.permuted_contents[found, g] = self._learned_content(place, permute_model_values(inbox, permutation))
         return found
 
     def note_content(self, content: int, slot: int, inbox: Value) -> None:
@@ -255,7 +255,7 @@ class Interner:
 
     def change(self, fields: FieldValues) -> int:
         """Intern a change of some fields of a local state, as (name, value) pairs; return its id."""
-        key = keyed(fields)
+        key = typed_key(fields)
         found = self._changes.find(key)
         return self._changes.add(key, fields) if found is None else found
 

@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, In
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field_values, is_mixture, keyed, ordered
+from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field_values, mixes_types, ordered, typed_key
 
 FEWEST_VALUES_TO_EXPLODE = 64
 """Values of a shared set from which on exploding it is considered."""
@@ -65,7 +65,7 @@ class ExplodedSets:
         if not all(type(value) is frozenset for value in values):
             return False
         found = frozenset().union(*values)
-        if field in self.mixed and len({keyed(element) for value in values for element in value}) > len(found):
+        if field in self.mixed and len({typed_key(element) for value in values for element in value}) > len(found):
             return False
         return 2 * len(found) <= len(values)
 
@@ -123,7 +123,7 @@ class ExplodedSets:
             if place >= self._room[field]:
                 self._insert(field, self._room[field] // 4 + SPARE_COLUMNS)
             self.added(field, element)
-        elif field in self.mixed and keyed(element) != keyed(other := next(islice(known, place, None))):
+        elif field in self.mixed and typed_key(element) != typed_key(other := next(islice(known, place, None))):
             both = f"{other!r} or {element!r}, which are equal in Python"
             raise ProtocolError(f"a shared set holds {both}; make them differ, or use --engine reference")
         return self.first[field] + place
@@ -277,14 +277,14 @@ class SharedFields:
         kinds = field_types(record_type)
         self.type, self.names = record_type, tuple(kinds)
         self.records = {i for i, kind in enumerate(kinds.values()) if may_be_record(kind)}
-        self.sets.mixed = {i for i, kind in enumerate(kinds.values()) if is_mixture(kind)}
+        self.sets.mixed = {i for i, kind in enumerate(kinds.values()) if mixes_types(kind)}
         self.values = [InternedList() for _ in self.names]
         numbers = count()
         self.queries = [ValueQueries(self._tables, "shared_answers", values, numbers) for values in self.values]
 
     def id_of(self, column: int, value: Value) -> int:
         """Return the id of a field's value."""
-        key = keyed(value)
+        key = typed_key(value)
         found = self.values[column].find(key)
         if found is None:
             found = self.values[column].add(key, value)

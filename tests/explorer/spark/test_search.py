@@ -18,7 +18,7 @@ from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables.python_checks import partition_properties
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.transition_system import canonicalizer
-from kraftcheck.spec.discovery import load
+from kraftcheck.spec.discovery import load_protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
@@ -189,7 +189,7 @@ def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
 def test_an_assert_that_fails_in_a_task(tmp_path: Path, where: str) -> None:
     path = tmp_path / "ping.py"
     path.write_text(PING.replace(where, f"        assert me.pings < 2 and not me.log\n{where}"))
-    protocol = load(path, "PingPong")()
+    protocol = load_protocol(path, "PingPong")()
     options = SearchRequest(deadlock=False, properties=(protocol.properties["ShortLog"],))
     expected = BreadthFirst(protocol, options, 1).run()
     assert expected.verdict is Verdict.ASSERTION
@@ -218,7 +218,7 @@ def test_an_invariant_of_whole_states(tmp_path: Path, asserted: str, held: str, 
     path = tmp_path / "ping.py"
     whole = WHOLE.format(asserted.format(few), held.format(few))
     path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
-    protocol = load(path, "PingPong")()
+    protocol = load_protocol(path, "PingPong")()
     options = SearchRequest(deadlock=False, properties=(protocol.properties["Whole"],), max_depth=depth)
     assert partition_properties(options).non_local == options.properties
     expected = BreadthFirst(protocol, options, 1).run()
@@ -238,7 +238,7 @@ def test_a_constraint_of_whole_states(tmp_path: Path, *, asserted: bool) -> None
     path = tmp_path / "ping.py"
     whole = WHOLE.replace("@invariant", "@constraint").format(few if asserted else "True", few)
     path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
-    protocol = load(path, "PingPong")()
+    protocol = load_protocol(path, "PingPong")()
     options = SearchRequest(deadlock=False, constraints=(protocol.properties["Whole"],))
     assert partition_properties(options).non_local_constraints == options.constraints
     expected = BreadthFirst(protocol, options, 1).run()
@@ -259,7 +259,7 @@ def test_an_invariant_of_whole_states_beyond_a_constraint(tmp_path: Path) -> Non
     low = "    @constraint\n    def low(self, me: Peer) -> bool:\n        return me.pings < 2\n\n"
     whole = WHOLE.format("True", few) + low
     path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
-    protocol = load(path, "PingPong")()
+    protocol = load_protocol(path, "PingPong")()
     whole, low = (protocol.properties[name] for name in ("Whole", "Low"))
     options = SearchRequest(deadlock=False, properties=(whole,), constraints=(low,), keep_going=True)
     expected = BreadthFirst(protocol, options, 1).run()

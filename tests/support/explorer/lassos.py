@@ -7,7 +7,7 @@ from typing import Any
 
 from kraftcheck.explorer.result import SearchRequest, TraceStep, Violation
 from kraftcheck.explorer.transition_system import counterpart_of_step
-from kraftcheck.spec.language.formula import NEXT, Fairness
+from kraftcheck.spec.language.formula import NEXT_ACTION, Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State, Step
@@ -65,14 +65,14 @@ def require_fair(semantics: Semantics, fairness: Fairness, cycle: list[TraceStep
     for state in states:
         found = set()
         for one in semantics.transitions(state):
-            if one.target != state and (NEXT in fairness.actions or one.action in fairness.actions):
+            if one.target != state and (NEXT_ACTION in fairness.actions or one.action in fairness.actions):
                 own = one.action in semantics.network.own_actions()
                 found.add(whom(fairness, None if own else one.actor, None if own else one.message, one.step))
         ready.append(found)
     taken = {
         whom(fairness, step.actor, step.message, taken_by(semantics, before, step))
         for before, step in itertools.pairwise(cycle)
-        if before.state != step.state and (NEXT in fairness.actions or step.action in fairness.actions)
+        if before.state != step.state and (NEXT_ACTION in fairness.actions or step.action in fairness.actions)
     }
     always = set.intersection(*ready) if fairness.kind == "weak" else set.union(*ready)
     assert always <= taken, f"{fairness} is not kept"

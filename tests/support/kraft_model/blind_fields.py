@@ -20,10 +20,10 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import (
     Semantics,
     Transition,
-    assignments,
     evaluate_property,
     initial_states,
-    step_arguments,
+    parameter_bindings,
+    step_property_arguments,
 )
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import field_names
@@ -134,13 +134,13 @@ def _keep(known: dict[Any, Call], prop: Property, calls: Iterator[Call], draw: r
 def _of_state(semantics: Semantics, prop: Property, state: State) -> Iterator[Call]:
     known: Call = {"shared": state.shared, "state": state}
     messages = [message for inbox in state.inboxes.values() for message in semantics.network.known(inbox)]
-    about = assignments(prop, list(state.replicas.values()), messages)
+    about = parameter_bindings(prop, list(state.replicas.values()), messages)
     return iter([known]) if prop.reads else ({**known, **one} for one in about)
 
 
 def _over_step(prop: Property, state: State, step: Transition, given: BoundConfig) -> Iterator[Call]:
     if prop.of_actor and step.actor is not None and step.action in given.protocol.actions:
-        act = step_arguments(prop, state.replicas[step.actor], step.message, step.step)
+        act = step_property_arguments(prop, state.replicas[step.actor], step.message, step.step)
         if act is not None:
             yield {**act, "shared": state.shared}
     for key, after in step.target.replicas.items() if not prop.of_actor else ():

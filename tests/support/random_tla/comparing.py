@@ -21,7 +21,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.tables import level_states
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
-from kraftcheck.spec.discovery import load
+from kraftcheck.spec.discovery import load_protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -219,7 +219,7 @@ class Comparison:
         self.searched: Counter[str] = Counter()
         self.folder = folder
         pair.write(folder)
-        cls = load(folder / f"{pair.name}.py", pair.name)
+        cls = load_protocol(folder / f"{pair.name}.py", pair.name)
         bound = bind(cls, parse_config(pair.config, f"{pair.name}.cfg"))
         self.protocol: Protocol = bound.protocol
         self.options = SearchRequest.of(bound, time_limit=PATIENCE)
