@@ -471,7 +471,7 @@ def behaviour_lines(
     yield [(HEAD, f"{what}, {count_with_noun(len(trace), 'state')}")]
     if any(step.state.inboxes for step in trace):
         yield [(FAINT, COLUMNS_LEGEND if columns else MESSAGE_MARKS_LEGEND)]
-    table = ColumnLayout(protocol, trace, columns) if columns else None
+    table = ColumnLayout(protocol, trace, columns) if columns and trace[-1].state.replicas else None
     if table is not None:
         yield []
         yield from table.head()

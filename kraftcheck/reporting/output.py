@@ -178,7 +178,8 @@ def resume_hint_lines(words: Iterable[str], options: SearchRequest, result: Resu
 
     if (Path(folder) / MANIFEST_FILE).is_file():
         limits = () if result.limit in (INTERRUPTED_LIMIT, "time_limit") else (LIMIT_OPTIONS.get(result.limit, ""),)
-        again = [*_without_options(words, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
+        kept = (word for word in words if word != "--resume-if-present")
+        again = [*_without_options(kept, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(again)}")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -296,6 +297,8 @@ def test_a_checkpoint_is_gone_on_from_if_there_is_one(run: Run, tmp_path: Path) 
     )
     first = run(*again, "--max-states", "40")
     assert first.code == 20
+    told = shlex.split(first.out.splitlines()[-1].removeprefix("To go on: kraftcheck "))
+    assert run(*told, "--max-states", "80").code == 20
     second = run(*again)
     assert second.code == 0, second
     whole = run("check", "two-phase-commit", "--engine", "tables", "--quiet")

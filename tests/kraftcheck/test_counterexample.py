@@ -388,3 +388,9 @@ def test_two_columns_on_the_command_line(run, monkeypatch) -> None:
     asked = ("lock-service", "--variant", "impatient-server", "--engine", "reference", "--quiet", "--view", "columns")
     told_lines = run("check", *asked).out.split("State 4")[1].splitlines()
     assert told_lines[1:3] == [" " * 56 + "< Acquire from c1", " " * 56 + "> Grant to c1"]
+
+
+def test_a_protocol_without_replicas_has_no_columns(run) -> None:
+    asked = ("die-hard", "--config", "solve", "--engine", "reference", "--quiet")
+    steps, columns = (run("check", *asked, "--view", view).out.splitlines()[:-1] for view in ("steps", "columns"))
+    assert steps == columns != []
