@@ -159,25 +159,25 @@ class ScenarioPart(NamedTuple):
 
 
 def read_scenario_parts(path: Path) -> list[ScenarioPart]:
-    """Return the stories of a scenario file, one for each `start`."""
+    """Return the parts of a scenario file, one for each `start`."""
     text = read_text_file(path, "scenario")
     try:
         blocks, _ = read_blocks(text)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from None
-    stories: list[ScenarioPart] = []
+    parts: list[ScenarioPart] = []
     for command in (
         _parse_command(path, *line) for block in blocks for line in enumerate(block.commands, start=block.line)
     ):
         if command.verb == "start":
-            stories.append(ScenarioPart(path, command, parse_start(command.rest), []))
-        elif stories:
-            stories[-1].commands.append(command)
+            parts.append(ScenarioPart(path, command, parse_start(command.rest), []))
+        elif parts:
+            parts[-1].commands.append(command)
         else:
             raise ScenarioError(f"{path}:{command.line}:1: expected `start` first, found {command.text!r}")
-    if not stories:
+    if not parts:
         raise ScenarioError(f"{path}:1:1: expected `start MODEL`, found no command")
-    return stories
+    return parts
 
 
 def _parse_command(path: Path, line: int, text: str) -> Command:

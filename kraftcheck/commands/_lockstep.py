@@ -129,24 +129,24 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
 
 
 def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
-    """Yield the stories of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
+    """Yield the parts of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
     from kraftcheck.lockstep.scripts import check_scenario_part, chooser_of_script, scenario_script
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.scenarios import read_scenario_parts
 
-    for story in read_scenario_parts(path):
-        name = f"{path}:{story.start.line}:1"
+    for part in read_scenario_parts(path):
+        name = f"{path}:{part.start.line}:1"
         with errors_with_file(name):
-            _, config = scenario_model_and_config(story.words)
-            model = find_quorum_model(story.words.model, story.words.variant or None)
+            _, config = scenario_model_and_config(part.words)
+            model = find_quorum_model(part.words.model, part.words.variant or None)
             bound = bind(model.protocol, config)
-            about = _walk_settings(story.words.model, story.words.variant, bound.protocol, arguments)
-        init = story.words.at or bound.init
+            about = _walk_settings(part.words.model, part.words.variant, bound.protocol, arguments)
+        init = part.words.at or bound.init
         assert issubclass(model.protocol, Quorum)
         kafka = bind(_model_class(model.protocol, arguments, about.without), config).protocol
-        check_scenario_part(story, init, Semantics(bound.protocol), Semantics(kafka))
+        check_scenario_part(part, init, Semantics(bound.protocol), Semantics(kafka))
         yield _make_task(
-            arguments, name, about, config, model, chooser_of_script(partial(scenario_script, story, init=init))
+            arguments, name, about, config, model, chooser_of_script(partial(scenario_script, part, init=init))
         )
 
 

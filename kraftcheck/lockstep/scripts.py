@@ -1,4 +1,4 @@
-"""Scripted walks: the stories of a scenario, and the traces of a file.
+"""Scripted walks: the parts of a scenario, and the traces of a file.
 
 A script receives the state that its last step led to, and yields the next step. Beside Kafka that state can differ:
 Kafka takes urgent steps at once, drops answers that it no longer awaits, and has known differences, which the model
@@ -97,40 +97,40 @@ def file_kind(path: Path) -> str:
 # Scenarios
 
 
-def check_scenario_part(story: ScenarioPart, init: str, plain: Semantics, kafka: Semantics) -> None:
-    """Check a story by executing it on the model alone, or else on the model with Kafka's known differences."""
+def check_scenario_part(part: ScenarioPart, init: str, plain: Semantics, kafka: Semantics) -> None:
+    """Check a scenario part by executing it on the model, or else on the model with Kafka's known differences."""
     try:
-        _play_on_model(story, init, ScenarioPlayer(plain))
+        _play_on_model(part, init, ScenarioPlayer(plain))
     except InputError as error:
         try:
-            _play_on_model(story, init, ScenarioPlayer(kafka))
+            _play_on_model(part, init, ScenarioPlayer(kafka))
         except InputError:
             raise error from None
 
 
-def _play_on_model(story: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
-    with _at_command(story, story.start):
-        stage.begin(init, story.words.then)
-    for command in story.commands:
-        with _at_command(story, command):
+def _play_on_model(part: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
+    with _at_command(part, part.start):
+        stage.begin(init, part.words.then)
+    for command in part.commands:
+        with _at_command(part, command):
             for transition in stage.steps(command.verb, command.rest):
                 stage.state = transition.target
 
 
-def scenario_script(story: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
-    """Return the script of a story that `check_scenario_part` has checked."""
+def scenario_script(part: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
+    """Return the script of a scenario part that `check_scenario_part` has checked."""
     stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
-    with _at_command(story, story.start, NOT_BESIDE_KAFKA_NOTE):
-        yield from ahead.lead_to(init, semantics, _command_place(story, story.start))
+    with _at_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
+        yield from ahead.lead_to(init, semantics, _command_place(part, part.start))
     stage.state = ahead.state
-    for command in story.commands:
+    for command in part.commands:
         words = [command.verb, *command.rest]
         words = words[1:] if words[0] == "briefly" else words
         actor = stage.replica(words[2]) if words[1:2] == ["by"] and len(words) > 2 else None
         if not ahead.has(words[0], actor):
-            with _at_command(story, command, NOT_BESIDE_KAFKA_NOTE):
+            with _at_command(part, command, NOT_BESIDE_KAFKA_NOTE):
                 for transition in stage.steps(command.verb, command.rest):
-                    yield from ahead.take(_command_place(story, command), transition)
+                    yield from ahead.take(_command_place(part, command), transition)
                     stage.state = ahead.state
 
 
@@ -165,17 +165,17 @@ class _ScriptProgress:
         return True
 
 
-def _command_place(story: ScenarioPart, command: Command) -> str:
-    return f"{story.file}:{command.line}:1"
+def _command_place(part: ScenarioPart, command: Command) -> str:
+    return f"{part.file}:{command.line}:1"
 
 
 @contextmanager
-def _at_command(story: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
+def _at_command(part: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
     """Prefix errors with the place and the text of a command."""
     try:
         yield
     except (ScenarioError, ProtocolError) as error:
-        raise ScenarioError(f"{_command_place(story, command)}: {command.text}{beside}: {error}") from error
+        raise ScenarioError(f"{_command_place(part, command)}: {command.text}{beside}: {error}") from error
 
 
 # Traces

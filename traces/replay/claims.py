@@ -130,7 +130,7 @@ def first_unfair_condition(
             for place in cycle
             if states[place] != following[place]
             for step in steps[place]
-            if _condition_names_step(semantics, one, states[place], step)
+            if _fairness_covers_step(semantics, one, states[place], step)
         }
         # Weak fairness: steps enabled in every state of the cycle must be taken. Strong: those enabled in some state.
         asked = set.intersection(*ready) if one.kind == "weak" else set.union(*ready)
@@ -141,10 +141,10 @@ def first_unfair_condition(
 
 def _fair_steps(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
     steps = semantics.transitions(state)
-    return (step for step in steps if step.target != state and _condition_names_step(semantics, fairness, state, step))
+    return (step for step in steps if step.target != state and _fairness_covers_step(semantics, fairness, state, step))
 
 
-def _condition_names_step(semantics: Semantics, fairness: Fairness, state: State, step: Transition) -> bool:
+def _fairness_covers_step(semantics: Semantics, fairness: Fairness, state: State, step: Transition) -> bool:
     if not fairness.names(step.action):
         return False
     me = state.replicas.get(step.actor)

@@ -239,7 +239,7 @@ class Replayer:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
         self.steps = lru_cache(maxsize=CACHED_STATES)(
-            partial(_interned_steps, self.semantics, lru_cache(maxsize=CACHED_STATES)(_same_state))
+            partial(_interned_steps, self.semantics, lru_cache(maxsize=CACHED_STATES)(lambda state: state))
         )
         self._walked = 0
 
@@ -358,10 +358,6 @@ class Replayer:
 def _interned_steps(semantics: Semantics, known: Callable[[State], State], state: State) -> tuple[Transition, ...]:
     """Return the steps of a state. Equal next states are one object, so that a look-up need not compare them."""
     return tuple(step._replace(target=known(step.target)) for step in semantics.transitions(state))
-
-
-def _same_state(state: State) -> State:
-    return state
 
 
 def _state_with_number(trace: Trace, head: TraceHead, number: int) -> TraceState:
