@@ -36,7 +36,7 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.state_graph import PropertyUnderHiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
-from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StoredStates
+from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StatesInMemory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, StatePredicate
@@ -45,7 +45,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
-FAR_TWIN_LIFT = 1_000_003
+LIFT_BEYOND_CONSTANTS = 1_000_003
 """A lift above any constant of a protocol."""
 TWIN_LIFTS_AROUND_CONSTANTS = range(-4, 2)
 """Lifts around each constant, since the highest number of a state is a few above its lowest."""
@@ -166,12 +166,12 @@ class RenamingViewTest:
 
 def twin_lifts_of(protocol: Protocol) -> tuple[int, ...]:
     """Return the lifts of twins: small ones, one beyond every constant, and those around the protocol's constants."""
-    found = dict.fromkeys((0, 1, 2, 3, FAR_TWIN_LIFT))
+    found = dict.fromkeys((0, 1, 2, 3, LIFT_BEYOND_CONSTANTS))
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR
     known = [value for one, value in vars(protocol).items() if type(value) is int and one not in limits]
     for number in sorted({*known, *_protocol_integers(type(protocol))}):
         found |= dict.fromkeys(
-            number + more for more in TWIN_LIFTS_AROUND_CONSTANTS if 0 < number + more < FAR_TWIN_LIFT
+            number + more for more in TWIN_LIFTS_AROUND_CONSTANTS if 0 < number + more < LIFT_BEYOND_CONSTANTS
         )
     return tuple(found)[:MOST_TWIN_LIFTS]
 
@@ -393,7 +393,7 @@ class ReferenceSearch:
         """Return the state graph of the finished search, with a new table of step labels."""
         bounds = PropertyUnderHiddenBounds(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
-        states = StoredStates(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
+        states = StatesInMemory(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
         return StateGraph(system, states, bounds, pause=lambda: self._books.check_time_limit(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:

@@ -296,7 +296,7 @@ class PlainSystem:
         return states
 
 
-class StoredStates:
+class StatesInMemory:
     """`StateStore` of the states of a finished search, in memory by number and by canonical key."""
 
     def __init__(

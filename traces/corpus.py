@@ -162,7 +162,7 @@ _WALK_TASK = "kraftcheck.traces.corpus:make_walks"
 ChunkResult = tuple[WalkRange, BatchNote | None]
 
 
-class CorpusMaker:
+class SparkCorpusMaker:
     """Generates walks on a Spark cluster."""
 
     def __init__(

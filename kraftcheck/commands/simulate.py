@@ -83,7 +83,7 @@ def require_spark_options(job: Job, arguments: argparse.Namespace) -> None:
 def walk_on_spark(job: Job, arguments: argparse.Namespace) -> Result:
     """Take random walks on Spark and write them as a corpus, with a progress meter."""
     from kraftcheck.explorer.cluster import Cluster
-    from kraftcheck.traces.corpus import CorpusFolder, CorpusMaker, identity_of_corpus
+    from kraftcheck.traces.corpus import CorpusFolder, SparkCorpusMaker, identity_of_corpus
 
     plan = _walk_plan(arguments)
     name, protocol, options = f"kraftcheck simulate {job.model.name}", job.protocol, job.options
@@ -92,7 +92,7 @@ def walk_on_spark(job: Job, arguments: argparse.Namespace) -> Result:
         CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder,
         Cluster(name, options, type(protocol)) as cluster,
     ):
-        return replace(CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach), engine=job.engine)
+        return replace(SparkCorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach), engine=job.engine)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -573,7 +573,7 @@ def _step_heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
     found = step_messages(protocol.network, None if before is None else before.state, step.state, step.message)
-    folded = 0 if before is None else _hidden_count(found)
+    folded = 0 if before is None else _unlisted_message_count(found)
     shown = [(item, message_columns(item.message)) for item in (found[: len(found) - folded])]
     kinds, ways = (max((len(words[column]) for _, words in shown), default=0) for column in (0, 1))
     lines = [
@@ -587,7 +587,7 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
         label = ""
 
 
-def _hidden_count(found: Sequence[ShownMessage]) -> int:
+def _unlisted_message_count(found: Sequence[ShownMessage]) -> int:
     """Return the number of untouched messages, the last in `found`, if they are too many to list; else 0."""
     same = sum(item.mark == " " for item in found)
     return same if same > _MOST_UNTOUCHED_MESSAGES else 0

@@ -105,7 +105,7 @@ def mutation_report_lines(
     if not quiet:
         yield from _verdict_list(judged, LOST, "Only removes behaviour")
         yield from _verdict_list(judged, ERROR, "Killed by an error")
-        yield from _unreached_lines(judged)
+        yield from _unreached_mutants_text(judged)
     for name in explanations.unused:
         yield [(WARNING, f"Warning: --explained: {name} matches no survivor; remove it")]
     counts = Counter(verdict.verdict for _, verdict in judged)
@@ -170,7 +170,7 @@ def _verdict_list(judged: list[JudgedMutant], kind: str, title: str) -> Iterator
     yield []
 
 
-def _unreached_lines(judged: list[JudgedMutant]) -> Iterator[Line]:
+def _unreached_mutants_text(judged: list[JudgedMutant]) -> Iterator[Line]:
     lines: dict[str, dict[int, None]] = {}
     for mutant, verdict in judged:
         if verdict.verdict == UNREACHED:

@@ -335,7 +335,7 @@ class _FileCollector:
                 if number > 10 * MOST_FILES:
                     raise InputError(f"{label}: expected at most {10 * MOST_FILES:,} entries; repack the data folders")
                 if member.isreg():
-                    self._member(partial(_extract_file, archive, member), member.name, label, key, depth)
+                    self._member(partial(_open_archived_file, archive, member), member.name, label, key, depth)
             _require_complete_tarball(unpacked, archive.offset, label)
 
     def _member(self, opened: Callable[[], BinaryIO], name: str, label: str, key: str, depth: int) -> None:
@@ -349,7 +349,7 @@ class _FileCollector:
             self._tarball(opened, inner, f"{key}{_ARCHIVE_SEPARATOR}{place}", depth + 1)
 
 
-def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
+def _open_archived_file(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
     found = archive.extractfile(member)
     assert found is not None
     return cast(BinaryIO, found)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kraftcheck import api
-from kraftcheck.explorer.reference import FAR_TWIN_LIFT, explore, twin_lifts_of
+from kraftcheck.explorer.reference import LIFT_BEYOND_CONSTANTS, explore, twin_lifts_of
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import (
@@ -184,7 +184,7 @@ def test_states_of_one_class_have_one_form_whatever_the_lift() -> None:
     form = protocol.relative(state)
     assert (form.replicas[1].epoch, form.replicas[2].epoch, form.replicas[1].seen) == (3, 4, 1)
     assert form.inboxes[1] == frozenset({Claim(2, 0, 2, 1)})
-    for lift in (0, 1, FAR_TWIN_LIFT):
+    for lift in (0, 1, LIFT_BEYOND_CONSTANTS):
         assert protocol.relative(protocol.relative(state, lift)) == form
 
 
@@ -374,7 +374,7 @@ def test_an_action_that_reads_an_absolute_epoch_is_refused_by_name(limit: int) -
     ("name", "where"), [("NeverForty", "properties"), ("BecomesOdd", "temporal"), ("BelowNine", "constraints")]
 )
 def test_a_property_that_reads_an_absolute_epoch_is_refused_by_name(name: str, where: str) -> None:
-    protocol = UpToFive(limit=FAR_TWIN_LIFT * 9)
+    protocol = UpToFive(limit=LIFT_BEYOND_CONSTANTS * 9)
     more = {where: (protocol.properties[name],)}
     if where == "constraints":
         more[where] += tuple(protocol.properties[one] for one in ("Close", "Fresh"))
@@ -420,4 +420,4 @@ def test_a_view_names_a_method() -> None:
 def test_lifts_surround_the_constants_and_literals_of_a_protocol() -> None:
     lifts = twin_lifts_of(UpToFive(limit=77))
     assert lifts[0] == 0
-    assert {1, FAR_TWIN_LIFT, 73, 77, 78, 38, 40} <= set(lifts)
+    assert {1, LIFT_BEYOND_CONSTANTS, 73, 77, 78, 38, 40} <= set(lifts)

@@ -15,7 +15,13 @@ from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.persistence.folder import write_note
 from kraftcheck.spec.discovery import load_protocol
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.corpus import WALKS_A_CHUNK, CorpusFolder, CorpusMaker, identity_of_corpus, split_into_chunks
+from kraftcheck.traces.corpus import (
+    WALKS_A_CHUNK,
+    CorpusFolder,
+    SparkCorpusMaker,
+    identity_of_corpus,
+    split_into_chunks,
+)
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
@@ -136,7 +142,7 @@ def corpus(folder: Path, model: str, *properties: str) -> Result:
     plan = WalkPlan(20, depth=10)
     cluster: Any = Alone()
     with CorpusFolder(folder, identity_of_corpus(protocol, options, plan)) as made:
-        return CorpusMaker(cluster, protocol, options, plan, made).run()
+        return SparkCorpusMaker(cluster, protocol, options, plan, made).run()
 
 
 def test_what_was_not_checked_before_is_checked_now(tmp_path: Path, ping: str) -> None:

@@ -39,14 +39,14 @@ from kraftcheck.traces.trace import (
 )
 
 _STATE_HEADING = re.compile(r"State (\d{1,18}):\s*")
-_UNINDENTED_STATE = re.compile(r"(?:\s*\n)?State")
+_STATE_AT_START = re.compile(r"(?:\s*\n)?State")
 
 
 class _DumpFormat(TraceFormat):
     holds = "the states of a model"
 
     def recognises(self, first: str, beginning: str) -> bool:
-        is_indented = _UNINDENTED_STATE.match(beginning) is None  # as a trace that somebody posted without its actions
+        is_indented = _STATE_AT_START.match(beginning) is None  # as a trace that somebody posted without its actions
         return _STATE_HEADING.fullmatch(first) is not None and not is_indented
 
     def read(self, source: Source, cache: ValueCache) -> NoReturn:
@@ -95,9 +95,9 @@ def _finished_state(source: Source, text: StateText, number: int) -> TraceState:
 
 
 _DIGRAPH_LINE = re.compile(r"(?:strict )?digraph \w+ \{\s*")
-_LABEL_PATTERN = r'\[label="([^"\\]*+(?:\\.[^"\\]*+)*+)"(.*?)\];?\s*'
-_NODE_LINE = re.compile(r"(-?\d{1,20}) " + _LABEL_PATTERN)
-_EDGE_LINE = re.compile(rf"(-?\d{{1,20}}) -> (-?\d{{1,20}})(?: (?:{_LABEL_PATTERN}|\[style=.*\]))?;?\s*")
+_DOT_LABEL_PATTERN = r'\[label="([^"\\]*+(?:\\.[^"\\]*+)*+)"(.*?)\];?\s*'
+_NODE_LINE = re.compile(r"(-?\d{1,20}) " + _DOT_LABEL_PATTERN)
+_EDGE_LINE = re.compile(rf"(-?\d{{1,20}}) -> (-?\d{{1,20}})(?: (?:{_DOT_LABEL_PATTERN}|\[style=.*\]))?;?\s*")
 _ESCAPED_CHARACTER = re.compile(r"\\(.)")
 _OTHER_DOT_LINE = re.compile(r"\}*\s*|(?:node|edge) ?\[.*|\w+=.*|label ?=.*|subgraph .*\{.*|\{rank = same;.*")
 _LEGEND_BEGINS = re.compile(r"subgraph cluster_legend.*")

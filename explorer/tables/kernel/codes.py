@@ -107,7 +107,7 @@ def violated_by_step(flags: Any) -> Any:
 
 
 @inlined
-def pack_span(start: Any, length: Any) -> Any:
+def pack_start_and_length(start: Any, length: Any) -> Any:
     """Pack a start index and a length into one number."""
     return np.int64(start) << SPAN_LENGTH_BITS | np.int64(length)
 

@@ -19,7 +19,7 @@ from kraftcheck.explorer.tables.kernel.codes import (
     NONE,
     REFUSED,
     REQUEST_PENDING,
-    pack_span,
+    pack_start_and_length,
     pair_key,
 )
 from kraftcheck.explorer.tables.kernel.expand import expand
@@ -258,7 +258,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
         return
     t.meta[codes.META_BUNDLE_ITEMS] = start + n
     t.meta[codes.META_BUNDLES] += 1
-    store_value(t.bundles, pair_key(local, inbox), pack_span(start, n))
+    store_value(t.bundles, pair_key(local, inbox), pack_start_and_length(start, n))
 
 
 MOST_EXPANSIONS_BEFORE_PYTHON = 16

@@ -61,7 +61,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import (
     require_id_below,
 )
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.shared_sets import ElementPasses, KnownElements, may_pass_test
+from kraftcheck.explorer.tables.learning.shared_sets import ElementTestFunction, KnownElements, may_pass_test
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
@@ -99,7 +99,7 @@ class ReadLog:
         self.used_proxies = False
         self._sets: dict[str, tuple[SetProxy, IsElement]] = {}
         self._replicas: dict[Value, Any] = {}  # each replica is one object, since a handler may compare it by `is`
-        self.awaited: dict[tuple[int, Value], ElementPasses | None] = {}
+        self.awaited: dict[tuple[int, Value], ElementTestFunction | None] = {}
         self.path: dict[NodeQuery, int] = {}
         self._interner = interner
         self._control: list[int] = interner.tables.rows[row].tolist()
@@ -165,7 +165,7 @@ class ReadLog:
             def has(element: Value) -> bool:
                 return has_at(element, places[element])
 
-            def note(key: Value, passes: ElementPasses | None) -> None:
+            def note(key: Value, passes: ElementTestFunction | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
             self._sets[name] = SetProxy(KnownElements(places, sets.tests[index], has_at, note), has), has
@@ -414,7 +414,7 @@ class DecisionTrees:
         self._tables = interner.tables
         self._first: dict[int, set[int]] = {}  # root -> answers to its query
         # exploded set -> root -> key -> test of an element; None where the call iterated over the whole set
-        self._awaiting: defaultdict[int, dict[int, dict[Value, ElementPasses | None]]] = defaultdict(dict)
+        self._awaiting: defaultdict[int, dict[int, dict[Value, ElementTestFunction | None]]] = defaultdict(dict)
 
     def node(self) -> int:
         """Return a new, UNKNOWN node."""
@@ -465,7 +465,7 @@ class DecisionTrees:
         self._tables.nodes[root, NODE_KIND] = UNKNOWN
         self._tables.nodes[root, NODE_JUMP_COUNT] = 0
 
-    def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], ElementPasses | None]) -> None:
+    def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], ElementTestFunction | None]) -> None:
         """Record the element tests of a tree's calls; a new element of the set that passes one resets the tree."""
         for (field, key), passes in awaited.items():
             self._awaiting[field].setdefault(root, {})[key] = passes

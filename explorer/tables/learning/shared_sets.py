@@ -35,12 +35,12 @@ FEWEST_VALUES_TO_EXPLODE = 64
 SPARE_COLUMNS = 4
 """Columns reserved for new elements; more elements insert columns into all control rows."""
 
-ElementPasses = Callable[[Any], Any]
+ElementTestFunction = Callable[[Any], Any]
 MOST_KEPT_ELEMENT_TESTS = 4096
 """Tests of the elements of a set that are kept."""
 
 _UNSET_VARIABLE = object()
-_NO_KEY = object()
+_NO_FIXED_KEY = object()
 _SCALAR_TYPES = frozenset({bool, int, str, NoneType, ModelValue})
 
 
@@ -154,7 +154,7 @@ class KnownElements:
         known: dict[Value, int],
         tests: dict[Value, ElementTest],
         has_at: HasAt,
-        note: Callable[[Value, ElementPasses | None], None],
+        note: Callable[[Value, ElementTestFunction | None], None],
     ) -> None:
         self.known, self._tests = known, tests
         self.has_at, self._note = has_at, note
@@ -194,7 +194,7 @@ class KnownElements:
     def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, ElementTest | None]:
         """Return a test's key, and the test with its current closure; (None, None) if that may hold a proxy."""
         key = (passes.__code__, id(passes.__globals__), *map(_fixed_key, contents))
-        if _NO_KEY in key:
+        if _NO_FIXED_KEY in key:
             return None, None
         test = self._tests.get(key)
         if test is None:
@@ -208,7 +208,7 @@ class KnownElements:
 class ElementTest:
     """A test with the closure of one call. It is evaluated once for each known element."""
 
-    def __init__(self, known: dict[Value, int], passes: ElementPasses) -> None:
+    def __init__(self, known: dict[Value, int], passes: ElementTestFunction) -> None:
         self._known, self._passes = known, passes
         self._examined = 0
         self._passing: dict[Value, int] = {}
@@ -239,7 +239,7 @@ def _cell_value(cell: CellType) -> Any:
         return _UNSET_VARIABLE
 
 
-def may_pass_test(passes: ElementPasses, element: Value) -> bool:
+def may_pass_test(passes: ElementTestFunction, element: Value) -> bool:
     """Return whether an element passes a test, or the test raises an error."""
     try:
         return bool(passes(element))
@@ -248,16 +248,16 @@ def may_pass_test(passes: ElementPasses, element: Value) -> bool:
 
 
 def _fixed_key(value: Any) -> Any:
-    """Return a key of a value; `_NO_KEY` if the value may contain a proxy, which would read another state later."""
+    """Return a key of a value; `_NO_FIXED_KEY` if the value may hold a proxy, which would read other states later."""
     kind = type(value)
     if kind in _SCALAR_TYPES or issubclass(kind, type | Enum):
         return kind, value
     if issubclass(kind, Protocol):
         return id(value)
     if issubclass(kind, Record):
-        return value if all(_fixed_key(one) is not _NO_KEY for one in field_values(value)) else _NO_KEY
-    parts = tuple(map(_fixed_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_KEY,)  # no `SetProxy`
-    return _NO_KEY if _NO_KEY in parts else (kind, parts if issubclass(kind, tuple) else frozenset(parts))
+        return value if all(_fixed_key(one) is not _NO_FIXED_KEY for one in field_values(value)) else _NO_FIXED_KEY
+    parts = tuple(map(_fixed_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_FIXED_KEY,)  # no `SetProxy`
+    return _NO_FIXED_KEY if _NO_FIXED_KEY in parts else (kind, parts if issubclass(kind, tuple) else frozenset(parts))
 
 
 class SharedFields:

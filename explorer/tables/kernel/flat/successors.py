@@ -14,7 +14,7 @@ from kraftcheck.explorer.tables.kernel.codes import (
     NONE,
     first_inbox_column,
     flat_slot_count,
-    pack_span,
+    pack_start_and_length,
     pair_key,
     span_start_and_end,
 )
@@ -257,7 +257,7 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
         if node < 0 or t.nodes[node, codes.NODE_OUTCOMES] > 0:
             worker.listed[start + n] = root if node < 0 else node
             n += 1
-    return span_as_fact(pack_span(start, n)), known
+    return span_as_fact(pack_start_and_length(start, n)), known
 
 
 @inlined
