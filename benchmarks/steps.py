@@ -128,7 +128,7 @@ def main() -> None:
     given = parser.parse_args()
     for kernel in ("expand_batch", "expand_flat_batch"):
         CLOCK.watch(layouts, kernel, "expand")
-    CLOCK.watch(visited, "insert_found", "insert")
+    CLOCK.watch(visited, "insert_successors", "insert")
     CLOCK.watch(Learner, "resolve", "learn")
     chosen = None if given.model is None else Case(given.model, given.config, tuple(given.set))
     cases = CASES if chosen is None else (chosen,)

@@ -45,7 +45,7 @@ MASTER_TIMEOUT_SECONDS = 30.0  # seconds for a master to answer, and then to pro
 EXECUTOR_WAIT_SETTING = "spark.kraftcheck.wait"
 """The setting for the seconds to wait for an executor."""
 _STANDALONE_MASTER = re.compile(r"spark://(.+)")
-_OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
+_LOCAL_OR_MANAGED_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
 _RAISED_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
 _PY4J_ERROR_PREFIX = "An error occurred while calling "
 RAISED_ERRORS = ("RaisedError", "ActionError")
@@ -355,7 +355,7 @@ def require_master_answers(master: str) -> None:
     """Raise InputError if `master` is malformed, or names a standalone Spark master that does not answer."""
     match = _STANDALONE_MASTER.fullmatch(master)
     if match is None:
-        if not _OTHER_MASTERS.match(master):
+        if not _LOCAL_OR_MANAGED_MASTERS.match(master):
             raise InputError(f"--master {master}: expected local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
         return
     problems = []

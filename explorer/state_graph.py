@@ -227,7 +227,7 @@ def _mark_predecessors(
 MaskArray = NDArray[np.uint64]
 
 
-class DisabledStepLabels(NamedTuple):
+class OutsideStepLabels(NamedTuple):
     """Labels, sorted by source state, of enabled steps whose target is outside of the graph."""
 
     states: StateNumbers
@@ -239,7 +239,7 @@ class DisabledStepLabels(NamedTuple):
         np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
 
 
-class _GrowingDisabledLabels:
+class _GrowingOutsideLabels:
     """Marks under construction."""
 
     def __init__(self, room: SpillArena) -> None:
@@ -251,9 +251,9 @@ class _GrowingDisabledLabels:
         self._states.append((both >> 16).astype(np.int32))
         self._labels.append((both & 0xFFFF).astype(np.uint16))
 
-    def all(self) -> DisabledStepLabels:
+    def all(self) -> OutsideStepLabels:
         """Return all marks, in the order in which they were appended."""
-        return DisabledStepLabels(self._states.all, self._labels.all)
+        return OutsideStepLabels(self._states.all, self._labels.all)
 
 
 class LabelledGraph:
@@ -264,7 +264,7 @@ class LabelledGraph:
         self._graph, self._strict = graph, strict_bounds
         self.first = graph.room.array(graph.count + 1, np.int64)  # place of a state's first edge
         targets, labels = (SpillArray(graph.room, kind, expected) for kind in (np.int32, np.uint16))
-        outside = {BEYOND: _GrowingDisabledLabels(graph.room), BLOCKED: _GrowingDisabledLabels(graph.room)}
+        outside = {BEYOND: _GrowingOutsideLabels(graph.room), BLOCKED: _GrowingOutsideLabels(graph.room)}
         used = np.zeros(len(self.book.labels), bool)
         for first, states in graph.store.chunks(backwards=False):
             pieces = [

@@ -64,9 +64,9 @@ def with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchReq
     return replace(options, constraints=tuple(constraints), properties=tuple(properties))
 
 
-def reads_parts(prop: Property) -> bool:
+def tracks_state_reads(prop: Property) -> bool:
     """Whether the reads of a property over whole states are tracked."""
-    return bool(vars(prop).get("reads_parts"))
+    return bool(vars(prop).get("tracks_state_reads"))
 
 
 def _with_tracked_reads(prop: Property) -> Property:
@@ -74,7 +74,7 @@ def _with_tracked_reads(prop: Property) -> Property:
     if prop.over_steps or prop.asks != ("state",):
         return prop
     made = replace(prop)
-    vars(made).update(asks=prop.asks, reads_parts=True)
+    vars(made).update(asks=prop.asks, tracks_state_reads=True)
     return made
 
 
@@ -110,7 +110,7 @@ def _conjoin_tests(
     copied.decorator_list, copied.returns = [], None
     copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
     made = replace(prop, function=_require_bool(prop, compile_definition(prop.function, copied, {})))
-    vars(made).update(asks=asks, reads_parts="state" in asks)
+    vars(made).update(asks=asks, tracks_state_reads="state" in asks)
     return made
 
 

@@ -205,7 +205,7 @@ class _CalleeCompiler(_EntryCompiler):
     lowering = _CalleeLowering
 
 
-_thread_compiling = local()
+_compiling_in_thread = local()
 _numba_fix_index: Any = arrayobj.fix_integer_index
 
 
@@ -217,19 +217,19 @@ def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., 
     """
 
     def compiled_for(*given: Any) -> Any:
-        before = getattr(_thread_compiling, "own", False)
-        _thread_compiling.own = True
+        before = getattr(_compiling_in_thread, "own", False)
+        _compiling_in_thread.own = True
         try:
             return compile_for(*given)
         finally:
-            _thread_compiling.own = before
+            _compiling_in_thread.own = before
 
     return compiled_for
 
 
 def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """Return an index without negative-index handling in kernel code, unless it is a constant."""
-    if getattr(_thread_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
+    if getattr(_compiling_in_thread, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _numba_fix_index(context, builder, kind, index, size)
 
@@ -245,7 +245,7 @@ class _MachineCodeSerializer(_CompileResultCache):  # type: ignore[misc]
         if kind != "object":
             return super().rebuild(target_context, payload)
         library = _deserialized_library(target_context.codegen(), name, data[0], function)
-        given = _KnownLibrary(target_context, library)
+        given = _ContextWithLibrary(target_context, library)
         return super().rebuild(given, (None, function, *rest))._replace(target_context=target_context)
 
     def check_cachable(self, data: Any) -> bool:
@@ -253,7 +253,7 @@ class _MachineCodeSerializer(_CompileResultCache):  # type: ignore[misc]
         return data.library._compiled_object is not None and bool(super().check_cachable(data))
 
 
-class _KnownLibrary:
+class _ContextWithLibrary:
     """Wrapper of a Numba target context that returns a given code library instead of deserializing one."""
 
     def __init__(self, context: Any, library: Any) -> None:
@@ -262,7 +262,7 @@ class _KnownLibrary:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
-    def codegen(self) -> _KnownLibrary:
+    def codegen(self) -> _ContextWithLibrary:
         """Return this wrapper, which also takes the code generator's place."""
         return self
 
@@ -280,7 +280,7 @@ def _deserialized_library(generator: Any, name: str, machine_code: bytes, functi
     return library
 
 
-class _CheckedFiles(_CacheFile):  # type: ignore[misc]
+class _ChecksummedCacheFiles(_CacheFile):  # type: ignore[misc]
     """Cache files with a checksum at their end; a damaged file counts as missing."""
 
     def load(self, key: Any) -> Any:
@@ -327,7 +327,7 @@ class _KernelCache(_FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        self._cache_file.__class__ = _CheckedFiles
+        self._cache_file.__class__ = _ChecksummedCacheFiles
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         _numba_runtime.initialize(target_context)

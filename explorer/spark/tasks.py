@@ -27,7 +27,7 @@ from kraftcheck.explorer.spark.shared_folder import (
     sorted_words,
 )
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, mark_known
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, mark_entries_of_words
 from kraftcheck.explorer.tables.rows import Words
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.spec.errors import RaisedError
@@ -222,7 +222,7 @@ def _visited_flags(candidates: Partition, visited: Iterator[Words]) -> Any:
     """Return a flag for each place of a partition: whether its entry is among the `visited` words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:
-        mark_known(candidates.keys, candidates.places, candidates.layout, words, flags)
+        mark_entries_of_words(candidates.keys, candidates.places, candidates.layout, words, flags)
     return flags
 
 

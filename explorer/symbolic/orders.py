@@ -34,7 +34,7 @@ ANNEALING_MOVES = 3_000  # moves of one variable in simulated annealing
 ANNEALING_TEMPERATURE = 0.02  # accepted worsening at first, as a fraction of the cost
 CLEARLY_FEWER_NODES_FRACTION = 0.9  # an order is clearly better with this fraction of the nodes
 TRIAL_MEMORY_BYTES = 1 << 28  # bytes for a trial search
-LEAST_SPAN_FACTOR = 2  # least factor by which another order must shorten the span of events
+LEAST_SPAN_REDUCTION = 2  # least factor by which another order must shorten the span of events
 
 
 def anneal_order(keys: Sequence[VariableKey], events: Iterable[Event]) -> VariableOrder | None:
@@ -74,7 +74,7 @@ def anneal_order(keys: Sequence[VariableKey], events: Iterable[Event]) -> Variab
             order, cost = new, found
             if cost < least:
                 best, least = order, cost
-    if LEAST_SPAN_FACTOR * least > first:
+    if LEAST_SPAN_REDUCTION * least > first:
         return None
     return tuple(keys[level] for level in min(best, best[::-1], key=begins))
 

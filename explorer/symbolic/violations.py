@@ -34,7 +34,7 @@ from kraftcheck.spec.language.state import State
 
 VectorOfNumbers = tuple[int, ...]
 NamedWitness = tuple[str, list[State]]
-VIOLATING_PREFIX = "violating "  # prefix of the names of roots that hold violating states
+VIOLATING_ROOT_PREFIX = "violating "  # prefix of the names of roots that hold violating states
 
 
 class PredecessorFinder:
@@ -181,7 +181,7 @@ class WitnessPaths:
 
     def _known(self, name: str, states: int) -> int:
         """Return the states of a set that are already known to violate the named property."""
-        return self._space.view.meet(states, self._space.store.roots[VIOLATING_PREFIX + name])
+        return self._space.view.meet(states, self._space.store.roots[VIOLATING_ROOT_PREFIX + name])
 
     def _into(
         self, wanted: list[str], states: int, expanded: int, sets: list[int], violating: Callable[[str, int], int]
@@ -237,7 +237,7 @@ class WitnessDeadline:
     deadline: float | None = None
 
 
-class SearchObserver(Protocol):
+class SearchInterface(Protocol):
     """A symbolic search, as its search orders and its checks see it."""
 
     options: SearchRequest
@@ -268,7 +268,7 @@ class SearchObserver(Protocol):
 class ViolationFinder:
     """Evaluates the properties of a search on sets of one state space, and shows what violates them."""
 
-    def __init__(self, space: StateSpace, search: SearchObserver) -> None:
+    def __init__(self, space: StateSpace, search: SearchInterface) -> None:
         self.states = StateChecks(space, search.semantics)
         self._steps = StepChecks(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
         self._space = space
@@ -346,7 +346,7 @@ class ViolationFinder:
         If only part of the states is known, an unknown violating state may be nearer to the initial states.
         """
         search, space, left = self._search, self._space, list(bad)
-        space.store.roots.update({VIOLATING_PREFIX + name: states for name, states in bad.items()})
+        space.store.roots.update({VIOLATING_ROOT_PREFIX + name: states for name, states in bad.items()})
         beyond = frozenset(prop.name for prop in self._options.properties if not prop.over_steps)
         violating = self.of_property if is_part else None
         ways = WitnessPaths(space, self.states, self._options.constraints, beyond, search.pause, violating)
@@ -360,7 +360,7 @@ class ViolationFinder:
             )
             with suppress(SearchStopped) if search.is_interrupted else nullcontext():
                 self._tell(
-                    name, [space.variables.decode(space.store.one_of(space.store.roots[VIOLATING_PREFIX + name]))]
+                    name, [space.variables.decode(space.store.one_of(space.store.roots[VIOLATING_ROOT_PREFIX + name]))]
                 )
         if search.is_interrupted:
             raise KeyboardInterrupt
@@ -424,7 +424,7 @@ def notes_on_sets(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
         names = [f"{space.variables.name(level)} ({nodes:,})" for level, nodes in levels]
         yield f"most nodes belong to {', '.join(names)}"
     for root, states in store.roots.items():
-        name = root.removeprefix(VIOLATING_PREFIX)
+        name = root.removeprefix(VIOLATING_ROOT_PREFIX)
         if name != root and name not in traps:
             what = "no next state" if name == DEADLOCK else f"{name} violated"
             yield f"{store.count(states):,} states have {what}"
@@ -433,7 +433,7 @@ def notes_on_sets(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
 class BreadthFirst:
     """Breadth-first search over the sets of one state space."""
 
-    def __init__(self, search: SearchObserver, space: StateSpace, violations: ViolationFinder) -> None:
+    def __init__(self, search: SearchInterface, space: StateSpace, violations: ViolationFinder) -> None:
         self._search, self._space, self._violations = search, space, violations
         self._states = tuple(prop for prop in search.options.properties if not prop.over_steps)
         self._steps = tuple(prop for prop in search.options.properties if prop.over_steps)

@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.interned_values import (
     FILES_OF_VALUES,
     InternedValues,
-    StateRequirements,
+    SavedRowValidator,
     require_file_length,
 )
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
@@ -67,7 +67,7 @@ class CheckpointRecheck:
         self._snapshot = snapshot
         self._python = checker.python
         self._violated = {violation.property for violation in snapshot.violations}
-        self._parts = StateRequirements(self._expander.learner.interner)
+        self._parts = SavedRowValidator(self._expander.learner.interner)
         self._random = SystemRandom()  # a forger must not be able to predict the sample
 
     def require_known_parts(self, rows: Rows) -> None:

@@ -116,7 +116,7 @@ class InternedValues:
         interner, inboxes = self.interner, self._values()
         items = self._pairs("inbox_items", noted["items"])
         heads = self._pairs("inboxes", max(noted["inboxes"] - 1, 0))
-        require_contents(interner, heads, items, np.array([number for number, _ in inboxes], np.int64))
+        require_valid_contents(interner, heads, items, np.array([number for number, _ in inboxes], np.int64))
         restore_contents(interner, heads, items)
         restore_content_values(interner, inboxes)
         offset = 0
@@ -124,7 +124,7 @@ class InternedValues:
             offset = self._controls.note(rows, columns, offset)
         require_file_length("controls", self.files["controls"].length, offset)
         blocks = list(self._controls.chunks(self.files["controls"], self._controls.count))
-        require_control_rows(interner, blocks)
+        require_valid_control_rows(interner, blocks)
         restore_control_rows(interner, blocks)
         self._written = self._counts()
         found = {**self._written._asdict(), "shared": list(self._written.shared), "controls": noted["controls"]}
@@ -290,7 +290,7 @@ def require_shared_value(interner: Interner, field: int, value: Value) -> None:
     require_valid(fits_type(value, kind), f"expected a value of a shared field, found {cut(text_of(value), 80)}")
 
 
-def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
+def require_valid_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
     """Require that inbox contents have known slots and messages, are in canonical form, and are distinct."""
     slots, counts = heads[:, 0], heads[:, 1].astype(np.int64)
     require_valid((slots >= 0) & (slots < len(interner.slots)), "an inbox content of an unknown replica")
@@ -318,7 +318,7 @@ def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDAr
     require_distinct(sums, "inbox contents")
 
 
-def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
+def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     """Require that control rows are within the bounds, have known ids, and are distinct."""
     first, base, width = len(interner.bounds), interner.base, interner.base + len(interner.slots)
     slot_of = np.array([-1, *(interner.slots[record.id] for record in interner.locals[1:])])
@@ -342,7 +342,7 @@ def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     require_distinct(np.concatenate(sums), "control rows")
 
 
-class StateRequirements:
+class SavedRowValidator:
     """Checks that a restored interner knows the ids in rows of states."""
 
     def __init__(self, interner: Interner) -> None:

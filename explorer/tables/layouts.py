@@ -18,9 +18,9 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel.arrays import FillTables
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_control_row
 from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_flat_batch, pack_all_flat, resolve_flat
+from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_flat_batch, pack_flat_rows, resolve_flat
 from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch, resolve_flat_evaluations
-from kraftcheck.explorer.tables.kernel.packing import SPARE_ROOM_STATES, pack_canonical_rows
+from kraftcheck.explorer.tables.kernel.packing import SPARE_CLUSTER_ROOM_STATES, pack_canonical_rows
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import BitPacking, Indices, Rows, Words, WorkerBuffers, packing_with_spare_bits
 
@@ -143,7 +143,7 @@ class FlatLayout:
     def counts(self, pool: Sequence[WorkerBuffers]) -> list[int]:
         """Return the number of ids of each field, with room for those of the next batch."""
         of_columns, of_clusters = self._interner.flat_counts(), self._interner.tables.cluster_counts
-        more = 2 * SPARE_ROOM_STATES + sum(len(worker.succ) + QUEUE_PLACES for worker in pool)
+        more = 2 * SPARE_CLUSTER_ROOM_STATES + sum(len(worker.succ) + QUEUE_PLACES for worker in pool)
         fields = enumerate(self.fields)
         return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
@@ -156,7 +156,7 @@ class FlatLayout:
         worker.fit(rows.shape[1])
         self.fit(worker, packing)
         tables = self._interner.tables
-        tables.call_with_room(lambda: pack_all_flat(tables, packing, worker, rows, words, owner))
+        tables.call_with_room(lambda: pack_flat_rows(tables, packing, worker, rows, words, owner))
 
     def decode(self, rows: Rows) -> Rows:
         """Convert flat states to control rows."""
@@ -180,5 +180,5 @@ def clear_fact_memo(worker: WorkerBuffers, shared: int) -> None:
     worker.facts = np.zeros((facts.LEAST_MEMO_PLACES, 2), np.int64)
     worker.safe_pairs = np.zeros(facts.SAFE_PAIR_LOCALS**2, np.uint8)
     worker.listed = np.zeros(facts.LISTED_NODES_CAPACITY, np.int32)
-    worker.shared_contents = np.zeros((facts.MOST_NUMBERED_SHARED_FIELDS, shared), np.int32)
-    worker.shared_places = np.zeros(2 * facts.MOST_NUMBERED_SHARED_FIELDS, np.int32)
+    worker.shared_contents = np.zeros((facts.MOST_SHARED_CONTENT_NUMBERS, shared), np.int32)
+    worker.shared_places = np.zeros(2 * facts.MOST_SHARED_CONTENT_NUMBERS, np.int32)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.handlers import HandlerCalls
-from kraftcheck.explorer.calls.inspection import reads_parts
+from kraftcheck.explorer.calls.inspection import tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, canonical_first, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
@@ -66,7 +66,7 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
 
 def non_local_read(prop: Property) -> str | None:
     """Name the input that makes a property non-local; None for a local property."""
-    if "state" in prop.asks and not reads_parts(prop):
+    if "state" in prop.asks and not tracks_state_reads(prop):
         return "whole states"
     if any(read.of_inbox for read in prop.reads):
         return "whole inboxes"

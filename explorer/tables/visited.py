@@ -31,15 +31,15 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     CAPACITY,
     ENTRIES,
     HEAD_BYTES,
-    LAYOUT_SIZE,
+    LAYOUT_NUMBERS,
     MAX_LOAD,
     PLACES_BEHIND_HOMES,
-    TABLE_SIZE,
+    TABLE_RECORD_NUMBERS,
     copy_all,
-    insert_found,
     insert_rows,
+    insert_successors,
     look_up_flags,
-    mark_known,
+    mark_entries_of_words,
     unpack_entries,
 )
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
@@ -66,7 +66,7 @@ SMALL_PARTITION, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small ones grow fast
 SPARE_PARTITION_FACTOR = 1.1  # room in a partition for more than its share
 PAGE_BYTES = 1 << 12  # bytes of a page of virtual memory
 PARTITIONS_A_RANGE = 2  # partitions in a range that a thread takes
-SPLIT_RANGES = 4  # ranges at the end that are split into single partitions
+SPLIT_LAST_RANGES = 4  # ranges at the end that are split into single partitions
 LEAST_REPACKED_STATES = 1 << 16  # states that are repacked together, at least
 
 UNSET_STOP_FLAG = np.zeros(1, np.int64)
@@ -86,7 +86,7 @@ class Partition:
         spare: tuple[ThreadSpareArray, ThreadSpareArray] | None = None,
         table: NDArray[np.int64] | None = None,
     ) -> None:
-        self.table = np.zeros(TABLE_SIZE, np.int64) if table is None else table
+        self.table = np.zeros(TABLE_RECORD_NUMBERS, np.int64) if table is None else table
         self._packing, self._number, self._small = packing, number, small
         self._spare = spare or (ThreadSpareArray(), ThreadSpareArray())
         self._allocate(capacity)
@@ -107,12 +107,12 @@ class Partition:
     def _use_arrays(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
         """Use these arrays, and store their addresses for compiled code."""
         self.keys, self.places = keys, places
-        self.table[LAYOUT_SIZE:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
+        self.table[LAYOUT_NUMBERS:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
 
     @property
     def layout(self) -> NDArray[np.int64]:
         """The layout of the partition's entries: see `kernel/hash_set.py`."""
-        return self.table[:LAYOUT_SIZE]
+        return self.table[:LAYOUT_NUMBERS]
 
     @property
     def count(self) -> int:
@@ -181,11 +181,11 @@ class VisitedSet:
         self._small = small
         self._spare = ThreadSpareArray(), ThreadSpareArray()
         self._new = [np.empty(0, np.int32)] * threads.count
-        self._tables = np.zeros((PARTITION_COUNT, TABLE_SIZE), np.int64)  # of each partition
+        self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_NUMBERS), np.int64)  # of each partition
         self.partitions: list[Partition] = []  # empty until the packing is known
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
-        self._tables = np.zeros((PARTITION_COUNT, TABLE_SIZE), np.int64)
+        self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_NUMBERS), np.int64)
         packing, small, spare = self.packing, self._small, self._spare
         each = enumerate(zip(capacities, self._tables, strict=True))
         return [Partition(packing, number, n, small, spare, table) for number, (n, table) in each]
@@ -227,7 +227,7 @@ class VisitedSet:
                 for part in found.parts:
                     p, done = first, 0
                     while True:  # in compiled code without the GIL: miss handling may run Python at the same time
-                        p, done, count = insert_found(part, self._tables, p, done, end, new, count, enough)
+                        p, done, count = insert_successors(part, self._tables, p, done, end, new, count, enough)
                         if p >= end or enough[0]:
                             break
                         self.partitions[p].grow()
@@ -249,9 +249,9 @@ class VisitedSet:
         filled = sum((part.counts for part in found.parts), self._tables[:, ENTRIES])
         may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, PARTITIONS_A_RANGE).any(axis=1)
         firsts = (np.argsort(~may_grow, kind="stable") * PARTITIONS_A_RANGE).tolist()
-        pieces = [(first, first + PARTITIONS_A_RANGE) for first in firsts[:-SPLIT_RANGES]]
+        pieces = [(first, first + PARTITIONS_A_RANGE) for first in firsts[:-SPLIT_LAST_RANGES]]
         return pieces + [
-            (p, p + 1) for first in firsts[-SPLIT_RANGES:] for p in range(first, first + PARTITIONS_A_RANGE)
+            (p, p + 1) for first in firsts[-SPLIT_LAST_RANGES:] for p in range(first, first + PARTITIONS_A_RANGE)
         ]
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
@@ -310,7 +310,7 @@ MOST_FLAT_BUFFER_BYTES = 1 << 24  # maximum bytes of a worker's flat successors,
 LEAST_BATCH_STATES = 1 << 12  # minimum number of states in a batch
 LEAST_STATE_SHARE_DIVISOR = 8  # states get at least an eighth of the memory
 LEAST_MEMO_BYTES = 1 << 25  # minimum bytes for memo tables
-BYTES_A_FAST_GROWN_PLACE = 1 << 14  # bytes of the visited set per place below which a partition grows fast
+FAST_GROWTH_BUDGET_DIVISOR = 1 << 14  # bytes of the visited set per place below which a partition grows fast
 
 
 class MemoryBudget(NamedTuple):
@@ -333,7 +333,7 @@ class MemoryBudget(NamedTuple):
     @property
     def small(self) -> int:
         """Number of places below which a partition grows by a larger factor; lower if memory is small."""
-        return min(SMALL_PARTITION, self.visited // BYTES_A_FAST_GROWN_PLACE)
+        return min(SMALL_PARTITION, self.visited // FAST_GROWTH_BUDGET_DIVISOR)
 
     def batch(self, most: int, columns: int, workers: int, *, is_flat: bool = False) -> int:
         """Return the number of states of a worker's batch: as many as the buffers have room for, at most `most`."""
@@ -402,7 +402,7 @@ class VisitedArchive:
         known = np.zeros(len(partition.places), np.uint8)
         if partition.count:
             for words in self.chunks(number):
-                mark_known(partition.keys, partition.places, partition.layout, words, known)
+                mark_entries_of_words(partition.keys, partition.places, partition.layout, words, known)
         return known
 
     def partition(self, number: int) -> Partition:

@@ -42,7 +42,7 @@ from kraftcheck.spec.language.formula import (
     negation_normal_form,
 )
 
-MOST_CONDITIONS = 60
+MOST_FAIRNESS_CONDITIONS = 60
 
 
 class FairnessCondition(NamedTuple):
@@ -69,12 +69,12 @@ def fairness_conditions_of(fairness: Iterable[Fairness], labels: list[StepLabel]
         for label in labels
         if (condition := FairnessCondition(one, fairness_subject(one, label))).concerns(label)
     }
-    if len(found) > MOST_CONDITIONS:
-        raise InputError(f"fairness comes to {len(found)} conditions; expected at most {MOST_CONDITIONS}")
+    if len(found) > MOST_FAIRNESS_CONDITIONS:
+        raise InputError(f"fairness comes to {len(found)} conditions; expected at most {MOST_FAIRNESS_CONDITIONS}")
     return list(found)
 
 
-def label_masks(labels: list[StepLabel], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
+def fairness_masks_of_labels(labels: list[StepLabel], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
     """Return for each label a bit mask of the fairness conditions that concern it."""
     return np.array(
         [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
@@ -312,7 +312,7 @@ class ProductGraph:
         labels, size, room = graph.book.labels, graph.count * automaton.states, graph.room
         arrays = self.arrays = kernel.ProductArrays()
         arrays.first, arrays.target, arrays.label = graph.first, graph.target, graph.label
-        arrays.label_taken = label_masks(labels, conditions)
+        arrays.label_taken = fairness_masks_of_labels(labels, conditions)
         arrays.label_atoms = _atoms_of_labels(labels, automaton.atoms, Taken)
         self._partition_states(_atoms_of_labels(labels, automaton.atoms, Enabled))
         moves = sorted(automaton.moves)
@@ -420,7 +420,7 @@ class ProductGraph:
             self._forget(count)
             if source < 0:
                 break
-            there = int(kernel.target_of(arrays, source, edge, move))
+            there = int(kernel.target_node_of_edge(arrays, source, edge, move))
             edges.append((edge, there))
             state = source // self._automaton.states
             taken = EMPTY_MASK

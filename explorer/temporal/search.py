@@ -75,13 +75,15 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
             if lasso is None:
                 raise graph.bounds.spends_too_much(prop.name)
             trace, _, loop = lasso
-            if loop.again is not None and _is_renamed(semantics.protocol, options, trace[loop.back_to - 1], loop.again):
+            if loop.again is not None and _are_renamed(
+                semantics.protocol, options, trace[loop.back_to - 1], loop.again
+            ):
                 way = f"up to the renaming of VIEW {options.view}"
                 notes.append(f"{prop.name}: the cycle leads back to state {loop.back_to} {way}")
             books.violation(prop.name, *lasso)
 
 
-def _is_renamed(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:
+def _are_renamed(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:
     """Whether two states that the view identifies differ in more than bounds."""
     differ = one.state.but(spent=other.state.spent) != other.state
     return differ and protocol.renames(options.view) is not None
@@ -98,7 +100,7 @@ def _lasso_as_behaviour(
         fitting = (
             transition
             for transition in semantics.transitions(steps[-1].state)
-            if _is_action_named(transition, move) and identity(transition.target) == wanted
+            if _matches_lasso_step(transition, move) and identity(transition.target) == wanted
         )
         found = next(fitting, None)
         if found is None:
@@ -111,7 +113,7 @@ def _lasso_as_behaviour(
     return tuple(steps[:-1]), None, LassoCycle(back_to, steps[-1], lasso.kept, never)
 
 
-def _is_action_named(transition: Transition, move: LassoStep) -> bool:
+def _matches_lasso_step(transition: Transition, move: LassoStep) -> bool:
     label = move.label
     return (
         label is not None

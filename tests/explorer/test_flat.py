@@ -178,7 +178,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
             seen.append((int(counts[facts.AT_CONTENTS_SELDOM_REPEAT]), int(counts[facts.AT_NUMBERS])))
         forget(worker, shared)
 
-    monkeypatch.setattr(facts, "MOST_NUMBERED_SHARED_FIELDS", 4)
+    monkeypatch.setattr(facts, "MOST_SHARED_CONTENT_NUMBERS", 4)
     monkeypatch.setattr(facts, "LISTED_NODES_CAPACITY", 16)
     monkeypatch.setattr(layouts, "clear_fact_memo", noting)
     for found in sample(3, seed=4_712, large=60, most=1_000):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import (
     GROUP_PLACES,
-    GROUPED_KEY_BITS,
+    GROUPED_KEY_SECOND_BITS,
     copy_map,
     find_grouped,
     group_start,
@@ -55,7 +55,7 @@ def filled(entered: list[tuple[int, int, int]], size: int) -> tuple[Pairs, dict[
             larger = empty(2 * len(pairs))
             copy_map(pairs, larger, True)
             pairs = larger
-        new = put_from_python(pairs, number << GROUPED_KEY_BITS | other, value, True)
+        new = put_from_python(pairs, number << GROUPED_KEY_SECOND_BITS | other, value, True)
         assert new == ((number, other) not in expected)
         expected[number, other] = value
     return pairs, expected
@@ -64,12 +64,12 @@ def filled(entered: list[tuple[int, int, int]], size: int) -> tuple[Pairs, dict[
 def beyond_their_group(pairs: Pairs) -> int:
     """Return how many entries stand outside the group of their id."""
     at = np.flatnonzero(pairs[:, 0] != -1)
-    groups = np.array([home(pairs, key >> GROUPED_KEY_BITS) for key in pairs[at, 0].tolist()], np.int64)
+    groups = np.array([home(pairs, key >> GROUPED_KEY_SECOND_BITS) for key in pairs[at, 0].tolist()], np.int64)
     return int(np.sum(at // GROUP_PLACES != groups // GROUP_PLACES))
 
 
 NUMBERS = st.one_of(st.integers(0, 3), st.integers(0, (1 << 31) - 1))
-OTHERS = st.one_of(st.integers(0, 40), st.integers(0, (1 << GROUPED_KEY_BITS) - 2))
+OTHERS = st.one_of(st.integers(0, 40), st.integers(0, (1 << GROUPED_KEY_SECOND_BITS) - 2))
 
 
 @given(st.lists(st.tuples(NUMBERS, OTHERS, st.integers(-3, 1 << 40)), max_size=300), st.sampled_from((16, 64, 1024)))
@@ -93,7 +93,7 @@ def test_what_no_group_has_room_for_stands_elsewhere(each: int) -> None:
         assert looked_up(pairs, number, other) == value
         assert looked_up(pairs, number, other + each) == MISSING
     for (number, other), value in list(expected.items()):  # a value that is set again takes no place
-        assert not put_from_python(pairs, number << GROUPED_KEY_BITS | other, value + 1, True)
+        assert not put_from_python(pairs, number << GROUPED_KEY_SECOND_BITS | other, value + 1, True)
         assert looked_up(pairs, number, other) == value + 1
     assert int(np.sum(pairs[:, 0] != -1)) == len(expected)
 

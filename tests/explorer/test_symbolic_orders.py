@@ -27,7 +27,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = (30, 1 << 13), (60, 1 << 14)
     monkeypatch.setattr(orders, "TRIAL_NODE_BUDGETS", looks)
     monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(orders, "LEAST_SPAN_FACTOR", 0)
+    monkeypatch.setattr(orders, "LEAST_SPAN_REDUCTION", 0)
 
 
 def test_what_events_are_about_is_brought_together() -> None:

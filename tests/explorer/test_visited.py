@@ -19,7 +19,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     MAX_LOAD,
     STRIDE,
     look_up_flags,
-    mark_known,
+    mark_entries_of_words,
     number_entries,
 )
 from kraftcheck.explorer.tables.kernel.native import jit
@@ -232,7 +232,7 @@ def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int,
     others, known = made_up(packed, 500, seed + 1), np.zeros(len(places), np.uint8)
     if owned:
         others = np.ascontiguousarray(others[mixed_of(others)[1] == owner])
-    mark_known(keys, places, layout, others, known)
+    mark_entries_of_words(keys, places, layout, others, known)
     assert int(known.sum()) == len(as_set(others) & expected)
     partition.clear()
     assert (partition.count, len(partition.words())) == (0, 0)

@@ -64,11 +64,11 @@ def learn_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
     version = np.int64(-1)
     while version != d.watch_version[level]:
         version = d.watch_version[level]
-        _learn_level(d, level, value, child)
+        _learn_vectors_at_level(d, level, value, child)
 
 
 @jit
-def _learn_level(d: Any, level: Any, value: Any, child: Any) -> None:
+def _learn_vectors_at_level(d: Any, level: Any, value: Any, child: Any) -> None:
     which = d.first_watch[level]
     while which >= 0:
         tail = d.watch_tail[which]

@@ -88,7 +88,7 @@ def full_array_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> 
 
 
 @inlined
-def is_obsolete(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
+def skips_state(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
     """Return whether a state is too deep to expand, or was reached at a smaller depth since it was pushed."""
     if limit <= 0 or depth >= limit:
         return limit > 0
@@ -145,7 +145,7 @@ def search_depth_first(
         depth = np.int64(depths[top - 1])
         for c in range(columns):
             path[depth, c] = stack.states[top - 1, c]
-        if is_obsolete(t, worker, met, packing, depth, limit, image, words):
+        if skips_state(t, worker, met, packing, depth, limit, image, words):
             top -= 1
             continue
         n = expand_with_images(t, worker, packing, depth, image, words)

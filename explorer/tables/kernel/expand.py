@@ -1,7 +1,7 @@
 """Successor generation for states with control rows, by table lookups alone.
 
 The kernel knows no protocol: a state is a row of ids, and each step is a table entry. Threads share the tables and
-only read them. A lookup that fails is a cache miss. The thread records it, and `resolve` fills the table after the
+only read them. A lookup that fails is a cache miss. The thread records it, and `resolve.py` fills the table after the
 batch. For a worked example see `docs/kernel.md`.
 """
 

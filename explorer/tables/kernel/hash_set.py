@@ -32,14 +32,14 @@ from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, has
 
 MAX_LOAD = 0.9
 PREFETCH_DISTANCE = 32  # entries between a prefetch and the read
-SUCCESSORS_IN_SLICE = 256  # entries between two reads of the stop flag
+INSERTIONS_A_STOP_CHECK = 256  # entries between two reads of the stop flag
 MOST_DISPLACEMENT = 255  # the largest displacement; the home itself counts as 1, and 0 marks a free place
 PLACES_BEHIND_HOMES = MOST_DISPLACEMENT + 7  # places behind the homes; eight are read at a time
 HEAD_BYTES = 8  # bytes of an entry that contain its rest
 CAPACITY, STRIDE, SHIFT, SCALE, OWNER_BITS, OWNER = range(6)  # indices of a layout
-LAYOUT_SIZE = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
-KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT_SIZE, LAYOUT_SIZE + 5)
-TABLE_SIZE = LAYOUT_SIZE + 5
+LAYOUT_NUMBERS = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
+KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT_NUMBERS, LAYOUT_NUMBERS + 5)
+TABLE_RECORD_NUMBERS = LAYOUT_NUMBERS + 5
 IS_DUPLICATE = np.int64(-1)  # returned instead of a place: the key is a duplicate
 IS_TOO_FAR_FROM_HOME = np.int64(-2)  # returned instead of a place: a displacement would be too large
 
@@ -92,7 +92,7 @@ def read_64_bits(words: Any, place: Any, position: Any) -> Any:
 
 
 @inlined
-def head_for_words(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
+def entry_head_of_words(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Return the first eight bytes of an entry for packed words, given the result of `hash_words`."""
     rest = (scale_to_capacity(shape, mixed) & _HOME_MASK) >> np.uint64(shape[SCALE])
     rest = (rest << np.uint64(shape[OWNER_BITS])) | ((mixed >> np.uint64(HOME_BITS)) & low_bits_mask(shape[OWNER_BITS]))
@@ -100,7 +100,7 @@ def head_for_words(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
 
 
 @inlined
-def head_at_place(keys: Any, shape: Any, at: Any) -> Any:
+def entry_head_at(keys: Any, shape: Any, at: Any) -> Any:
     """Return the first eight bytes of the entry at a place."""
     return load64(keys, at * shape[STRIDE]) & entry_mask(shape, 0)
 
@@ -133,7 +133,7 @@ def write_entry(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: An
 @inlined
 def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
     """Restore the packed words of an entry to words[n], except their mixed bits; return the mixed number."""
-    head = head_at_place(keys, shape, at)
+    head = entry_head_at(keys, shape, at)
     for w in range(words.shape[1]):
         words[n, w] = np.uint64(0)
     set_bits(words, n, MIXED_BITS, head & low_bits_mask(shape[SHIFT]))
@@ -172,12 +172,12 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
     """Return the place of the entry equal to words[place], or NONE."""
     mixed = hash_words(words, place)
     at, distance, result = home_place(shape, mixed), np.int64(1), NONE
-    head = head_for_words(shape, words, place, mixed)
+    head = entry_head_of_words(shape, words, place, mixed)
     while True:
         found = np.int64(places[at])
         if found < distance:
             break
-        if found == distance and head_at_place(keys, shape, at) == head and matches_tail(keys, shape, at, words, place):
+        if found == distance and entry_head_at(keys, shape, at) == head and matches_tail(keys, shape, at, words, place):
             result = at
             break
         distance += 1
@@ -188,7 +188,7 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
 @inlined
 def insert_words(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Insert packed words; return their place, IS_DUPLICATE, or IS_TOO_FAR_FROM_HOME."""
-    head = head_for_words(shape, words, place, mixed)
+    head = entry_head_of_words(shape, words, place, mixed)
     at, distance, result = home_place(shape, mixed), np.int64(1), np.int64(0)
     # Find the place that keeps the entries in the order of their scaled numbers. An entry nearer to its home than this
     # one would be ends the search: a duplicate would stand before it.
@@ -197,7 +197,7 @@ def insert_words(keys: Any, places: Any, shape: Any, words: Any, place: Any, mix
         if found < distance:
             break
         if found == distance:
-            held = head_at_place(keys, shape, at)
+            held = entry_head_at(keys, shape, at)
             if held == head and matches_tail(keys, shape, at, words, place):
                 result = IS_DUPLICATE
                 break
@@ -301,7 +301,7 @@ def insert_rows(
 
 
 @jit
-def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any, new_n: Any, enough: Any) -> Any:
+def insert_successors(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any, new_n: Any, enough: Any) -> Any:
     """Insert a worker's successors into partitions `p` to `end` of the visited set, from successor `first` on.
 
     Returns the partition that must grow first (or `end`), the number of its states done, and the number of new states.
@@ -312,7 +312,7 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
     while p < end and not enough[0]:
         keys = bytes_at_address(tables[p, KEYS], tables[p, KEYS_COUNT])
         places = bytes_at_address(tables[p, PLACES], tables[p, PLACES_COUNT])
-        last, layout = smaller(found.counts[p], first + SUCCESSORS_IN_SLICE), tables[p]
+        last, layout = smaller(found.counts[p], first + INSERTIONS_A_STOP_CHECK), tables[p]
         rows, words, columns, count = found.rows[p], found.words[p], new.shape[1], tables[p, ENTRIES]
         first, tables[p, ENTRIES], new_n = insert_rows(
             rows, words, first, last, columns, count, keys, places, layout, new, new_n
@@ -339,7 +339,7 @@ def copy_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
         free = larger(free, home)
         if free - home >= MOST_DISPLACEMENT:
             return False
-        write_entry(new_keys, new, free, words, 0, head_for_words(new, words, 0, mixed))
+        write_entry(new_keys, new, free, words, 0, entry_head_of_words(new, words, 0, mixed))
         new_places[free] = free - home + 1
         free += 1
     return True
@@ -359,7 +359,7 @@ def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 
 
 @jit
-def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
+def mark_entries_of_words(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
     """Set `known` to 1 at the place of each entry that is among the packed `words`."""
     keys, places, shape = bare_array(keys), bare_array(places), layout_as_tuple(layout)
     words, known = bare_array(words), bare_array(known)

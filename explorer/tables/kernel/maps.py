@@ -19,9 +19,9 @@ from kraftcheck.explorer.tables.kernel.codes import (
 )
 from kraftcheck.explorer.tables.kernel.native import jit
 
-GROUPED_KEY_BITS = 24  # of a near map's key, for its second number
-GROUP_BITS = 3
-GROUP_PLACES = 1 << GROUP_BITS  # places of an id's group
+GROUPED_KEY_SECOND_BITS = 24  # of a near map's key, for its second number
+GROUP_PLACES_LOG2 = 3
+GROUP_PLACES = 1 << GROUP_PLACES_LOG2  # places of an id's group
 
 
 @inlined
@@ -81,19 +81,19 @@ def store_value(pairs: Any, key: Any, value: Any) -> Any:
 @inlined
 def group_start(pairs: Any, number: Any) -> Any:
     """Return the first place of the group that a map keeps for keys whose first part is `number`."""
-    return (key_hash(number) << GROUP_BITS) & np.int64(len(pairs) - 1)
+    return (key_hash(number) << GROUP_PLACES_LOG2) & np.int64(len(pairs) - 1)
 
 
 @inlined
 def start_offset_in_group(key: Any) -> Any:
     """Return the offset within its group at which the search for a key starts."""
-    return np.int64((np.uint64(key) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(64 - GROUP_BITS))
+    return np.int64((np.uint64(key) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(64 - GROUP_PLACES_LOG2))
 
 
 @inlined
 def grouped_key(number: Any, other: Any) -> Any:
     """Pack an id and a second number into the key of a map that keeps one id's entries side by side."""
-    return (number << GROUPED_KEY_BITS) | other
+    return (number << GROUPED_KEY_SECOND_BITS) | other
 
 
 @inlined
@@ -113,7 +113,7 @@ def find_grouped(pairs: Any, number: Any, other: Any) -> Any:
 @inlined
 def store_grouped(pairs: Any, key: Any, value: Any) -> Any:
     """Set a key's value in a map that keeps one id's entries side by side; return whether the key is new."""
-    group, first = group_start(pairs, key >> GROUPED_KEY_BITS), start_offset_in_group(key)
+    group, first = group_start(pairs, key >> GROUPED_KEY_SECOND_BITS), start_offset_in_group(key)
     for k in range(GROUP_PLACES):
         i = group | ((first + k) & (GROUP_PLACES - 1))
         if pairs[i, 0] == key or pairs[i, 0] == -1:

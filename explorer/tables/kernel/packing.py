@@ -1,6 +1,6 @@
 """Bit packing of states into words: one number for each field, which is a column or a *cluster* of columns.
 
-The fields are laid out by `Packing` of `tables/rows.py`. A cluster interns the joint contents of several columns of a
+`BitPacking` of `tables/rows.py` lays out the fields. A cluster interns the joint contents of several columns of a
 flat state, such as a replica and its inbox. Few joint contents occur, so one id takes fewer bits than the columns' own
 ids side by side. All clusters share one hash table; id 0 is the contents that are all zeros. A column that a VIEW
 hides is in no field.
@@ -191,7 +191,7 @@ def write_partitions_of_ids(states: Any, parts: Any, owner: Any) -> None:
 CLUSTER_HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
 CLUSTER_ITEM_MASK = (1 << CLUSTER_HASH_BITS) - 1
 ALL_ZERO_CONTENTS = np.int64(-1)  # in place of a hash: the contents are all zeros
-SPARE_ROOM_STATES = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
+SPARE_CLUSTER_ROOM_STATES = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
 
 
 @inlined
@@ -223,7 +223,7 @@ def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
 
 
 @inlined
-def holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+def entry_holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
     """Return whether a hash-table entry holds the contents that cluster `f` has in state rows[row, column:]."""
     at, first = entry & CLUSTER_ITEM_MASK, packing.firsts[f]
     same = t.cluster_items[at] == f
@@ -233,7 +233,7 @@ def holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any
 
 
 @jit
-def write_new_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+def write_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Write the contents of cluster `f` with the next id; return their entry, which is not yet published."""
     first, last = packing.firsts[f], packing.firsts[f + 1]
     at = add_atomically(t.meta, codes.META_CLUSTER_ITEMS, codes.CLUSTER_HEAD_SIZE + last - first)
@@ -254,12 +254,12 @@ def intern_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, c
         entry = t.cluster_table[i]
         if entry == 0:
             if own == 0:
-                own = write_new_contents(t, packing, f, rows, row, column, short)
+                own = write_cluster_contents(t, packing, f, rows, row, column, short)
             entry = replace_atomically(t.cluster_table, i, 0, own)
             if entry == 0:
                 entry = own
         if np.int64(np.uint64(entry) >> np.uint64(CLUSTER_HASH_BITS)) == short and (
-            entry == own or holds_contents(t, packing, entry, f, rows, row, column)
+            entry == own or entry_holds_contents(t, packing, entry, f, rows, row, column)
         ):
             return np.int64(t.cluster_items[(entry & CLUSTER_ITEM_MASK) + 1])
         i = (i + 1) & (len(t.cluster_table) - 1)
@@ -281,7 +281,7 @@ def lacks_cluster_room(t: Any, packing: Any, states: Any) -> Any:
 @inlined
 def reserve_cluster_room(t: Any, packing: Any, states: Any) -> Any:
     """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
-    taken = add_atomically(t.meta, codes.META_CLUSTER_ROOM, states) + states + SPARE_ROOM_STATES
+    taken = add_atomically(t.meta, codes.META_CLUSTER_ROOM, states) + states + SPARE_CLUSTER_ROOM_STATES
     fits = not lacks_cluster_room(t, packing, taken)
     for f in range(packing.clusters[0]):
         fits &= (t.cluster_counts[f] + taken) >> packing.width[f] == 0

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kraftcheck.explorer.calls.handlers import HandlerCalls
-from kraftcheck.explorer.calls.inspection import WholeStateNeededError, reads_parts, type_inspectors
+from kraftcheck.explorer.calls.inspection import WholeStateNeededError, tracks_state_reads, type_inspectors
 from kraftcheck.explorer.calls.proxies import (
     ABSENT_REPLICA,
     DeltaStep,
@@ -503,7 +503,7 @@ class ProxyPolicy:
         Raises an error for a property over whole states whose inputs do not repeat.
         """
         name = owner.name
-        if isinstance(owner, Property) and reads_parts(owner):
+        if isinstance(owner, Property) and tracks_state_reads(owner):
             self._of_states[name] += 1
             if self._of_states[name] > max(STATE_INPUTS_TO_JUDGE_REPEATS, self._interner.totals()[-1] // 2):
                 raise WholeStateNeededError(name)

@@ -128,7 +128,7 @@ def reset_retried_nodes(p: Any) -> None:
 
 
 @inlined
-def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any:
+def next_unvisited(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any:
     """Return the next unvisited successor of a node, or NO_NODE, with the edge and move to continue from.
 
     A visited successor may lower the node's rank; then the node is not a root.
@@ -192,7 +192,7 @@ def mark_components(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) 
                 rank[child] = index
                 index += 1
             v = np.int64(calls[depth])
-            child, edges[depth], moves[depth] = next_child(p, v, edges[depth], np.int64(moves[depth]), roots, depth)
+            child, edges[depth], moves[depth] = next_unvisited(p, v, edges[depth], np.int64(moves[depth]), roots, depth)
             if child != NO_NODE:
                 continue
             # The node is done. A root takes its component off the stack; any other node waits there for its root.
@@ -354,7 +354,7 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
 
 
 @jit
-def target_of(p: Any, v: Any, edge: Any, m: Any) -> Any:
+def target_node_of_edge(p: Any, v: Any, edge: Any, m: Any) -> Any:
     """Return the target node of an edge with a move."""
     states = np.int64(len(p.move_first) - 1)
     t = v // states if edge == STUTTER_EDGE else np.int64(p.target[edge])

@@ -153,7 +153,7 @@ def find_canonical_permutations(t: Any, worker: Any, serial: Any, n: Any) -> Any
 
 
 @jit
-def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
+def pack_flat_rows(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
     """Write packed flat states and their partitions, in one thread; repeat the call if cluster ids outgrow a field."""
     states, words, owners = bare_array(states), bare_array(words), bare_array(owners)
     images, clusters = worker.waiting_images, packing.clusters[0]

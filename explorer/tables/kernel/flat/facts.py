@@ -113,11 +113,11 @@ def inbox_handler_span(t: Any, worker: Any, serial: Any, local: Any, inbox: Any)
 # internal actions that may be enabled.
 FACT_HOLDS_OF_ONE, FACT_HOLDS_OF_PAIR, FACT_STEP_HOLDS, FACT_ENABLED_ACTIONS = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
-MOST_NUMBERED_SHARED_FIELDS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
+MOST_SHARED_CONTENT_NUMBERS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
 LEAST_MEMO_PLACES, MOST_MEMO_PLACES = 1 << 14, 1 << 20  # places of the memo, a direct-mapped cache
 SAFE_PAIR_LOCALS = 1 << 10  # local ids below this have a place in the pair table `safe_pairs`
 LISTED_NODES_CAPACITY = 1 << 18  # places of `listed`, for tree nodes of internal actions
-LEAST_MEAN_NUMBER_USES = 8  # mean uses of a number of the shared fields from which numbering pays
+LEAST_USES_A_SHARED_NUMBER = 8  # mean uses of a number of the shared fields from which numbering pays
 
 # Places in `fact_counts`.
 (
@@ -140,7 +140,7 @@ NO_SHARED_NUMBER = np.int64(0)  # of shared fields: facts are keyed without thei
 def clear_shared_numbers(worker: Any) -> None:
     """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
-    counts[AT_CONTENTS_SELDOM_REPEAT] = counts[AT_NUMBER_LOOKUPS] < LEAST_MEAN_NUMBER_USES * counts[AT_NUMBERS]
+    counts[AT_CONTENTS_SELDOM_REPEAT] = counts[AT_NUMBER_LOOKUPS] < LEAST_USES_A_SHARED_NUMBER * counts[AT_NUMBERS]
     counts[AT_NUMBERS] = counts[AT_NUMBER_LOOKUPS] = counts[AT_NUMBERS_RAN_OUT] = 0
     worker.shared_places[:] = 0
     clear_facts(worker)
@@ -154,7 +154,7 @@ def clear_facts(worker: Any) -> None:
 
 
 @jit
-def number_of_shared_fields(t: Any, worker: Any, rows: Any, row: Any) -> Any:
+def shared_contents_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
     """Return the number of the contents of a flat state's shared fields, or NO_SHARED_NUMBER."""
     first, last = t.meta[codes.META_BOUNDS], t.meta[codes.META_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
@@ -370,7 +370,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
     base, slots = t.meta[codes.META_SLOT_BASE], flat_slot_count(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
-    shared = number_of_shared_fields(t, worker, rows, row)
+    shared = shared_contents_number(t, worker, rows, row)
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.
     if of_all:

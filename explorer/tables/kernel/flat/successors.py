@@ -33,8 +33,8 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     inbox_after_operation,
     inbox_handler_span,
     internal_handler_list,
-    number_of_shared_fields,
     put_fact,
+    shared_contents_number,
     shared_number_in_key,
     span_as_fact,
     span_of_fact,
@@ -310,7 +310,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
     if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
         clear_shared_numbers(worker)
-    worker.fact_counts[AT_CURRENT_NUMBER] = number_of_shared_fields(t, worker, states, at)
+    worker.fact_counts[AT_CURRENT_NUMBER] = shared_contents_number(t, worker, states, at)
     if t.meta[codes.META_PERMUTATIONS] == 1:
         pack_single_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
     # Internal actions of the replicas, then those of the environment.
