@@ -18,11 +18,11 @@ class QuorumStarts(QuorumBase):
     def elected(self) -> Iterator[Take]:
         """The first initial voter leads epoch 1, and the other voters know that its first batch is committed."""
         leader, *followers = ordered(self.initial_voters)
-        yield from election_steps(leader, followers)
+        yield from elect(leader, followers)
         for follower in followers:
-            yield from fetch_steps(follower, leader, times=2)
+            yield from fetches(follower, leader, times=2)
         for follower in followers:
-            yield from fetch_steps(follower, leader, times=1)
+            yield from fetches(follower, leader, times=1)
 
     @scenario
     def own_vote(self) -> Iterator[Take]:
@@ -36,7 +36,7 @@ class QuorumStarts(QuorumBase):
         yield take("HandleVoteResponse", two, _is_leader, source=three, pre_vote=False)
         for follower in (one, three):
             yield take("HandleBeginQuorumEpochRequest", follower, source=two)
-            yield from fetch_steps(follower, two, times=2)
+            yield from fetches(follower, two, times=2)
 
     @scenario
     def old_batch_under_new_leader(self) -> Iterator[Take]:
@@ -46,7 +46,7 @@ class QuorumStarts(QuorumBase):
         """
         one, two, three = self.chosen(3)
         yield from self.diverging_follower()
-        yield from election_steps(one, [three], "FetchTimeout", others=1)
+        yield from elect(one, [three], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", two, source=one, pre_vote=False)
 
     @scenario
@@ -56,7 +56,7 @@ class QuorumStarts(QuorumBase):
         yield from self.elected()
         yield take("ClientAppend", one)
         yield take("FetchTimeout", three)
-        yield from election_steps(two, [three], "FetchTimeout", others=1)
+        yield from elect(two, [three], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", one, source=two, pre_vote=False)
         yield take("HandleBeginQuorumEpochRequest", one, source=two)
 
@@ -68,7 +68,7 @@ class QuorumStarts(QuorumBase):
         yield take("ClientAppend", one)
         yield take("Restart", one)
         yield take("FetchTimeout", three)
-        yield from election_steps(two, [three], "FetchTimeout", others=1)
+        yield from elect(two, [three], "FetchTimeout", others=1)
 
     @scenario
     def competing_removals(self) -> Iterator[Take]:
@@ -81,7 +81,7 @@ class QuorumStarts(QuorumBase):
         yield take("RemoveVoter", one, _has_voters(one, two, three))
         yield take("FetchTimeout", three)
         yield take("FetchTimeout", four)
-        yield from election_steps(two, [three, four], "FetchTimeout", others=1)
+        yield from elect(two, [three, four], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", one, source=two, pre_vote=False)
 
     @scenario
@@ -90,7 +90,7 @@ class QuorumStarts(QuorumBase):
         one, two, three, four = self.chosen(4)
         yield from self.elected()
         yield take("RemoveVoter", one, _has_voters(two, three, four))
-        yield from fetch_steps(three, one)
+        yield from fetches(three, one)
         yield take("ClientAppend", one)
 
     @scenario
@@ -151,14 +151,14 @@ class QuorumStarts(QuorumBase):
         observer = self.outsider()
         yield from self.elected()
         yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == two)
-        yield from fetch_steps(observer, two)
-        yield from fetch_steps(observer, one, times=2)
+        yield from fetches(observer, two)
+        yield from fetches(observer, one, times=2)
         yield take("MoveEndpoint", one)
         yield take("ResignedTimeout", one)
         yield take("FetchTimeout", two)
-        yield from election_steps(one, [two])
+        yield from elect(one, [two])
         yield take("Retry", observer, lambda me: me.pending.dest == two)
-        yield from fetch_steps(observer, two)
+        yield from fetches(observer, two)
         yield take("Restart", observer)
 
     @scenario
@@ -180,7 +180,7 @@ class QuorumStarts(QuorumBase):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("ClientAppend", one)
-        yield from fetch_steps(two, one, times=1)
+        yield from fetches(two, one, times=1)
         yield take("HandleFetchRequest", one, source=two)
         yield take("TakeSnapshot", one)
         yield take("ClientAppend", one)
@@ -215,7 +215,7 @@ class QuorumStarts(QuorumBase):
         yield take("Cut", result=lambda state: frozenset({one, two}) in state.shared.cuts)
         yield take("Cut", result=lambda state: frozenset({one, three}) in state.shared.cuts)
         yield take("FetchTimeout", three)
-        yield from election_steps(two, [three], "FetchTimeout", others=1)
+        yield from elect(two, [three], "FetchTimeout", others=1)
 
     @scenario
     def bridged(self) -> Iterator[Take]:
@@ -231,7 +231,7 @@ class QuorumStarts(QuorumBase):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("RemoveVoter", one, _has_voters(*self.chosen(2)))
-        yield from fetch_steps(two, one, times=2)
+        yield from fetches(two, one, times=2)
 
     @scenario
     def unaware_voter(self) -> Iterator[Take]:
@@ -241,7 +241,7 @@ class QuorumStarts(QuorumBase):
         yield take("AddVoter", one, lambda me: me.change.voter.key.id == self.outsider())
         yield take("HandleApiVersionsRequest", self.outsider(), source=one)
         yield take("HandleApiVersionsResponse", one, source=self.outsider())
-        yield from fetch_steps(two, one)
+        yield from fetches(two, one)
         yield take("Crash", one)
 
     @scenario
@@ -273,7 +273,7 @@ class QuorumStarts(QuorumBase):
         return ordered(self.hosts)[:count]
 
 
-def election_steps(
+def elect(
     candidate: ModelValue, voters: list[ModelValue], by: str = "ElectionTimeout", others: int = 0
 ) -> Iterator[Take]:
     """Yield the steps in which a replica is elected by `voters` and announces itself to them alone."""
@@ -289,7 +289,7 @@ def election_steps(
         yield take("HandleBeginQuorumEpochRequest", peer, source=candidate)
 
 
-def fetch_steps(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
+def fetches(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
     """Yield the steps of `times` fetches of a follower, each with its response."""
     for _ in range(times):
         yield take("HandleFetchRequest", leader, source=follower)
@@ -299,7 +299,7 @@ def fetch_steps(follower: ModelValue, leader: ModelValue, times: int = 1) -> Ite
 def discovery_steps(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
     """Yield the steps in which an observer finds the leader by a bootstrap server and fetches its whole log."""
     yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == leader)
-    yield from fetch_steps(observer, leader, times=2)
+    yield from fetches(observer, leader, times=2)
     yield take("HandleFetchRequest", leader, source=observer)
 
 
@@ -315,4 +315,4 @@ def _is_leader(me: Replica) -> bool:
     return me.mode is Mode.LEADER
 
 
-__all__ = ["QuorumStarts", "election_steps", "fetch_steps"]
+__all__ = ["QuorumStarts", "elect", "fetches"]

@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import Log, stopped
-from kraftcheck.kraft_model.quorum.starts import election_steps, fetch_steps
+from kraftcheck.kraft_model.quorum.starts import elect, fetches
 from kraftcheck.kraft_model.quorum.voters import running_controllers
 from kraftcheck.spec import Map, ModelValue, Step, Steps, bound, constant, internal, invariant, ordered, step_invariant
 from kraftcheck.spec.language.semantics import Take, scenario, take
@@ -170,8 +170,8 @@ class FormattedWithNewVoters(Quorum, variant="formatted-with-new-voters"):
     def voter_behind(self) -> Iterator[Take]:
         """Three voters: 2 has elected 1, which has committed its first batch; 3 has not heard of it yet."""
         one, two, _ = self.chosen(3)
-        yield from election_steps(one, [two], others=1)
-        yield from fetch_steps(two, one, times=1)
+        yield from elect(one, [two], others=1)
+        yield from fetches(two, one, times=1)
         yield take("HandleFetchRequest", one, source=two)
 
     @invariant
@@ -234,7 +234,7 @@ class WaitsForClusterId(Quorum, variant="waits-for-cluster-id"):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("ClientAppend", one)
-        yield from fetch_steps(two, one, times=2)
+        yield from fetches(two, one, times=2)
         yield take("LoseDisk", two)
         yield take("FetchFromBootstrapServer", two)
         for _ in range(2):
