@@ -165,8 +165,10 @@ def next_steps_lines(words: Sequence[str], result: Result) -> Iterator[str]:
     """Yield the way past a deadlock, and the command that writes a counterexample as a page."""
     if result.verdict == Verdict.DEADLOCK and words:
         yield "If the protocol may end there: --no-deadlock, or CHECK_DEADLOCK FALSE in the .cfg"
-    if result.violations and words and not any(word.partition("=")[0] == "--report" for word in words):
-        yield f"To see it as a page: kraftcheck {shlex.join([*words, '--report', 'found.html'])}"
+    given = {word.partition("=")[0] for word in words}
+    if result.violations and words and "--report" not in given:
+        kept = ["--resume-if-present"] * ("--checkpoint" in given and "--resume-if-present" not in given)
+        yield f"To see it as a page: kraftcheck {shlex.join([*words, *kept, '--report', 'found.html'])}"
 
 
 def resume_hint_lines(words: Iterable[str], options: SearchRequest, result: Result) -> Iterator[Line]:

@@ -308,6 +308,16 @@ def test_a_checkpoint_is_gone_on_from_if_there_is_one(run: Run, tmp_path: Path) 
     )
 
 
+@pytest.mark.kernel
+def test_the_page_of_an_unfinished_search_comes_from_its_checkpoint(run: Run, tmp_path: Path) -> None:
+    asked = ("lock-service", "--variant", "impatient-server", "--engine", "tables", "--continue", "--max-depth", "8")
+    found = run("check", *asked, "--checkpoint", tmp_path / "kept")
+    (line,) = [line for line in found.out.splitlines() if line.startswith("To see it as a page: kraftcheck ")]
+    words = shlex.split(line.partition("kraftcheck ")[2])
+    assert run(*words[:-1], tmp_path / words[-1]).code == found.code == 12
+    assert (tmp_path / words[-1]).is_file()
+
+
 def test_version(run: Run) -> None:
     outcome = run("--version")
     assert (outcome.code, outcome.out.split()[0]) == (0, "kraftcheck")
