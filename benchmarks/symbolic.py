@@ -25,7 +25,7 @@ from typing import Any
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.symbolic.engine import SATURATION_SET, SymbolicSearch
+from kraftcheck.explorer.symbolic.engine import SATURATION_SEARCH, SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import shared_first_order
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, VariableLayout
@@ -83,7 +83,7 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     bound = bind(model.protocol, with_assignments(config, [parse_setting(text, config) for text in settings]))
     small = find_model("two-phase-commit")
     search_small = bind(small.protocol, find_config(small, "smoke")[1])
-    order = SATURATION_SET if engine == "symbolic" else "bfs"
+    order = SATURATION_SEARCH if engine == "symbolic" else "bfs"
     ENGINES[engine].run(search_small.protocol, SearchRequest(search=order))
     plain = {"symmetry": None, "reachable": (), "deadlock": False, "search": order, "time_limit": given.seconds}
     options = replace(SearchRequest.of(bound), **plain)

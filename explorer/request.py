@@ -335,17 +335,17 @@ OPTIONS = dict(_named_options())
 
 ALL_FEATURES = frozenset(Feature)
 GRAPH_FEATURES = {Feature.REACHABLE, Feature.TEMPORAL}
-ROW_FEATURES = ALL_FEATURES - {Feature.RENAMING}
-DFS_FEATURES = ROW_FEATURES - {*GRAPH_FEATURES, Feature.CHECKPOINT, Feature.MEMORY}
-SYMBOLIC_FEATURES = ROW_FEATURES - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
+TABLE_FEATURES = ALL_FEATURES - {Feature.RENAMING}
+DFS_FEATURES = TABLE_FEATURES - {*GRAPH_FEATURES, Feature.CHECKPOINT, Feature.MEMORY}
+SYMBOLIC_FEATURES = TABLE_FEATURES - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
 FIXPOINT_FEATURES = SYMBOLIC_FEATURES - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 
 CAPABILITIES = {
-    "tables": {"bfs": ROW_FEATURES, "dfs": DFS_FEATURES, "iddfs": DFS_FEATURES},
+    "tables": {"bfs": TABLE_FEATURES, "dfs": DFS_FEATURES, "iddfs": DFS_FEATURES},
     "reference": {"bfs": ALL_FEATURES - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DFS_FEATURES | {Feature.RENAMING}},
     "symbolic": {"saturation": FIXPOINT_FEATURES, "chaining": FIXPOINT_FEATURES, "bfs": SYMBOLIC_FEATURES},
     "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS})},
-    "spark": {"bfs": ROW_FEATURES - {Feature.MEMORY}},
+    "spark": {"bfs": TABLE_FEATURES - {Feature.MEMORY}},
 }
 """Supported features, by engine and search order; the first order is the engine's default."""
 

@@ -158,7 +158,7 @@ MOST_CACHED_RENAMED_STATES = 1 << 16
 
 def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
     """Return the canonical-key function: states that the symmetry or the view identifies have equal keys."""
-    see = _view_of_state(protocol, view)
+    see = _view_function(protocol, view)
     if symmetry is None:
         return see
     group = permutation_group(protocol.symmetry_sets(symmetry))
@@ -172,7 +172,7 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
     return canonical
 
 
-def _view_of_state(protocol: Protocol, view: str | None) -> Callable[[State], State]:
+def _view_function(protocol: Protocol, view: str | None) -> Callable[[State], State]:
     if view is None:
         return lambda state: state
     hidden, renamed = protocol.hidden(view), protocol.renames(view)

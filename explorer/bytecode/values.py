@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes
-from kraftcheck.explorer.bytecode.kernel.codes import Machine
+from kraftcheck.explorer.bytecode.kernel.codes import InterpreterArrays
 from kraftcheck.explorer.bytecode.kernel.heap import intern_node, rehash_nodes
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step
@@ -63,7 +63,7 @@ class ValueHeap:
     """The values of one search. Atomic values must be encoded before `link`, which orders them."""
 
     def __init__(self) -> None:
-        self.machine = machine = Machine()
+        self.machine = machine = InterpreterArrays()
         machine.at = np.zeros(codes.AT_SIZE, np.int64)
         machine.shape = np.zeros(codes.SHAPE_SIZE, np.int64)
         machine.words = np.zeros(2 * codes.SCRATCH_WORDS, np.int32)

@@ -49,17 +49,11 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value, field_types, text_of
 
-MANIFEST_SHAPE = {
-    "sets": {str: int},
-    "file": str,
-    "number": int,
-    "digest": str,
-    "seconds": float,
-}
+MANIFEST_SHAPE = {"sets": {str: int}, "file": str, "number": int, "digest": str, "seconds": float}
 """Shape of the engine's entry in the manifest: see `require_shape`."""
 
 
-SATURATION_SET = "saturation"
+SATURATION_SEARCH = "saturation"
 
 MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
 SAMPLED_LEVELS, SAMPLED_STATES = 3, 32  # of a larger breadth-first search; of another larger one
@@ -227,7 +221,9 @@ class SetsCheckpoint(SearchCheckpoint):
             if options.search == Search.BFS:
                 again.require_levels(sets)
             else:
-                again.require_reached(sets, has_beyond=options.search != SATURATION_SET or bool(options.constraints))
+                again.require_reached(
+                    sets, has_beyond=options.search != SATURATION_SEARCH or bool(options.constraints)
+                )
 
 
 def require_canonical_diagrams(

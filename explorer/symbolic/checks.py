@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy, StateProxy
-from kraftcheck.explorer.symbolic.handler_cache import Read
+from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.relations import (
     EDGES_BY_VALUE,
     GENERAL_EDGES,
     IDENTITY_MAP,
-    Dimension,
     EffectLabel,
     Event,
     EventWithStep,
+    LevelAndMap,
     VariableChange,
 )
 from kraftcheck.explorer.symbolic.state_space import StateSpace
@@ -168,8 +168,8 @@ class StateChecks:
         self._space = space
         self._semantics = semantics
         self._bad: dict[tuple[str, PropertyBinding], list[Event]] = defaultdict(list)
-        self._reads: dict[tuple[str, PropertyBinding], tuple[Dimension, ...]] = {}
-        self._numbers: dict[tuple[str, PropertyBinding, tuple[Dimension, ...]], int] = {}
+        self._reads: dict[tuple[str, PropertyBinding], tuple[LevelAndMap, ...]] = {}
+        self._numbers: dict[tuple[str, PropertyBinding, tuple[LevelAndMap, ...]], int] = {}
 
     def within(self, constraints: Iterable[Property], states: int) -> int:
         """Return the states of a set that satisfy all constraints."""
@@ -214,7 +214,7 @@ class StateChecks:
             for channel in channels if "message" in prop.asks else (None,):
                 yield PropertyBinding(me, peer, channel)
 
-    def _base(self, prop: Property, binding: PropertyBinding) -> dict[str, Dimension]:
+    def _base(self, prop: Property, binding: PropertyBinding) -> dict[str, LevelAndMap]:
         """Return the diagram dimension that holds each parameter `me`, `peer` and `message` of a property."""
         variables, base = self._space.variables, {}
         if binding.me is not None:
@@ -226,7 +226,7 @@ class StateChecks:
             base["message"] = (binding.channel, known)
         return base
 
-    def _spent(self, prop: Property) -> dict[str, Dimension]:
+    def _spent(self, prop: Property) -> dict[str, LevelAndMap]:
         """Return the diagram dimension of each bound, by name; none if the property does not read spent bounds."""
         variables = self._space.variables
         bounds = variables.bounds if SPENT_PARAMETER in prop.asks else []
@@ -253,9 +253,9 @@ class StateChecks:
                 seen = space.store.arrays.watch_known
                 projected = space.store.project(states, number)
                 new = space.store.difference(projected, int(seen[number]))
-                bad: list[dict[Dimension, Any]] = []
+                bad: list[dict[LevelAndMap, Any]] = []
 
-                def look(found: dict[Dimension, Any], bad: list[dict[Dimension, Any]] = bad) -> None:
+                def look(found: dict[LevelAndMap, Any], bad: list[dict[LevelAndMap, Any]] = bad) -> None:
                     if not self._holds(prop, binding, base, found):
                         bad.append(found)
 
@@ -269,12 +269,12 @@ class StateChecks:
                 self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
 
     def _holds(
-        self, prop: Property, binding: PropertyBinding, base: dict[str, Dimension], found: dict[Dimension, Any]
+        self, prop: Property, binding: PropertyBinding, base: dict[str, LevelAndMap], found: dict[LevelAndMap, Any]
     ) -> bool:
         labels, learning = self._space.labels, self._space.learning
         given: dict[str, Any] = {}
 
-        def ask(read: Read) -> Any:
+        def ask(read: HandlerRead) -> Any:
             answer: Any = None
             for dim in learning.dims.of(read):
                 if dim not in found:
@@ -294,18 +294,22 @@ class StateChecks:
         for projection in prop.reads:
             if projection.name in prop.asks:
                 replicas = self._space.variables.layout.in_order
-                answers = {replica: ask(Read(None, projection, replica)) for replica in replicas}
+                answers = {replica: ask(HandlerRead(None, projection, replica)) for replica in replicas}
                 given[projection.name] = Map((replica, one[0]) for replica, one in answers.items() if one is not None)
-        given["shared"] = SharedProxy(self._space.variables.shared_type, lambda name: ask(Read(name)))
+        given["shared"] = SharedProxy(self._space.variables.shared_type, lambda name: ask(HandlerRead(name)))
         return learning.calls.holds(prop, given)
 
-    def _apart(self, core: Any, ask: Callable[[Read], Any]) -> Any:
+    def _apart(self, core: Any, ask: Callable[[HandlerRead], Any]) -> Any:
         """Return the local state `core` with proxies that pass each read of its exploded sets to `ask`."""
         sets = self._space.variables.sets(core.id)
-        return ExplodedLocalState(core, sets, lambda *part: ask(Read(None, None, core.id, part))).me if sets else core
+        return (
+            ExplodedLocalState(core, sets, lambda *part: ask(HandlerRead(None, None, core.id, part))).me
+            if sets
+            else core
+        )
 
-    def _guards(self, found: dict[Dimension, Any]) -> Event:
-        guards: dict[int, list[Dimension]] = {}
+    def _guards(self, found: dict[LevelAndMap, Any]) -> Event:
+        guards: dict[int, list[LevelAndMap]] = {}
         for (level, mapped), number in found.items():
             guards.setdefault(level, []).append((mapped, number))
         changes = {
@@ -417,7 +421,7 @@ class StepChecks:
 
         def read(name: str) -> Any:
             if name not in fields:
-                raise MissingRead(Read(name))
+                raise MissingRead(HandlerRead(name))
             return fields[name]
 
         key = (prop.name, *[known[name] for name in prop.asks if name in known], *map(typed_key, fields.items()))

@@ -21,7 +21,7 @@ from kraftcheck.explorer.result import (
     SearchStopped,
     TraceStep,
 )
-from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SET, SavedSearch, SetsCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSearch, SetsCheckpoint
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
@@ -174,7 +174,7 @@ class SymbolicSearch:
         else:
             self.books.result.depth = None
             beyond = EMPTY_SET
-            if self.options.search == SATURATION_SET and not self.options.constraints:
+            if self.options.search == SATURATION_SEARCH and not self.options.constraints:
                 reached = self._saturated(space)
             else:
                 reached, beyond = self._chained(space)

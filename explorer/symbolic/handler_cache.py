@@ -16,7 +16,7 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, typed_key
 
 
-class Read(NamedTuple):
+class HandlerRead(NamedTuple):
     """A value that a handler reads beyond its arguments: a shared field, a projection or a set membership."""
 
     field: str | None  # the name of a shared field, or None
@@ -26,9 +26,9 @@ class Read(NamedTuple):
     member: tuple[str, Value] | None = None
 
 
-AnswerRead = Callable[[Read], Any]
+AnswerRead = Callable[[HandlerRead], Any]
 """Returns the value of a read, or None if the replica does not exist; raises `MissingRead` if it is unknown."""
-DecisionPath = tuple[tuple[Read, Any], ...]
+DecisionPath = tuple[tuple[HandlerRead, Any], ...]
 
 
 class CallResult(NamedTuple):
@@ -41,7 +41,7 @@ class CallResult(NamedTuple):
 class _DecisionNode(NamedTuple):
     """Inner node of a decision tree: a read, and the subtree for each of its values."""
 
-    read: Read
+    read: HandlerRead
     branches: dict[Any, _DecisionNode | CallResult]
 
 
@@ -52,7 +52,7 @@ class HandlerCache(HandlerCalls):
         super().__init__(protocol)
         type_inspectors(protocol)
         self._shared_type = shared_type
-        self._fields = {name: Read(name) for name in field_names(shared_type)}
+        self._fields = {name: HandlerRead(name) for name in field_names(shared_type)}
         self._replicas: list[Value] = []
         self._sets: dict[Value, dict[str, list[Value]]] = {}
         self._known: dict[tuple[str, Value, Value], _DecisionNode | CallResult] = {}
@@ -82,9 +82,9 @@ class HandlerCache(HandlerCalls):
         self, key: tuple[str, Value, Value], action: Action, me: Any, message: Any, answers: AnswerRead
     ) -> CallResult:
         self._require_tracked(action)
-        path: dict[Read, Any] = {}
+        path: dict[HandlerRead, Any] = {}
 
-        def ask(read: Read) -> Any:
+        def ask(read: HandlerRead) -> Any:
             if read not in path:
                 path[read] = answers(read)
             return path[read]
@@ -92,14 +92,14 @@ class HandlerCache(HandlerCalls):
         given: dict[str, Value] = {}
         for projection in action.reads:
             if projection.name in action.asks:
-                found = {replica: ask(Read(None, projection, replica)) for replica in self._replicas}
+                found = {replica: ask(HandlerRead(None, projection, replica)) for replica in self._replicas}
                 given[projection.name] = Map((replica, one[0]) for replica, one in found.items() if one is not None)
         given["shared"] = SharedProxy(self._shared_type, lambda name: ask(self._fields[name]))
         sets = self._sets.get(me.id) if me is not None else None
         if sets is None:
             steps = self.steps(action, me, message, given)
         else:
-            exploded = ExplodedLocalState(me, sets, lambda *part: ask(Read(None, None, me.id, part)))
+            exploded = ExplodedLocalState(me, sets, lambda *part: ask(HandlerRead(None, None, me.id, part)))
             try:
                 steps = self.steps(action, exploded.me, message, given, settle=exploded.steps)
             except ProtocolError as error:

@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy, reraising_unanswered_read
-from kraftcheck.explorer.symbolic.handler_cache import CallResult, DecisionPath, HandlerCache, Read
+from kraftcheck.explorer.symbolic.handler_cache import CallResult, DecisionPath, HandlerCache, HandlerRead
 from kraftcheck.explorer.symbolic.relations import (
     EDGES_BY_MESSAGE,
     EDGES_BY_VALUE,
     GENERAL_EDGES,
     IDENTITY_MAP,
     CombinationWatches,
-    Dimension,
     EffectLabel,
     EffectLabels,
     Event,
     EventGroups,
     EventWithStep,
     LearnedEvent,
+    LevelAndMap,
     VariableChange,
 )
 from kraftcheck.explorer.symbolic.store import DiagramStore
@@ -58,20 +58,20 @@ class ReadDimensions:
     def __init__(self, protocol: Protocol, variables: Variables, labels: EffectLabels, always: set[Value]) -> None:
         self._protocol, self._variables, self._labels = protocol, variables, labels
         self._always = always
-        self._dims: dict[Read, list[Dimension]] = {}
+        self._dims: dict[HandlerRead, list[LevelAndMap]] = {}
 
-    def decides(self, read: Read, level: int) -> bool:
+    def decides(self, read: HandlerRead, level: int) -> bool:
         """Whether the variable at a level contains the value of a read, not only whether the replica exists."""
         assert read.projection is not None
         return self._variables.keys[level].kind == (CHANNEL_VARIABLE if read.projection.of_inbox else LOCAL_VARIABLE)
 
-    def level_of(self, read: Read) -> int:
+    def level_of(self, read: HandlerRead) -> int:
         """Return the level of a shared field or of a set membership."""
         if read.field is not None:
             return self._variables.shared(read.field)
         return self._labels.level_of_membership(read)
 
-    def more(self, read: Read, dims: Sequence[Dimension]) -> list[Dimension]:
+    def more(self, read: HandlerRead, dims: Sequence[LevelAndMap]) -> list[LevelAndMap]:
         """Return the dimensions to add for a read; the second element read of a set adds all elements of the set."""
         if read.member is not None:
             field, replica = read.member[0], read.replica
@@ -83,14 +83,14 @@ class ReadDimensions:
                 return all_of_it
         return self.of(read)
 
-    def of(self, read: Read) -> list[Dimension]:
+    def of(self, read: HandlerRead) -> list[LevelAndMap]:
         """Return the dimensions that contain the value of a read; they decode to None for a missing replica."""
         found = self._dims.get(read)
         if found is None:
             found = self._dims[read] = self._new(read)
         return found
 
-    def _new(self, read: Read) -> list[Dimension]:
+    def _new(self, read: HandlerRead) -> list[LevelAndMap]:
         if read.field is not None or read.member is not None:
             return [(self.level_of(read), IDENTITY_MAP)]
         projection, replica = read.projection, read.replica
@@ -154,7 +154,7 @@ class EventBuilder:
         self.changes: dict[int, VariableChange] = {}
         self._required: dict[int, int] = {}  # values that were read
         self._targets: dict[int, int] = {}  # new values of shared fields and set memberships
-        self._guards: dict[int, list[Dimension]] = {}
+        self._guards: dict[int, list[LevelAndMap]] = {}
         self._operations: dict[int, list[tuple[str, Record]]] = {}
 
     def replace(self, level: int, before: Any, after: Any) -> None:
@@ -225,11 +225,11 @@ class TransitionLearner:
         self._labels = labels
         self._groups = groups
         self.watches = CombinationWatches(store, labels, groups)
-        self._reading: dict[tuple[CallSite, str], tuple[Dimension, ...]] = {}
+        self._reading: dict[tuple[CallSite, str], tuple[LevelAndMap, ...]] = {}
         self._own: dict[tuple[CallSite, str], int] = {}  # the watch of an action's further reads
         self._done: dict[tuple[Any, ...], CallResult] = {}
         self._queue: list[Callable[[], None]] = []
-        self._watched: tuple[Dimension, ...] = ()  # the dimensions of the watch that is being learned from
+        self._watched: tuple[LevelAndMap, ...] = ()  # the dimensions of the watch that is being learned from
         self.learned = 0
 
     @property
@@ -254,7 +254,7 @@ class TransitionLearner:
                 self._try(action, CallSite(None, None), None, None, {})
         self._flush()
 
-    def _base(self, place: CallSite) -> tuple[Dimension, ...]:
+    def _base(self, place: CallSite) -> tuple[LevelAndMap, ...]:
         dims = []
         if place.replica is not None:
             dims.append((self._variables.local(place.replica), IDENTITY_MAP))
@@ -285,12 +285,12 @@ class TransitionLearner:
 
     # Handler calls
 
-    def _learner(self, place: CallSite, only: str | None) -> Callable[[dict[Dimension, Any]], None]:
+    def _learner(self, place: CallSite, only: str | None) -> Callable[[dict[LevelAndMap, Any]], None]:
         """Return a callback that learns from a watch's vectors, for all actions or only for the action `only`."""
         base = self._base(place)
         local = (self._variables.local(place.replica), IDENTITY_MAP) if place.replica is not None else None
 
-        def learn(found: dict[Dimension, Any]) -> None:
+        def learn(found: dict[LevelAndMap, Any]) -> None:
             me = self._meaning(local, found[local]) if local is not None else None
             if local is not None and me is None:
                 return
@@ -303,7 +303,7 @@ class TransitionLearner:
 
         return learn
 
-    def _meaning(self, dim: Dimension, number: int) -> Any:
+    def _meaning(self, dim: LevelAndMap, number: int) -> Any:
         return self._labels.meaning(*dim, number)
 
     def _try(
@@ -312,13 +312,13 @@ class TransitionLearner:
         place: CallSite,
         me: Any,
         message: Any,
-        found: dict[Dimension, Any],
+        found: dict[LevelAndMap, Any],
         *,
         is_first: bool = True,
     ) -> None:
         """Call a handler; if it reads outside of its watch, add a watch with that read."""
 
-        def answers(read: Read) -> Any:
+        def answers(read: HandlerRead) -> Any:
             if read.projection is not None and read.replica == place.replica and not read.projection.of_inbox:
                 return self.dims.projected(read.projection, me)
             answer: Any = None
@@ -330,9 +330,9 @@ class TransitionLearner:
                     return None
             return answer
 
-        more: dict[Read, Any] = {}
+        more: dict[HandlerRead, Any] = {}
 
-        def ask(read: Read) -> Any:
+        def ask(read: HandlerRead) -> Any:
             if read not in more:
                 more[read] = answers(read)
             return more[read]
@@ -356,15 +356,17 @@ class TransitionLearner:
             for step, is_allowed in zip(result.steps, allowed, strict=True):
                 self._add(action.name, place, me, message, path, step, is_allowed, found)
 
-    def _is_allowed(self, place: CallSite, me: Any, step: Step, ask: Callable[[Read], Any]) -> bool:
+    def _is_allowed(self, place: CallSite, me: Any, step: Step, ask: Callable[[HandlerRead], Any]) -> bool:
         if not self._constraints:
             return True
         guarded = self._variables.guarded
         pairs = [(guarded(me), guarded(step.me))] if step.me != () else []
         for replica in step.writes:
-            before: Any = (me,) if replica.id == place.replica else ask(Read(None, WHOLE_LOCAL_STATE, replica.id))
+            before: Any = (
+                (me,) if replica.id == place.replica else ask(HandlerRead(None, WHOLE_LOCAL_STATE, replica.id))
+            )
             pairs += [(guarded(before[0]), guarded(replica))] if before is not None else []
-        shared = SharedProxy(self._variables.shared_type, lambda name: ask(Read(name)))
+        shared = SharedProxy(self._variables.shared_type, lambda name: ask(HandlerRead(name)))
         return all(
             self.calls.holds(prop, {"before": before, "after": after, "shared": shared})
             for prop in self._constraints
@@ -372,7 +374,7 @@ class TransitionLearner:
             if before != after and isinstance(after, prop.kinds("before"))
         )
 
-    def _read_more(self, action: Action, place: CallSite, dims: tuple[Dimension, ...]) -> None:
+    def _read_more(self, action: Action, place: CallSite, dims: tuple[LevelAndMap, ...]) -> None:
         """Queue a change of the watch for an action's reads: from then on it covers the dimensions `dims`."""
         self._reading[place, action.name] = dims
         base = self._base(place)
@@ -387,10 +389,10 @@ class TransitionLearner:
 
         self._queue.append(change)
 
-    def _network_learner(self, level: int) -> Callable[[dict[Dimension, Any]], None]:
+    def _network_learner(self, level: int) -> Callable[[dict[LevelAndMap, Any]], None]:
         mapped = self._labels.messages(level)
 
-        def learn(found: dict[Dimension, Any]) -> None:
+        def learn(found: dict[LevelAndMap, Any]) -> None:
             number = found[level, mapped]
             message = self._meaning((level, mapped), number)
             for name, operation, spends in self.protocol.network.own_operations():
@@ -413,7 +415,7 @@ class TransitionLearner:
         path: DecisionPath,
         step: Step,
         is_allowed: bool,
-        found: dict[Dimension, Any],
+        found: dict[LevelAndMap, Any],
     ) -> None:
         variables, builder = self._variables, EventBuilder(self._variables, self._labels)
         pairs: list[tuple[int, Any, Any]] = []
@@ -452,7 +454,7 @@ class TransitionLearner:
         builder.replace(level, me, core)
         return after
 
-    def _require(self, builder: EventBuilder, place: CallSite, read: Read, answer: Any) -> None:
+    def _require(self, builder: EventBuilder, place: CallSite, read: HandlerRead, answer: Any) -> None:
         """Guard the event with the value that a read returned in this call."""
         if read.field is not None or read.member is not None:
             builder.require(self.dims.level_of(read), answer)

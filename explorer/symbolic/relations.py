@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kraftcheck.explorer.calls.handlers import MissingRead
-from kraftcheck.explorer.symbolic.handler_cache import Read
+from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.store import DiagramStore, require_below_limit
 from kraftcheck.explorer.symbolic.variables import BOUND_VARIABLE, CHANNEL_VARIABLE, MEMBER_VARIABLE, Variables
 from kraftcheck.spec.language.state import Step
@@ -90,7 +90,7 @@ class EffectLabels:
         """Whether a level holds the membership of an element in an exploded set."""
         return self._variables.keys[level].kind == MEMBER_VARIABLE
 
-    def level_of_membership(self, read: Read) -> int:
+    def level_of_membership(self, read: HandlerRead) -> int:
         """Return the level of the membership that a read tests; -1 for any other read."""
         return -1 if read.member is None else self._variables.membership(read.replica, *read.member)
 
@@ -343,15 +343,15 @@ class EventGroups:
             arrays.next_top[before : level + 1] = level
 
 
-Dimension = tuple[int, int]  # level, map
+LevelAndMap = tuple[int, int]  # level, map
 
 
 class CombinationWatch(NamedTuple):
     """A callback, called once for each combination of values that some diagram variables take."""
 
     number: int
-    dims: tuple[Dimension, ...]  # dimensions, sorted by level
-    learn: Callable[[dict[Dimension, Any]], None]  # called with each new vector, as classes by dimension
+    dims: tuple[LevelAndMap, ...]  # dimensions, sorted by level
+    learn: Callable[[dict[LevelAndMap, Any]], None]  # called with each new vector, as classes by dimension
 
 
 class CombinationWatches:
@@ -366,7 +366,7 @@ class CombinationWatches:
         self._projections = 0
         self._tails: dict[tuple[int, int, int], int] = {}
 
-    def add(self, dims: Iterable[Dimension], learn: Callable[[dict[Dimension, Any]], None]) -> int:
+    def add(self, dims: Iterable[LevelAndMap], learn: Callable[[dict[LevelAndMap, Any]], None]) -> int:
         """Watch a projection for new vectors; return its number."""
         dims = tuple(sorted(dims))
         number = self.projection(dims)
@@ -381,7 +381,7 @@ class CombinationWatches:
         self._store.watch_tails({tail for one in self.active for tail in self._tails_of(one)})
         return number
 
-    def tail(self, dims: Sequence[Dimension]) -> int:
+    def tail(self, dims: Sequence[LevelAndMap]) -> int:
         """Return the number of a tail, a list of dimensions in ascending order of level; add it if it is new."""
         tails = self._store.arrays.tails
         number = 0
@@ -402,7 +402,7 @@ class CombinationWatches:
             tail = int(self._store.arrays.tails[tail, 2])
         return found
 
-    def projection(self, dims: Iterable[Dimension]) -> int:
+    def projection(self, dims: Iterable[LevelAndMap]) -> int:
         """Return the number of a new projection; two dimensions of one level are merged into pairs."""
         merged: dict[int, int] = {}
         for level, mapped in dims:
@@ -427,7 +427,7 @@ class CombinationWatches:
         arrays.next_watch[before] = arrays.next_watch[number]
 
     def each(
-        self, number: int, dims: tuple[Dimension, ...], node: int, use: Callable[[dict[Dimension, Any]], None]
+        self, number: int, dims: tuple[LevelAndMap, ...], node: int, use: Callable[[dict[LevelAndMap, Any]], None]
     ) -> None:
         """Call `use` with each vector of a projection, as a map from dimensions to values, without set memberships.
 
@@ -450,7 +450,7 @@ class CombinationWatches:
                 pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
 
     def _missing_membership(
-        self, use: Callable[[dict[Dimension, Any]], None], found: dict[Dimension, Any], unknown: set[int]
+        self, use: Callable[[dict[LevelAndMap, Any]], None], found: dict[LevelAndMap, Any], unknown: set[int]
     ) -> int | None:
         """Call `use`; return the level of the set membership for which `use` raises MissingRead, or None."""
         try:
@@ -483,10 +483,10 @@ class CombinationWatches:
         return sorted(there(0, node))
 
     def _meant(
-        self, merged: list[list[int]], dims: tuple[Dimension, ...], vector: dict[int, int]
-    ) -> dict[Dimension, Any]:
+        self, merged: list[list[int]], dims: tuple[LevelAndMap, ...], vector: dict[int, int]
+    ) -> dict[LevelAndMap, Any]:
         """Decode a vector: return the value or class that its number means in each dimension."""
-        found: dict[Dimension, Any] = {}
+        found: dict[LevelAndMap, Any] = {}
         for level, mapped in merged:
             if level in vector:
                 classes: Any = vector[level]

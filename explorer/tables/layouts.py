@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.arrays import FillTables
+from kraftcheck.explorer.tables.kernel.arrays import MissResolver
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_control_row
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_flat_batch, pack_flat_rows, resolve_flat
@@ -52,7 +52,7 @@ class ControlRowLayout:
             images = np.zeros((len(worker.succ) + 1, columns), np.int32)
         expand_batch(self._interner.tables, worker, worker.successors, packing, which, deadlock, images)
 
-    def resolver(self, packing: BitPacking) -> FillTables | None:
+    def resolver(self, packing: BitPacking) -> MissResolver | None:
         """Return None, so that the learner uses its default function to resolve cache misses."""
         return None
 
@@ -125,7 +125,7 @@ class FlatLayout:
         """Expand the worker's states with these indices as far as the buffers have room."""
         expand_flat_batch(self._interner.tables, worker, worker.successors, packing, which, deadlock)
 
-    def resolver(self, packing: BitPacking) -> FillTables | None:
+    def resolver(self, packing: BitPacking) -> MissResolver | None:
         """Return the compiled function that resolves cache misses of flat states."""
         return partial(resolve_flat, packing)
 
@@ -133,7 +133,7 @@ class FlatLayout:
         """Evaluate the invariants in the worker's states with these indices."""
         evaluate_flat_batch(self._interner.tables, worker, which)
 
-    evaluation_resolver: FillTables = staticmethod(resolve_flat_evaluations)
+    evaluation_resolver: MissResolver = staticmethod(resolve_flat_evaluations)
     """The compiled function that resolves cache misses of `evaluate`."""
 
     def order(self, rows: Rows) -> Indices:

@@ -32,9 +32,9 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     ENTRIES,
     HEAD_BYTES,
     LAYOUT_NUMBERS,
-    MAX_LOAD,
+    MAX_HASH_SET_LOAD,
+    NUMBERS_OF_TABLE_RECORD,
     PLACES_BEHIND_HOMES,
-    TABLE_RECORD_NUMBERS,
     copy_all,
     insert_rows,
     insert_successors,
@@ -86,7 +86,7 @@ class Partition:
         spare: tuple[ThreadSpareArray, ThreadSpareArray] | None = None,
         table: NDArray[np.int64] | None = None,
     ) -> None:
-        self.table = np.zeros(TABLE_RECORD_NUMBERS, np.int64) if table is None else table
+        self.table = np.zeros(NUMBERS_OF_TABLE_RECORD, np.int64) if table is None else table
         self._packing, self._number, self._small = packing, number, small
         self._spare = spare or (ThreadSpareArray(), ThreadSpareArray())
         self._allocate(capacity)
@@ -181,11 +181,11 @@ class VisitedSet:
         self._small = small
         self._spare = ThreadSpareArray(), ThreadSpareArray()
         self._new = [np.empty(0, np.int32)] * threads.count
-        self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_NUMBERS), np.int64)  # of each partition
+        self._tables = np.zeros((PARTITION_COUNT, NUMBERS_OF_TABLE_RECORD), np.int64)  # of each partition
         self.partitions: list[Partition] = []  # empty until the packing is known
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
-        self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_NUMBERS), np.int64)
+        self._tables = np.zeros((PARTITION_COUNT, NUMBERS_OF_TABLE_RECORD), np.int64)
         packing, small, spare = self.packing, self._small, self._spare
         each = enumerate(zip(capacities, self._tables, strict=True))
         return [Partition(packing, number, n, small, spare, table) for number, (n, table) in each]
@@ -247,7 +247,7 @@ class VisitedSet:
         the threads end at about the same time.
         """
         filled = sum((part.counts for part in found.parts), self._tables[:, ENTRIES])
-        may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, PARTITIONS_A_RANGE).any(axis=1)
+        may_grow = (filled >= self._tables[:, CAPACITY] * MAX_HASH_SET_LOAD).reshape(-1, PARTITIONS_A_RANGE).any(axis=1)
         firsts = (np.argsort(~may_grow, kind="stable") * PARTITIONS_A_RANGE).tolist()
         pieces = [(first, first + PARTITIONS_A_RANGE) for first in firsts[:-SPLIT_LAST_RANGES]]
         return pieces + [
@@ -270,7 +270,9 @@ class VisitedSet:
             self.reserve(0, new)
             return
         before = self.partitions
-        self.partitions = self._empty([max(FIRST_PARTITION_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
+        self.partitions = self._empty(
+            [max(FIRST_PARTITION_CAPACITY, int(p.count / MAX_HASH_SET_LOAD) + 16) for p in before]
+        )
         locks = [Lock() for _ in self.partitions]
         owners = self._threads.count if states > MOST_SERIAL_STATES else 1
         left = iter(range(PARTITION_COUNT))
@@ -296,7 +298,9 @@ class VisitedSet:
     def reserve(self, states: int, packing: BitPacking) -> None:
         """Allocate an empty set for `states` states of this packing."""
         self.packing = packing
-        capacity = max(FIRST_PARTITION_CAPACITY, int(states / PARTITION_COUNT * SPARE_PARTITION_FACTOR / MAX_LOAD))
+        capacity = max(
+            FIRST_PARTITION_CAPACITY, int(states / PARTITION_COUNT * SPARE_PARTITION_FACTOR / MAX_HASH_SET_LOAD)
+        )
         self.partitions = self._empty([capacity] * PARTITION_COUNT)
 
     def clear(self) -> None:
@@ -408,7 +412,7 @@ class VisitedArchive:
     def partition(self, number: int) -> Partition:
         """Load the entries of a partition into memory."""
         count = self._parts[number].count + sum(map(len, self._waiting[number]))
-        found = Partition(self._packing, number, int(count / MAX_LOAD) + 16)
+        found = Partition(self._packing, number, int(count / MAX_HASH_SET_LOAD) + 16)
         for words in self.chunks(number):
             found.add_words(words)
         return found

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.native import arrays
 from kraftcheck.explorer.tables.kernel.hash_set import (
     CAPACITY,
-    MAX_LOAD,
+    MAX_HASH_SET_LOAD,
     STRIDE,
     look_up_flags,
     mark_entries_of_words,
@@ -248,7 +248,7 @@ def test_tables_are_nine_tenths_full_and_small(bits: int) -> None:
     partition.add_words(words)
     capacity = int(partition.layout[CAPACITY])
     assert capacity & (capacity - 1)
-    assert 0.75 * capacity < partition.count == len(words) <= MAX_LOAD * capacity + 1
+    assert 0.75 * capacity < partition.count == len(words) <= MAX_HASH_SET_LOAD * capacity + 1
     assert int(partition.layout[STRIDE]) + 1 == visited_entry_bytes(bits, capacity, PARTITION_BITS)
     assert 0 < partition.nbytes - capacity * visited_entry_bytes(bits, capacity, PARTITION_BITS) < 10_000
     assert partition.nbytes < 0.8 * (8 * packed.words + 2) / 0.72 * len(words)
@@ -353,7 +353,11 @@ def test_what_may_grow_comes_first() -> None:
     packed = packing_of(60)
     words = np.unique(np.random.default_rng(2).integers(0, 1 << 60, (80_000, 1), dtype=np.uint64), axis=0)
     owner = mixed_of(words)[1]
-    few, visited, part = int(FIRST_PARTITION_CAPACITY * MAX_LOAD) // 2, VisitedSet(ThreadPool(2)), SuccessorBuffers()
+    few, visited, part = (
+        int(FIRST_PARTITION_CAPACITY * MAX_HASH_SET_LOAD) // 2,
+        VisitedSet(ThreadPool(2)),
+        SuccessorBuffers(),
+    )
     counts = [2 * few + 2 if p in (9, 40) else few for p in range(PARTITION_COUNT)]
     kept = np.concatenate([np.flatnonzero(owner == p)[:count] for p, count in enumerate(counts)])
     rows = np.arange(len(words), dtype=np.int32).reshape(-1, 1)

@@ -1,8 +1,8 @@
 """Kinds of values, operations, scalars and error codes of the interpreter.
 
 A value is a 64-bit number. An odd one is the integer in its upper bits. An even one is twice the address of a *node* in
-`Machine.words`: its kind, its size, and its items. Nodes below `SCRATCH_WORDS` are temporary. The nodes above are
-permanent, and each of them is unique: two permanent nodes are equal only if they are the same.
+`InterpreterArrays.words`: its kind, its size, and its items. Nodes below `SCRATCH_WORDS` are temporary. The nodes above
+are permanent, and each of them is unique: two permanent nodes are equal only if they are the same.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ MOST_REGISTERS, MOST_FRAMES, MOST_STACK_VALUES, INSTRUCTION_FUEL = 1 << 16, 200,
     AT_IS_FRESH,
     AT_SIZE,
 ) = range(13)
-"""Scalars in `Machine.at`."""
+"""Scalars in `InterpreterArrays.at`."""
 (
     SHAPE_REPLICAS,
     SHAPE_FIELDS,
@@ -97,8 +97,8 @@ MOST_REGISTERS, MOST_FRAMES, MOST_STACK_VALUES, INSTRUCTION_FUEL = 1 << 16, 200,
     SHAPE_STATE_KIND,
     SHAPE_SIZE,
 ) = range(12)
-"""Numbers in `Machine.shape`: of columns of replicas, shared fields and bounds; and so on. Where no property takes the
-whole state, `STATE_KIND` is 0."""
+"""Numbers in `InterpreterArrays.shape`: of columns of replicas, shared fields and bounds; and so on. Where no property
+takes the whole state, `SHAPE_STATE_KIND` is 0."""
 ME_SOURCE, PEER_SOURCE, SHARED_SOURCE, STATE_SOURCE, PROJECTION_SOURCE = range(5)
 """Sources of a function's parameters; a projection's number is added to the last. The list ends with -1."""
 EXCLUDED_STATE = -2
@@ -183,7 +183,7 @@ class Op(IntEnum):
     FAIL = 63
 
 
-class Machine(ArrayGroup):
+class InterpreterArrays(ArrayGroup):
     """The arrays of the heap, of the program and of the search."""
 
     at = declare(np.int64)

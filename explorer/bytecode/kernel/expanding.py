@@ -21,7 +21,7 @@ from kraftcheck.explorer.bytecode.kernel.heap import (
 )
 from kraftcheck.explorer.bytecode.kernel.interpreter import push_value, run_function, value_from_stack
 
-DISTINCT_INPUTS_COLUMN = 7  # column of `Machine.inputs`
+DISTINCT_INPUTS_COLUMN = 7  # column of `InterpreterArrays.inputs`
 
 
 @jit

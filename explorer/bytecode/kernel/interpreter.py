@@ -557,7 +557,7 @@ def unpack_to_registers(m: Any, registers: Any, first: Any, value: Any, count: A
 
 
 @jit
-def rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
+def run_rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
     """Return the result of an operation that is rarer than those of `run_function`."""
     one = registers[base + b]
     if OP_ORDERED <= operation <= OP_SORTED_PAIRS:
@@ -578,12 +578,12 @@ def rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c:
         return map_get(m, one, registers[base + c], registers[base + d])
     if operation == OP_PUT:
         return put_item(m, one, registers[base + c], registers[base + d])
-    return rarest_operation(m, operation, registers, base, b, c, d)
+    return run_rarest_operation(m, operation, registers, base, b, c, d)
 
 
 @jit
-def rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
-    """Return the result of an operation that `rare_operation` does not know."""
+def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the result of an operation that `run_rare_operation` does not know."""
     one = registers[base + b]
     if operation == OP_WITHOUT:
         return without_element(m, one, registers[base + c])
@@ -728,5 +728,5 @@ def run_function(m: Any, function: Any) -> Any:
             if m.groups[kind_of(m, registers[base + a])] >= codes.MUTABLE_GROUP:
                 record_error(m, codes.UNSUPPORTED_ERROR)
         else:
-            registers[base + a] = rare_operation(m, operation, registers, base, b, c, d)
+            registers[base + a] = run_rare_operation(m, operation, registers, base, b, c, d)
     return 0

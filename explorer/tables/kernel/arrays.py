@@ -136,7 +136,7 @@ class WorkerArrays(ArrayGroup):
     blocked = declare(np.int64)  # labels of steps that only an exhausted bound disables in the state
 
 
-FillTables = Callable[[Any, WorkerArrays], None]
+MissResolver = Callable[[Any, WorkerArrays], None]
 """A compiled function that fills the memo tables with the results of a worker's cache misses."""
 
 

@@ -38,7 +38,7 @@ from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack_canonical_row, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 
-MAX_LOAD = 0.75
+MAX_TABLE_LOAD = 0.75
 STATS_BASE, STATS_DEPTH = (
     STATS_SIZE - 1,
     STATS_SIZE - 2,
@@ -84,7 +84,7 @@ def full_array_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> 
         return STACK_FULL
     if len(worker.collected) > 0 and worker.stats[STATS_COLLECTED] + most >= len(worker.collected):
         return TURN_OVER
-    return SET_FULL if count + most >= np.int64(len(met.keys) * MAX_LOAD) else 0
+    return SET_FULL if count + most >= np.int64(len(met.keys) * MAX_TABLE_LOAD) else 0
 
 
 @inlined

@@ -317,7 +317,7 @@ def prefetch_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
 
 
 @inlined
-def hides_columns(t: Any) -> Any:
+def has_hidden_columns(t: Any) -> Any:
     """Return whether a VIEW hides columns of control rows."""
     hides = False
     for c in range(t.rows.shape[1]):
@@ -368,7 +368,7 @@ def bare_or_none(images: Any) -> Any:
 
 
 @inlined
-def find_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
+def write_canonical_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
     """Write the canonical images of `n` successors; return `n`, or MISSING where an image is not cached.
 
     `images` has room for one image more, as scratch. Without a symmetry it is None, and Numba compiles nothing for it.
@@ -422,14 +422,14 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     """Expand the worker's states with these indices, each completely or not at all.
 
     Appends successors to `found`. Writes the number of states done to `stats[STATS_DONE]`. The number is less than all
-    where an array is full; `stats[STATS_CODE]` names that array. For `images` see `find_images`.
+    where an array is full; `stats[STATS_CODE]` names that array. For `images` see `write_canonical_images`.
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare_array(which)
     # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
     words, recent = stack_array(2, found.words.shape[2]), stack_array(RECENT_PLACES, found.words.shape[2])
     forget_recent(recent)
     best = bare_or_none(images)
-    room, fullest, hides = found.rows.shape[1], np.int64(0), hides_columns(t)
+    room, fullest, hides = found.rows.shape[1], np.int64(0), has_hidden_columns(t)
     collects = len(worker.collected) > 0
     stats[codes.STATS_CODE] = codes.OK
     for p in range(len(found.counts)):
@@ -439,7 +439,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         # Look up all successors, and under symmetry their images. A miss drops them all: the state is expanded again
         # once the miss is resolved, and its steps must be counted once. The miss is not resolved here: threads may read
         # the tables without locks because no thread writes them, and one call from Python serves a whole batch.
-        n = find_images(t, worker, expand(t, worker, which[i]), best)
+        n = write_canonical_images(t, worker, expand(t, worker, which[i]), best)
         if n == MISSING:
             append_retried_state(worker, which[i])
             continue

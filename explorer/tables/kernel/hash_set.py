@@ -30,7 +30,7 @@ from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, unmix
 
-MAX_LOAD = 0.9
+MAX_HASH_SET_LOAD = 0.9
 PREFETCH_DISTANCE = 32  # entries between a prefetch and the read
 INSERTIONS_A_STOP_CHECK = 256  # entries between two reads of the stop flag
 MOST_DISPLACEMENT = 255  # the largest displacement; the home itself counts as 1, and 0 marks a free place
@@ -39,7 +39,7 @@ HEAD_BYTES = 8  # bytes of an entry that contain its rest
 CAPACITY, STRIDE, SHIFT, SCALE, OWNER_BITS, OWNER = range(6)  # indices of a layout
 LAYOUT_NUMBERS = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
 KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT_NUMBERS, LAYOUT_NUMBERS + 5)
-TABLE_RECORD_NUMBERS = LAYOUT_NUMBERS + 5
+NUMBERS_OF_TABLE_RECORD = LAYOUT_NUMBERS + 5
 IS_DUPLICATE = np.int64(-1)  # returned instead of a place: the key is a duplicate
 IS_TOO_FAR_FROM_HOME = np.int64(-2)  # returned instead of a place: a displacement would be too large
 
@@ -281,7 +281,7 @@ def insert_rows(
     rows, words, new = bare_array(rows), bare_array(words), bare_array(new)
     keys, places = bare_array(keys), bare_array(places)
     mixed, shape = stack_array(1, PREFETCH_DISTANCE), layout_as_tuple(layout)
-    limit = np.int64(shape[CAPACITY] * MAX_LOAD)
+    limit = np.int64(shape[CAPACITY] * MAX_HASH_SET_LOAD)
     for i in range(first, smaller(first + PREFETCH_DISTANCE, last)):
         mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i)
     for i in range(first, last):

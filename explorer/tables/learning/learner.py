@@ -14,7 +14,7 @@ from typing import Any
 from kraftcheck.explorer.calls.handlers import HandlerCalls
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import FillTables, TableFull, WorkerArrays
+from kraftcheck.explorer.tables.kernel.arrays import MissResolver, TableFull, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES
 from kraftcheck.explorer.tables.kernel.resolve import resolve_states
 from kraftcheck.explorer.tables.learning.answers import MissAnswers, TreeOwner
@@ -124,7 +124,7 @@ class Learner:
         return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
 
     def resolve(
-        self, workers: Sequence[WorkerArrays], make: FillTables | None = None, *, evaluates: bool = False
+        self, workers: Sequence[WorkerArrays], make: MissResolver | None = None, *, evaluates: bool = False
     ) -> None:
         """Resolve the workers' cache misses, with calls to user code where the tables do not suffice.
 
@@ -148,7 +148,7 @@ class Learner:
         has_groups = self.interner.inboxes.has_groups
         resolve_states(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
 
-    def _resolve(self, worker: WorkerArrays, make: FillTables, evaluates: bool) -> None:
+    def _resolve(self, worker: WorkerArrays, make: MissResolver, evaluates: bool) -> None:
         """Resolve one worker's cache misses until no request is left."""
         tables = self.interner.tables
         retry = worker.retry[: worker.stats[codes.STATS_RETRY]]
@@ -165,7 +165,7 @@ class Learner:
             if not (evaluates or self._has_all_columns(worker)):
                 break  # a new replica widens the rows: the search must convert them first
 
-    def _make(self, worker: WorkerArrays, make: FillTables) -> bool:
+    def _make(self, worker: WorkerArrays, make: MissResolver) -> bool:
         """Run the compiled miss resolution once; return whether it ended without a request or a full table."""
         meta, is_done = self.interner.tables.meta, False
         try:

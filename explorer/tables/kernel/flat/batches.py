@@ -314,7 +314,7 @@ def expand_and_judge(t: Any, packing: Any, worker: Any, at: Any) -> Any:
 
 
 @inlined
-def reserve_or_stop_code(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
+def reserve_successors(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
     """Return the code that ends the batch if there is no room for `n` more successors, else OK with room reserved."""
     code = codes.OK
     if n == BUFFER_FULL:
@@ -348,7 +348,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             append_retried_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
-        code = reserve_or_stop_code(t, packing, worker, found, n, fullest + waiting)
+        code = reserve_successors(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
             record_early_stop(worker, i, code)
             break

@@ -304,7 +304,7 @@ def memoized_verdicts(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
 
 
 @jit
-def violated_by_part(
+def memoized_violations_of_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of the properties in `left` that a state, a replica or a pair of replicas violates; or MISSING.
@@ -338,7 +338,7 @@ def violated_by_part(
 
 
 @inlined
-def evaluate_part(
+def violations_of_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
@@ -351,7 +351,7 @@ def evaluate_part(
         and shared_number_in_key(worker, FACT_HOLDS_OF_PAIR, shared) == NO_SHARED_NUMBER
     ):
         store_safe_pair(worker, me, peer, constraints + 1)
-    found = violated_by_part(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
+    found = memoized_violations_of_part(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
     return bad | found, found >= 0
 
 
@@ -374,7 +374,9 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.
     if of_all:
-        bad, known = evaluate_part(t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0))
+        bad, known = violations_of_part(
+            t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0)
+        )
     # Evaluate those of each replica, and of each pair.
     for s in range(slots if of_one | of_two else 0):
         me = np.int64(rows[row, base + s])
@@ -383,7 +385,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
             if other != s and (peer == 0 or is_safe_pair(worker, me, peer, constraints + 1)):
                 continue
             asked = of_one if other == s else of_two
-            more, is_known = evaluate_part(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
+            more, is_known = violations_of_part(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
             bad |= more
             known &= is_known
     if not constraints:
