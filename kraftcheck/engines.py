@@ -137,12 +137,12 @@ def search(
     thousand states.
     """
     if engine != "tables" or is_named:
-        return _search_with(engine, protocol, options, compiles)
+        return _search_with_engine(engine, protocol, options, compiles)
     tried = _try_reference(protocol, options) or _try_bytecode(protocol, options)
     return tried or _unless_calls_hardly_repeat(protocol, options, compiles)
 
 
-def _search_with(
+def _search_with_engine(
     engine: str,
     protocol: Protocol,
     options: SearchRequest,
@@ -170,7 +170,7 @@ def _unless_calls_hardly_repeat(
     choice = EngineChoice(protocol, options)
     while choice.engine != "reference":
         with suppress(EngineChange, UntranslatableError):
-            found = _search_with(choice.engine, protocol, options, compiles, choice.watched())
+            found = _search_with_engine(choice.engine, protocol, options, compiles, choice.watched())
             found.notes += choice.notes
             return found
         choice.change()
@@ -311,7 +311,7 @@ def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     if not _engine_supports(protocol, options, "bytecode") or not _bytecode_module().is_compiled():
         return None
     return _search_unless_large(
-        lambda request: _search_with("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES
+        lambda request: _search_with_engine("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES
     )
 
 

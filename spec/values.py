@@ -540,14 +540,14 @@ def refuse_field_options(record_type: type) -> None:
             if (found := getattr(field, option)) is not usual:
                 problem = f"field({option}={found}): {_COMPARED_BY_FIELDS}, which are given in order; remove the option"
         if problem is not None:
-            raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
+            raise ProtocolError(f"{_location_prefix(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
 
 
 def refuse_decorator_equality(record_type: type, base: type) -> None:
     """Raise ProtocolError if a decorator replaced the equality of a record class."""
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
         what = f"{_COMPARED_BY_FIELDS}; remove the method, or the decorator that adds it"
-        raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.__eq__: {what}")
+        raise ProtocolError(f"{_location_prefix(record_type)}{record_type.__qualname__}.__eq__: {what}")
 
 
 def _refuse_overrides(cls: type, names: Iterable[str], reason: str) -> None:
@@ -557,11 +557,11 @@ def _refuse_overrides(cls: type, names: Iterable[str], reason: str) -> None:
         for name in names:
             if name in vars(base):
                 raise ProtocolError(
-                    f"{_location(base, vars(base)[name])}{cls.__qualname__}.{name}: {reason}; remove {name}"
+                    f"{_location_prefix(base, vars(base)[name])}{cls.__qualname__}.{name}: {reason}; remove {name}"
                 )
 
 
-def _location(cls: type, method: object = None) -> str:
+def _location_prefix(cls: type, method: object = None) -> str:
     """Return the file and line of a method, or else of its class, with a colon; "" if unknown."""
     code = getattr(method, "__code__", None)
     if code is not None and not code.co_filename.startswith("<"):

@@ -155,10 +155,10 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
 def _search_variant(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
     with protocol_errors_with_place(job.model):
         result = run_job(job, quiet=arguments.quiet)
-    return ComparedRun(label, job, result, _complete_depth(job, result))
+    return ComparedRun(label, job, result, _fully_searched_depth(job, result))
 
 
-def _complete_depth(job: Job, result: Result) -> int | None:
+def _fully_searched_depth(job: Job, result: Result) -> int | None:
     """Return the depth up to which a search visited every state; None if it was complete."""
     if result.complete:
         return None

@@ -537,7 +537,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset
     same = ("mode", "epoch", "leader", "leader_endpoint", "log", "voters", "version", "fetched", "updated")
     return was.but(
         **{field: getattr(kafka, field) for field in same},
-        **_adopted_votes(was, kafka),
+        **_votes_as_model_fields(was, kafka),
         **model_fields_of_server(was, kafka.server, delayed),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
@@ -549,7 +549,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset
     )
 
 
-def _adopted_votes(was: Replica, kafka: KafkaReplicaState) -> dict[str, Any]:
+def _votes_as_model_fields(was: Replica, kafka: KafkaReplicaState) -> dict[str, Any]:
     """Return the vote of a replica and the votes that it received, as fields of the model."""
     keys = {voter.key.id: voter.key for voter in kafka.voters}
     granted, rejected = (frozenset(keys[v] for v in votes if v in keys) for votes in (kafka.granted, kafka.rejected))

@@ -36,11 +36,11 @@ from kraftcheck.spec.cfg.config import ModelConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 
-CONTINUING_WALKS = 25
+WALKS_FROM_NEW_FINDING = 25
 """Walks that continue from a new finding, each with its own choices: a difference may become a violation."""
 
 
-MOST_BROKEN_WALKS = 20
+MOST_KEPT_VIOLATING_WALKS = 20
 """Walks on which Kafka violated a property that are kept as beginnings of further walks."""
 
 
@@ -109,7 +109,7 @@ class Survey:
                 self._walk(GivenWalk(begun, then=drawn), len(begun) + depth)
                 continue
             found = self._walk(drawn, depth)
-            for way in range(CONTINUING_WALKS if found and self.about.go_on else 0):
+            for way in range(WALKS_FROM_NEW_FINDING if found and self.about.go_on else 0):
                 drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn, self._tried)
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
@@ -160,7 +160,7 @@ class Survey:
             self._kinds[sign] = known._replace(times=known.times + 1)
             if finding.verdict is LockstepVerdict.VIOLATES:
                 self._broken = sorted([*self._broken, tuple(map(WalkStep.of, walked[: finding.step]))], key=len)[
-                    :MOST_BROKEN_WALKS
+                    :MOST_KEPT_VIOLATING_WALKS
                 ]
         if self._report is not None:
             self._report()

@@ -13,7 +13,7 @@ from kraftcheck.validation.disks import QuorumState, ReplicaDisk, Snapshot
 from kraftcheck.validation.findings import (
     CheckReport,
     Finding,
-    VoterSet,
+    PlacedVoterSet,
     elections_in,
     node_name,
     place_of_batch,
@@ -52,7 +52,7 @@ def is_single_voter_change(before: Iterable[tuple[Any, ...]], after: Iterable[tu
     return len(removed) + len(added) <= 1 or (len(added) == 1 and len(removed) == 1 and replaced)
 
 
-def _voter_sets_of_log(disk: ReplicaDisk) -> list[VoterSet]:
+def _voter_sets_of_log(disk: ReplicaDisk) -> list[PlacedVoterSet]:
     """Return the voter sets of the log by offset, and before them the one in force at its start, from a snapshot."""
     records = [
         (one.offset, one.body.voters, disk.files[one.file])
@@ -85,7 +85,7 @@ def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
 
 
 def _compare_voter_claim(
-    disk: ReplicaDisk, records: list[VoterSet], claim: _VoterSetClaim, report: CheckReport
+    disk: ReplicaDisk, records: list[PlacedVoterSet], claim: _VoterSetClaim, report: CheckReport
 ) -> None:
     row, known = disk.batch_at(claim.offset), voter_set_in_force(records, claim.offset)
     is_own = claim.disk is disk and (claim.file in disk.files or claim.file == records[0][2])
@@ -99,7 +99,7 @@ def _compare_voter_claim(
         report.add(Finding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
 
 
-def _check_election_voters(disk: ReplicaDisk, records: list[VoterSet], report: CheckReport) -> None:
+def _check_election_voters(disk: ReplicaDisk, records: list[PlacedVoterSet], report: CheckReport) -> None:
     for control, body in elections_in(disk):
         known = voter_set_in_force(records, control.base - 1)
         if known is None:

@@ -235,7 +235,7 @@ def check_changes_have_lines(old: Replica, after: NodeState, unit: Sequence[Even
         len(old.log),
         offset_after_batches(old.log, len(old.log)),
     ):
-        if not ends and Mode.LEADER not in (old.mode, new.mode) and not _has_led(unit):
+        if not ends and Mode.LEADER not in (old.mode, new.mode) and not _leads_within_unit(unit):
             raise Refusal(unit[-1], "is not followed by the line of the log's new end")
         _check_control(old.log, new.log, unit)
     _check_fetching(old, new, unit)
@@ -259,7 +259,7 @@ def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event])
         raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
 
 
-def _has_led(unit: Sequence[Event]) -> bool:
+def _leads_within_unit(unit: Sequence[Event]) -> bool:
     """Whether a replica leads within a unit, at whose end it may have resigned."""
     return any(event.kind is EventKind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
 
@@ -272,12 +272,12 @@ def check_start_shows_snapshot(me: Replica, unit: Sequence[Event]) -> None:
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     snapshot = max(me.snapshots, default=0) if isinstance(me, DiskReplica) else 0
     first = [event.kind for event in lines if event.body[1] < offset_after_batches(me.log, snapshot)]
-    kept = dict(_control_records(me.log[:snapshot], 0))
+    kept = dict(_control_kinds_in_log(me.log[:snapshot], 0))
     allowed = (
         [[kind for kind in CONTROL_KINDS if kind in kept]] if kept else [[], [EventKind.VERSION], list(CONTROL_KINDS)]
     )
     shown: list[Any] = [(event.kind, batch_count_at(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
-    wanted: list[Any] = list(_control_records(me.log, snapshot))
+    wanted: list[Any] = list(_control_kinds_in_log(me.log, snapshot))
     if first not in allowed or shown != wanted:
         found = FieldDifference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
         raise Refusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
@@ -298,7 +298,7 @@ def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequenc
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     shown: list[Any] = [(event.kind, batch_count_at(new, event.body[1] + 1)) for event in lines]
-    wanted: list[Any] = list(_control_records(new, len(old)))
+    wanted: list[Any] = list(_control_kinds_in_log(new, len(old)))
     replaced = [event.body for event in unit if event.kind is EventKind.REPLACED]
     if replaced:
         loaded = [event.body[0] for event in unit if event.kind is EventKind.LOADED]
@@ -306,13 +306,13 @@ def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequenc
             found = FieldDifference("snapshot", loaded, replaced)
             raise Refusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
-        wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_records(new, 0))]
+        wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_kinds_in_log(new, 0))]
     if shown != wanted:
         found = FieldDifference("voters and versions", shown, wanted)
         raise Refusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
 
 
-def _control_records(log: tuple[Batch, ...], start: int) -> Iterator[tuple[EventKind, int]]:
+def _control_kinds_in_log(log: tuple[Batch, ...], start: int) -> Iterator[tuple[EventKind, int]]:
     """Yield the voters and versions behind the first `start` batches, with the number of batches up to them.
 
     A bootstrap snapshot is a batch that ends at offset 0; the first leader writes its contents again.

@@ -41,7 +41,7 @@ from kraftcheck.validation.terms import (
     offset_after_batches,
 )
 
-FIELDS_OF_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
+FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
 
 EXCUSED_PROPERTIES = {"NewVotersHaveCaughtUp": "CaughtUpWithinTheHour", "UpdatesAreKept": "UpdateVoterWithoutError"}
@@ -132,7 +132,9 @@ def _excused_properties(protocol: QuorumBase) -> set[str]:
 
 def changed_fields(before: Replica | None, after: Replica) -> set[str]:
     """Return the fields that a step changes and that a property may depend on."""
-    return {name for name in FIELDS_OF_PROPERTIES if before is None or getattr(before, name) != getattr(after, name)}
+    return {
+        name for name in FIELDS_READ_BY_PROPERTIES if before is None or getattr(before, name) != getattr(after, name)
+    }
 
 
 def is_routine_step(fields: set[str], before: Replica | None, after: Replica) -> bool:

@@ -33,7 +33,7 @@ MOST_FINDINGS_A_CHECK = 20
 MOST_FINDINGS_IN_ALL = 500
 
 NodeName = int | str
-VoterSet = tuple[int, tuple[Voter, ...], str]
+PlacedVoterSet = tuple[int, tuple[Voter, ...], str]
 """The offset from which voters are in force, the voters, and the file with the record."""
 
 
@@ -98,7 +98,7 @@ def voters_at(disk: ReplicaDisk, offset: int) -> tuple[int, tuple[Voter, ...]] |
     return voter_set_in_force(disk.voters, offset)
 
 
-def voter_set_in_force(sets: list[VoterSet], offset: int) -> tuple[int, tuple[Voter, ...]] | None:
+def voter_set_in_force(sets: list[PlacedVoterSet], offset: int) -> tuple[int, tuple[Voter, ...]] | None:
     """Return the last of some voter sets up to an offset, and its own offset."""
     place = bisect_right(sets, offset, key=itemgetter(0)) - 1
     return sets[place][:2] if place >= 0 else None

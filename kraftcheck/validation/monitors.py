@@ -235,7 +235,7 @@ _DURABLE_MODES = ("Unattached", "Follower", "Candidate", "Leader")
 _STANDING_MODES = ("Prospective", "Candidate", "Leader")
 _ALREADY_REPORTED = 1 << 62
 """In place of the offset of a truncation: further ones of the epoch are not compared."""
-_VoterSet = tuple[int, tuple[Any, ...], Event]
+_PlacedVoterSet = tuple[int, tuple[Any, ...], Event]
 
 
 @dataclass(frozen=True)
@@ -256,9 +256,9 @@ class _NodeLogState:
     """The last content of quorum-state by a completed transition, and the last by one that began."""
     kept: list[_StoredQuorumState] = field(default_factory=list)
     """The contents that the last process may have left."""
-    voters: list[_VoterSet] = field(default_factory=list)
+    voters: list[_PlacedVoterSet] = field(default_factory=list)
     """Voter sets by offset that this process has read, and that its log still has."""
-    ever: list[_VoterSet] = field(default_factory=list)
+    ever: list[_PlacedVoterSet] = field(default_factory=list)
     """Likewise of all processes."""
     snapshots: tuple[tuple[int, int], ...] = ()
     """The snapshots that the process finds: offset and epoch."""

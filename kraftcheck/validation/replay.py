@@ -29,7 +29,7 @@ from kraftcheck.validation.completeness import LineOrder, check_changes_have_lin
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownUses, LineChecks
-from kraftcheck.validation.starts import MidLifeStates, control_records
+from kraftcheck.validation.starts import MidLifeStates, controls_shown_by_lines
 from kraftcheck.validation.state import (
     BOOT_KINDS,
     NodeProgress,
@@ -426,7 +426,7 @@ class ClusterReplay(UnitScheduler, MidLifeStates, LineChecks):
 
     def _unknown(self, me: Replica, end: int, epoch: int, unit: Sequence[Event]) -> tuple[Batch, ...]:
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
-        found, in_snapshot = control_records(self.terms, unit)
+        found, in_snapshot = controls_shown_by_lines(self.terms, unit)
         records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
         return make_log(
             offset_after_batches(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")]

@@ -65,7 +65,7 @@ def _put_control_record(records: ControlsByOffset, offset: int, record: Record) 
     records[offset] = (*rest, record)
 
 
-def control_records(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ControlsByOffset, ControlsByOffset]:
+def controls_shown_by_lines(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ControlsByOffset, ControlsByOffset]:
     """Return the voters and versions that lines show by their offsets in a log, and those at ends of snapshots."""
     found: ControlsByOffset = {}
     snapshots: ControlsByOffset = {}
@@ -359,7 +359,7 @@ class StartStates(LogShortener):
         elif any(
             event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _lines_until_voters(unit)
         ):  # a bootstrap snapshot
-            controls = chain.from_iterable(control_records(self.terms, _lines_until_voters(unit))[0].values())
+            controls = chain.from_iterable(controls_shown_by_lines(self.terms, _lines_until_voters(unit))[0].values())
             me = self.protocol.with_log(me, make_log(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
         if shown["epoch"] == 0 and end <= 0:
             return me
@@ -390,7 +390,7 @@ class StartStates(LogShortener):
         records: ControlsByOffset = {}
         snapshots: ControlsByOffset = {}
         for events in lines:
-            found, in_snapshots = control_records(self.terms, events)
+            found, in_snapshots = controls_shown_by_lines(self.terms, events)
             records |= found
             snapshots |= in_snapshots
         records = {offset: found for offset, found in records.items() if offset < end}
