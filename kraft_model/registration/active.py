@@ -7,13 +7,13 @@ from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     AdminResponse,
     Controller,
+    Due,
     Error,
     FeatureLevelRecord,
     Image,
     LogRecord,
     Name,
     Nil,
-    PendingResponse,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     Registered,
@@ -204,7 +204,7 @@ class RegistrationActiveController(RegistrationBase):
     def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
         """Return the step that appends a record; the response is due when the record is committed."""
         log = (*shared.log, record)
-        due = PendingResponse(len(log), response_to(request, Error.NONE))
+        due = Due(len(log), response_to(request, Error.NONE))
         return consume(me.but(due=(*me.due, due))).put(log=log)
 
     @internal(reads=RegistrationBase.running)

@@ -14,13 +14,13 @@ from kraftcheck.kraft_model.registration.records import (
     Broker,
     Command,
     Controller,
+    Due,
     Error,
     FeatureLevelRecord,
     LogRecord,
     Nil,
     Node,
     Outcome,
-    PendingResponse,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     Registered,
@@ -149,7 +149,7 @@ class RegistrationContracts(RegistrationBase):
             return True
         if error is not Error.NONE:
             return step == consume(before).reply(_response_to(message, error))
-        due = PendingResponse(len(shared.log) + 1, _response_to(message, Error.NONE))
+        due = Due(len(shared.log) + 1, _response_to(message, Error.NONE))
         return step == consume(before.but(due=(*before.due, due))).put(log=(*shared.log, record))
 
     @step_invariant

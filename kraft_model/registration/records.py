@@ -183,7 +183,7 @@ Response = RegistrationResponse | AdminResponse
 # Processes
 
 
-class PendingResponse(Record):
+class Due(Record):
     """A response that is due when the log is committed up to an offset."""
 
     offset: int
@@ -202,7 +202,7 @@ class Node(Record):
 class Controller(Node):
     """A controller: a voter or an observer, possibly the active controller."""
 
-    due: tuple[PendingResponse, ...] = ()  # as active controller: the responses due at a commit
+    due: tuple[Due, ...] = ()  # as active controller: the responses due at a commit
 
 
 class Broker(Node):

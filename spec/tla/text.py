@@ -434,7 +434,7 @@ class _ValueBuilder(Transformer[Token, Value]):
 def tla_function_value(pairs: Mapping[Value, Value]) -> Value:
     """Return the value of a TLA+ function: a tuple if its domain is 1..n, otherwise a `Map`.
 
-    >>> as_function({2: "b", 1: "a"})
+    >>> tla_function_value({2: "b", 1: "a"})
     ('a', 'b')
     """
     if all(type(key) is int for key in pairs) and pairs.keys() == set(range(1, len(pairs) + 1)):

@@ -190,7 +190,7 @@ def test_a_voter_without_a_cluster_id_neither_votes_nor_stands_until_it_has_fetc
 
 def test_old_binaries_read_a_log_from_the_lower_level_on() -> None:
     model = quorum("metadata-downgraded", MaxMetadataDowngrades=1, MaxOldBinaries=1)
-    log = (FIRST, Batch(1, (coming.MetadataLevelRecord(0),)), Batch(1, (Data(1),)))
+    log = (FIRST, Batch(1, (coming.Level(0),)), Batch(1, (Data(1),)))
     me = model.with_log(model.formatted(N1, 1), log, flushes=True)
     assert [model.can_read(me.but(binary=b, start=start)) for b, start in ((1, 0), (0, 0), (0, 1), (0, 2))] == [
         *(True, False, False, True)

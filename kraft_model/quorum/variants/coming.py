@@ -236,7 +236,7 @@ class UpdatesChecked(Quorum, variant="updates-checked"):
         return (after.log, after.change, step.sent) == (log, Nil.NIL, (answer,))
 
 
-class MetadataLevelRecord(LogRecord):
+class Level(LogRecord):
     """FeatureLevelRecord of metadata.version: the level of later records (KIP-778)."""
 
     level: int
@@ -264,13 +264,13 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         """A leader appends the record that lowers metadata.version (KIP-1155)."""
         if me.mode is not Mode.LEADER or not self.is_established(me) or self.lowered(me.log):
             return
-        lower = self.with_log(me, (*me.log, Batch(me.epoch, (MetadataLevelRecord(0),))), flushes=True)
+        lower = self.with_log(me, (*me.log, Batch(me.epoch, (Level(0),))), flushes=True)
         after, sends, puts = self.commits(lower, shared)
         yield self.taken(me, after, *sends, consumes=False).put(**puts).spend("downgrades")
 
     def lowered(self, log: Log) -> int:
         """Return the end offset of the record that lowers the level; 0 if there is none."""
-        return next((end for end, batch in enumerate(log, start=1) if MetadataLevelRecord(0) in batch.records), 0)
+        return next((end for end, batch in enumerate(log, start=1) if Level(0) in batch.records), 0)
 
     @projection
     def is_lowered(self, me: Replica | Admin) -> bool:
@@ -320,7 +320,7 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         """A restart with old binaries keeps the log, with a snapshot at the lower level (KIP-1155)."""
         if step.spends != ("binaries",):
             return after.binary == before.binary
-        lowered = any(MetadataLevelRecord(0) in batch.records for batch in before.log[: before.start])
+        lowered = any(Level(0) in batch.records for batch in before.log[: before.start])
         stays = before.binary == 1 and after.binary == 0 and after.log == before.log
         return lowered and stays and not step.consumes and after.mode is not Mode.LEADER
 
@@ -329,13 +329,13 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         """A leader appends one record of level 0, and flushes it (KIP-778)."""
         if step.spends != ("downgrades",):
             return True
-        log = (*before.log, Batch(before.epoch, (MetadataLevelRecord(0),)))
+        log = (*before.log, Batch(before.epoch, (Level(0),)))
         return before.mode is Mode.LEADER and (after.log, after.flushed) == (log, len(log)) and not step.consumes
 
     @invariant(reads=is_lowered)
     def binaries_may_change_when_due(self, me: LevelReplica, is_lowered: Map[ModelValue, bool]) -> bool:
         """A controller may run old binaries once it has a snapshot at the lower level (KIP-1155)."""
-        has_snapshot = any(MetadataLevelRecord(0) in batch.records for batch in me.log[: me.start])
+        has_snapshot = any(Level(0) in batch.records for batch in me.log[: me.start])
         due = me.mode not in ENDED and me.binary == 1 and has_snapshot
         return not (due and self.may_change(me, is_lowered.put(me.id, True))) or bool(
             list(self.change_binary(me, is_lowered))
@@ -344,7 +344,7 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
     @step_invariant
     def old_binaries_read_the_lower_level(self, before: LevelReplica, after: LevelReplica, step: Step) -> bool:
         """A process with a snapshot at the lower level stops at no record (KIP-1155)."""
-        lowered = any(MetadataLevelRecord(0) in batch.records for batch in after.log[: after.start])
+        lowered = any(Level(0) in batch.records for batch in after.log[: after.start])
         return after.mode is not Mode.DOWN or before.mode is Mode.DOWN or not lowered
 
 
