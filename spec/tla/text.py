@@ -448,7 +448,7 @@ def tla_enum_value(value: enum.Enum | None) -> Value:
     It is a model value with the member's name, except that a member of a `StrEnum` or an `IntEnum` is its string or
     number.
 
-    >>> enum_as_tla_value(None)
+    >>> tla_enum_value(None)
     None
     """
     if value is None:
