@@ -379,7 +379,7 @@ def task_with_code(name: str, arguments: str, protocol: type[Protocol]) -> Any:
     return _pickle_by_value(boot.remote_task(name, arguments, *code_zip(protocol)))
 
 
-def _pickle_by_value(task: boot.PartitionTask) -> boot.PartitionTask:
+def _pickle_by_value(task: boot.PartitionFunction) -> boot.PartitionFunction:
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(boot)  # type: ignore[no-untyped-call]

@@ -24,7 +24,7 @@ SOURCE_ENDINGS = (".py", ".lark", ".toml")  # endings of the project's source fi
 USER_FOLDER = "user"  # the folder within the zip for a user's own files
 FIXED_FILE_TIME = 1_000_000_000  # modification time of every file, in seconds, which Numba's cache compares
 
-PartitionTask = Callable[[Iterator[Any]], Iterator[Any]]
+PartitionFunction = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def source_files(folder: Path) -> list[tuple[str, Path]]:
@@ -80,7 +80,9 @@ def _is_trusted_folder(folder: Path) -> bool:
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
 
 
-def remote_task(task: str, arguments: str, archive: str, digest: str, content: bytes | None = None) -> PartitionTask:
+def remote_task(
+    task: str, arguments: str, archive: str, digest: str, content: bytes | None = None
+) -> PartitionFunction:
     """Return the function that runs a task on an executor; `content` is the zip if Spark does not distribute it."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:

@@ -479,7 +479,7 @@ def command_for_step(stage: ScenarioPlayer, wanted: Transition) -> str:
     words: list[str] = [wanted.action]
     after: list[str] = []
     ends = _targets_of_command(stage, words, after)
-    for name, word in _clauses(stage, wanted):
+    for name, word in _possible_clauses(stage, wanted):
         if ends == {wanted.target} and name != "by":
             break
         more = (words, [*after, *word]) if name == "->" else ([*words, *word], after)
@@ -512,7 +512,7 @@ def _targets_of_command(stage: ScenarioPlayer, words: list[str], after: list[str
     return {step.target for step in stage.fitting(parse_step_description([*words, *(["->", *after] if after else [])]))}
 
 
-def _clauses(stage: ScenarioPlayer, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
+def _possible_clauses(stage: ScenarioPlayer, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
     """Yield possible clauses for a step: `by n1`, `on Vote`, `epoch=2`, then fields of the next state."""
     if wanted.actor is not None:
         yield "by", ["by", text_of(wanted.actor)]

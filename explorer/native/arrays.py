@@ -26,11 +26,11 @@ from numba.core.typing import templates
 from numba.np import arrayobj, numpy_support
 from numpy.typing import NDArray
 
-_extending: Any = extending  # Numba's API has no annotations
-_lower_attribute: Any = imputils.lower_getattr_generic
-_infer_attribute: Any = templates.infer_getattr
-_AttributeTemplate: Any = templates.AttributeTemplate
-_PrimitiveModel: Any = models.PrimitiveModel
+_numba_extending: Any = extending  # Numba's API has no annotations
+_numba_lower_attribute: Any = imputils.lower_getattr_generic
+_numba_infer_attribute: Any = templates.infer_getattr
+_NumbaAttributeTemplate: Any = templates.AttributeTemplate
+_NumbaPrimitiveModel: Any = models.PrimitiveModel
 _NumbaType: Any = types.Type
 _numba_arrayobj: Any = arrayobj
 _ir: Any = vars(cgutils)["ir"]
@@ -92,26 +92,26 @@ class ArrayGroupType(_NumbaType):  # type: ignore[misc]
         super().__init__(f"{declaring.__module__}.{declaring.__qualname__}")
 
 
-@_extending.register_model(ArrayGroupType)
-class _PointerModel(_PrimitiveModel):  # type: ignore[misc]
+@_numba_extending.register_model(ArrayGroupType)
+class _PointerModel(_NumbaPrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _INT64_TYPE.as_pointer())
 
 
-@_extending.unbox(ArrayGroupType)  # type: ignore[untyped-decorator]
+@_numba_extending.unbox(ArrayGroupType)  # type: ignore[untyped-decorator]
 def _unbox_group(_kind: Any, group: Any, c: Any) -> Any:
     address = c.pyapi.object_getattr_string(group, "address")
     number = c.pyapi.long_as_longlong(address)
     c.pyapi.decref(address)
-    return _extending.NativeValue(c.builder.inttoptr(number, _INT64_TYPE.as_pointer()))
+    return _numba_extending.NativeValue(c.builder.inttoptr(number, _INT64_TYPE.as_pointer()))
 
 
 def _array_type(declared: DeclaredArray) -> Any:
     return types.Array(numpy_support.from_dtype(declared.kind), len(declared.shape), "C")
 
 
-@_infer_attribute
-class _GroupAttributes(_AttributeTemplate):  # type: ignore[misc]
+@_numba_infer_attribute
+class _GroupAttributes(_NumbaAttributeTemplate):  # type: ignore[misc]
     key = ArrayGroupType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:
@@ -119,7 +119,7 @@ class _GroupAttributes(_AttributeTemplate):  # type: ignore[misc]
         return None if declared is None else _array_type(declared)
 
 
-@_lower_attribute(ArrayGroupType)  # type: ignore[untyped-decorator]
+@_numba_lower_attribute(ArrayGroupType)  # type: ignore[untyped-decorator]
 def _generate_array_read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
     """Generate code that reads the array `name` of a group from the group's directory of addresses and shapes."""
     declared = kind.declaring.declared[name]

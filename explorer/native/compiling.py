@@ -36,7 +36,7 @@ arrayobj: Any = numpy_arrays
 _numba: Any = numba
 _intrinsic: Any = intrinsic
 _numba_passes: Any = compiler_machinery
-config = _numba.config
+numba_config = _numba.config
 
 NUMBA_SERIES = "0.68."
 """The series of Numba releases whose internals this module uses; a test fails with any other."""
@@ -57,13 +57,13 @@ OMITTED_NUMBA_PASSES = (
     "DumpParforDiagnostics",
 )
 """Numba passes that change nothing in a kernel."""
-_FunctionCache: Any = caching.FunctionCache
-_CacheFile: Any = caching.IndexDataCacheFile
-_CompileResultCache: Any = caching.CompileResultCacheImpl
-_CodeLibrary: Any = codegen.JITCodeLibrary
+_NumbaFunctionCache: Any = caching.FunctionCache
+_NumbaCacheFile: Any = caching.IndexDataCacheFile
+_NumbaCompileResultCache: Any = caching.CompileResultCacheImpl
+_NumbaCodeLibrary: Any = codegen.JITCodeLibrary
 _NumbaCompiler: Any = numba_compiler.Compiler
 _NumbaLowering: Any = typed_passes.NativeLowering
-_make_function: Any = vars(cpu)["_dynfunc"].make_function
+_make_numba_function: Any = vars(cpu)["_dynfunc"].make_function
 _numba_runtime: Any = vars(runtime)["rtsys"]
 
 
@@ -83,7 +83,7 @@ def cache_folder(*sources: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return str(folder)
-    return str(config.CACHE_DIR)
+    return str(numba_config.CACHE_DIR)
 
 
 def kernel_compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
@@ -116,15 +116,15 @@ class KernelFunction:
 
 
 def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
-    before = config.CACHE_DIR
-    config.CACHE_DIR = folder
+    before = numba_config.CACHE_DIR
+    numba_config.CACHE_DIR = folder
     try:
         entry = _numba.njit(
             cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=IS_DEBUG, pipeline_class=_EntryCompiler
         )(function)
         entry._cache = _KernelCache(function)
     finally:
-        config.CACHE_DIR = before
+        numba_config.CACHE_DIR = before
     entry.compile = _without_negative_indices(entry.compile)
     callee = _compile_callee(function)
     callee._compiling_counter = entry._compiling_counter  # shows Numba that a function calls itself
@@ -157,7 +157,7 @@ def _ignore_integer_literals(template_for: Callable[..., Any]) -> Callable[..., 
     )
 
 
-class _CalleeLibrary(_CodeLibrary):  # type: ignore[misc]
+class _CalleeLibrary(_NumbaCodeLibrary):  # type: ignore[misc]
     """LLVM code of a function for its compiled callers, which optimise and compile it with their own."""
 
     def _optimize_final_module(self) -> None:
@@ -180,7 +180,7 @@ class _CalleeLowering(_NumbaLowering):  # type: ignore[misc]
         lowered, library = state["cr"], state.library
         described = lowered.fndesc
         # The callee's stub in its callers. Python cannot call it: its address is 0.
-        name = _make_function(described.lookup_module(), described.qualname, "", 0, lowered.env, (library,))
+        name = _make_numba_function(described.lookup_module(), described.qualname, "", 0, lowered.env, (library,))
         state.targetctx.insert_user_function(name, described, [library])
         state["cr"] = lowered._replace(cfunc=name)
         return True
@@ -237,7 +237,7 @@ def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: An
 arrayobj.fix_integer_index = _unchecked_index
 
 
-class _MachineCodeSerializer(_CompileResultCache):  # type: ignore[misc]
+class _MachineCodeSerializer(_NumbaCompileResultCache):  # type: ignore[misc]
     """Serializer of compiled code. It loads machine code without the intermediate code, which takes longer to read."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
@@ -280,7 +280,7 @@ def _deserialized_library(generator: Any, name: str, machine_code: bytes, functi
     return library
 
 
-class _ChecksummedCacheFiles(_CacheFile):  # type: ignore[misc]
+class _ChecksummedCacheFiles(_NumbaCacheFile):  # type: ignore[misc]
     """Cache files with a checksum at their end; a damaged file counts as missing."""
 
     def load(self, key: Any) -> Any:
@@ -316,7 +316,7 @@ def _checksum(content: bytes) -> bytes:
     return crc32(content).to_bytes(CHECKSUM_BYTES, "big")
 
 
-class _KernelCache(_FunctionCache):  # type: ignore[misc]
+class _KernelCache(_NumbaFunctionCache):  # type: ignore[misc]
     """Disk cache of a function's compiled code.
 
     Numba prepares its whole compiler before it reads its cache. This class skips that; compiling a function that is not

@@ -47,7 +47,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import field_names
 
 
-class ServerParts(NamedTuple):
+class ComparedServerFields(NamedTuple):
     """The compared parts of a server: the fields of a listener and of snapshots, under the names of the model."""
 
     registered: bool
@@ -60,7 +60,7 @@ class ServerParts(NamedTuple):
 
 
 def compared_server_parts(
-    model: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest], protocol: QuorumBase
+    model: Replica, kafka: ComparedServerFields, delayed: frozenset[FetchRequest], protocol: QuorumBase
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared parts of a server that the model has: name, the model's value, Kafka's value.
 
@@ -104,7 +104,9 @@ def high_watermark_of_fetch(fetch: FetchRequest) -> int:
     return high
 
 
-def model_fields_of_server(was: Replica, kafka: ServerParts, delayed: frozenset[FetchRequest]) -> dict[str, Any]:
+def model_fields_of_server(
+    was: Replica, kafka: ComparedServerFields, delayed: frozenset[FetchRequest]
+) -> dict[str, Any]:
     """Return the parts of a Kafka server as fields of the model's replica."""
     known = field_names(type(was))
     parts = (), Nil.NIL, Nil.NIL  # records, a place to truncate to, a snapshot
@@ -150,7 +152,7 @@ class KafkaReplicaState(NamedTuple):
     # of a leader: the unfinished voter change; at kraft.version 0, the voters that support the next version
     change: PendingVoterChange | Nil
     heard: frozenset[Voter]
-    server: ServerParts
+    server: ComparedServerFields
 
 
 class MessageNotInFlight(Exception):  # noqa: N818 - an event of a walk
@@ -344,14 +346,14 @@ class KafkaCluster:
             server=self._server(held, state),
         )
 
-    def _server(self, held: ReplicaLog, state: Json) -> ServerParts:
+    def _server(self, held: ReplicaLog, state: Json) -> ComparedServerFields:
         leader, epoch = state.get("heardOf", (-1, 0))
         heard = Term(epoch, self._hosts[leader]) if leader >= 0 else Nil.NIL
         snapshots = tuple(held.count(end) for end in state.get("snapshots", ()))
         told = state.get("told", 0), held.count(state["logHigh"])
         delayed = tuple(state.get("delayed", ()))
         claims = state.get("claims", False)
-        return ServerParts("heardOf" in state, heard, claims, snapshots, told, state.get("read"), delayed)
+        return ComparedServerFields("heardOf" in state, heard, claims, snapshots, told, state.get("read"), delayed)
 
     def _change(self, held: ReplicaLog, state: Json) -> PendingVoterChange | Nil:
         if "adding" in state:

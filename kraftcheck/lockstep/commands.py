@@ -43,14 +43,14 @@ URGENT_TIMEOUTS = {
 """By action, timeouts that Kafka may take in the same poll: a timer has expired, or a sole voter stands at once."""
 
 
-def fails_in_office(before: State, step: Transition) -> bool:
+def fails_when_elected(before: State, step: Transition) -> bool:
     """Whether a replica is elected in a step, and its process ends before its first record is in the log."""
     elected = step.target.shared.elected - before.shared.elected
     return any(step.target.replicas[term.leader].mode is not Mode.LEADER for term in elected)
 
 
 def _expire(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    cluster.do("expire", node=kafka_id(step.actor), fails=fails_in_office(before, step))
+    cluster.do("expire", node=kafka_id(step.actor), fails=fails_when_elected(before, step))
 
 
 def _append(cluster: KafkaCluster, _: State, step: Transition) -> None:
@@ -112,7 +112,7 @@ def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
 
 
 def _deliver(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    cluster.deliver(_message_number(cluster, step), fails=fails_in_office(before, step))
+    cluster.deliver(_message_number(cluster, step), fails=fails_when_elected(before, step))
 
 
 def _simple_command(command: str, **arguments: int) -> DriverCommand:

@@ -179,7 +179,7 @@ def text_of_message(message: Record | None) -> str:
 
 
 DECIDING_FIELDS = ("pre_vote", "granted", "error")
-DECIDING_PARTS = ("records", "diverging", "snapshot")
+BRANCH_DECIDING_FIELDS = ("records", "diverging", "snapshot")
 """Fields of a message that decide the branch of its handler: by their value, or by being present."""
 
 
@@ -187,7 +187,7 @@ DECIDING_PARTS = ("records", "diverging", "snapshot")
 def message_kind(message: Record | None) -> tuple[object, ...]:
     """Return the kind of a message: its type, and the fields that decide the branch of its handler."""
     values = tuple(getattr(message, name, None) for name in DECIDING_FIELDS)
-    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in DECIDING_PARTS)
+    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in BRANCH_DECIDING_FIELDS)
     return type(message).__name__, *values, *parts
 
 

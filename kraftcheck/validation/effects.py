@@ -34,17 +34,15 @@ from kraftcheck.spec.language.changes import broken_properties
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, MessagePairs
 from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, position_of_next_append
-from kraftcheck.validation.terms import (
-    ClusterTerms,
-    OffsetBatch,
-    data_batch,
-    offset_after_batches,
-)
+from kraftcheck.validation.terms import ClusterTerms, OffsetBatch, data_batch, offset_after_batches
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
 
-EXCUSED_PROPERTIES = {"NewVotersHaveCaughtUp": "CaughtUpWithinTheHour", "UpdatesAreKept": "UpdateVoterWithoutError"}
+DIFFERENCE_BY_BROKEN_PROPERTY = {
+    "NewVotersHaveCaughtUp": "CaughtUpWithinTheHour",
+    "UpdatesAreKept": "UpdateVoterWithoutError",
+}
 """Properties that a known difference breaks, by its class; they are evaluated if the difference is left out.
 
 AddVoter accepts a replica that was at the log end within the last hour; UpdateVoter is answered before its commit.
@@ -127,7 +125,9 @@ class PropertyCheck:
 def _excused_properties(protocol: QuorumBase) -> set[str]:
     """Return the properties that are not evaluated, given the known differences of a protocol."""
     kinds = {kind.__name__ for kind in type(protocol).__mro__}
-    return {name for name, difference in EXCUSED_PROPERTIES.items() if difference in kinds} | set(ONE_STEP_PROPERTIES)
+    return {name for name, difference in DIFFERENCE_BY_BROKEN_PROPERTY.items() if difference in kinds} | set(
+        ONE_STEP_PROPERTIES
+    )
 
 
 def changed_fields(before: Replica | None, after: Replica) -> set[str]:

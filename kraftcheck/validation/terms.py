@@ -274,13 +274,13 @@ def _vote_response(
     )  # fmt: skip
 
 
-def _begin_epoch_response(
+def _begin_quorum_epoch_response(
     terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _end_epoch_response(
+def _end_quorum_epoch_response(
     terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
@@ -303,8 +303,8 @@ RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
     FetchRequest: _fetch_response,
     FetchSnapshotRequest: _fetch_snapshot_response,
     VoteRequest: _vote_response,
-    BeginQuorumEpochRequest: _begin_epoch_response,
-    EndQuorumEpochRequest: _end_epoch_response,
+    BeginQuorumEpochRequest: _begin_quorum_epoch_response,
+    EndQuorumEpochRequest: _end_quorum_epoch_response,
     UpdateVoterRequest: _update_voter_response,
     AddVoterRequest: _admin_response,
     RemoveVoterRequest: _admin_response,
@@ -340,7 +340,7 @@ def _vote_request(terms: ClusterTerms, body: MessageBody, source: ModelValue, de
     )  # fmt: skip
 
 
-def _begin_epoch_request(
+def _begin_quorum_epoch_request(
     terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
@@ -349,7 +349,7 @@ def _begin_epoch_request(
     return BeginQuorumEpochRequest(body.number("leaderEpoch"), voter, source, dest, endpoint=endpoint)
 
 
-def _end_epoch_request(
+def _end_quorum_epoch_request(
     terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     named = zip(body.all("candidateId"), body.all("candidateDirectoryId"), strict=False)
@@ -387,8 +387,8 @@ REQUEST_MAKERS: dict[str, Callable[[ClusterTerms, MessageBody, ModelValue, Model
     "Fetch": _fetch_request,
     "FetchSnapshot": _fetch_snapshot_request,
     "Vote": _vote_request,
-    "BeginQuorumEpoch": _begin_epoch_request,
-    "EndQuorumEpoch": _end_epoch_request,
+    "BeginQuorumEpoch": _begin_quorum_epoch_request,
+    "EndQuorumEpoch": _end_quorum_epoch_request,
     "AddRaftVoter": _add_voter_request,
     "RemoveRaftVoter": _remove_voter_request,
     "UpdateRaftVoter": _update_voter_request,
@@ -431,12 +431,12 @@ def _vote_fields(terms: ClusterTerms, r: VoteRequest, log: Log, start: int) -> F
     }
 
 
-def _begin_epoch_fields(terms: ClusterTerms, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _begin_quorum_epoch_fields(terms: ClusterTerms, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _end_epoch_fields(terms: ClusterTerms, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _end_quorum_epoch_fields(terms: ClusterTerms, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     for place, key in enumerate(r.preferred):
         shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
@@ -532,8 +532,8 @@ FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
     FetchRequest: _fetch_fields,
     FetchSnapshotRequest: _fetch_snapshot_fields,
     VoteRequest: _vote_fields,
-    BeginQuorumEpochRequest: _begin_epoch_fields,
-    EndQuorumEpochRequest: _end_epoch_fields,
+    BeginQuorumEpochRequest: _begin_quorum_epoch_fields,
+    EndQuorumEpochRequest: _end_quorum_epoch_fields,
     AddVoterRequest: _voter_request_fields,
     UpdateVoterRequest: _voter_request_fields,
     RemoveVoterRequest: _remove_voter_fields,

@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.effects import EXCUSED_PROPERTIES, ONE_STEP_PROPERTIES, PropertyCheck
+from kraftcheck.validation.effects import DIFFERENCE_BY_BROKEN_PROPERTY, ONE_STEP_PROPERTIES, PropertyCheck
 from tests.support.command_line import Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
@@ -61,7 +61,7 @@ def test_a_property_is_excused_only_by_its_difference() -> None:
         return {one.name for one in (*check._of_states, *check._of_steps)}
 
     known = {"NewVotersHaveCaughtUp": "caught-up-within-the-hour", "UpdatesAreKept": "update-voter-without-error"}
-    assert set(EXCUSED_PROPERTIES) == set(known)
+    assert set(DIFFERENCE_BY_BROKEN_PROPERTY) == set(known)
     assert "NobodyFails" in names()
     for name, difference in known.items():
         assert name not in names()

@@ -51,7 +51,7 @@ SUMMARY_SHAPE: dict[str, Any] = {
 """The shapes of summary notes (see `require_shape`)."""
 
 
-_MISSING_FILE_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_REMOVED_FILE_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """The errors for a file that was removed since it was listed, and for a link to no file."""
 
 
@@ -90,7 +90,7 @@ def _input_file(path: str) -> InputFile | None:
             path = os.path.realpath(path)
             status = os.stat(path)
     except OSError as error:
-        if error.errno in _MISSING_FILE_ERRORS:
+        if error.errno in _REMOVED_FILE_ERRNOS:
             return None
         raise
     return InputFile(path, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
