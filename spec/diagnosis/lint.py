@@ -33,7 +33,7 @@ from kraftcheck.spec.language.semantics import take
 from kraftcheck.spec.language.state import State, Step, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, text_of
 
-MAX_PART_TEXT_LENGTH = 80
+MAX_PART_LENGTH = 80
 """Maximum length of a part's text."""
 MAX_PARTS_IN_NOTE = 2
 """Maximum number of parts in a note."""
@@ -170,9 +170,8 @@ class _ProbeInserter:
 
     def _call(self, node: ast.AST, text: str, *, is_claim: bool, is_element: bool = False) -> ast.Call | None:
         number = len(self.parts)
-        self.parts[number] = ConditionalPart(
-            getattr(node, "lineno", 0), cut(text, MAX_PART_TEXT_LENGTH), is_claim, is_element
-        )
+        line = getattr(node, "lineno", 0)
+        self.parts[number] = ConditionalPart(line, cut(text, MAX_PART_LENGTH), is_claim, is_element)
         if self._wanted and number not in self._wanted:
             return None
         return ast.copy_location(ast.Call(ast.Name(PROBE_NAME, ast.Load()), [ast.Constant(number)], []), node)
@@ -321,6 +320,7 @@ def _vacuity_reason(protocol: Protocol, watched: CoverageProbe) -> str | None:
     return f"`{part.text}` was never evaluated ({file}:{part.line})"
 
 
+LineWarning = tuple[int, str]
 PossibleTypes = tuple[Any, ...] | None
 """The possible types of a value; None if unknown."""
 
@@ -330,7 +330,7 @@ _PLAIN_TYPES = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Ma
 
 def never_equal_comparisons(
     function: FunctionType, owner: type | None, definition: ast.FunctionDef
-) -> Iterator[tuple[int, str]]:
+) -> Iterator[LineWarning]:
     """Yield (line, warning) for each comparison in a method between values of types that are never equal."""
     compared = [node for node in nodes_of(definition, ast.Compare) if len(node.ops) == 1]
     if not compared:
@@ -382,11 +382,9 @@ class _TypeInference:
             cls: Any = self._globals.get(node.value.id)
             return (cls,) if is_enum(cls) and node.attr in cls.__members__ else None
         owners = self.of(node.value)
-        return (
-            None
-            if owners is None
-            else _union_of_types(_union_alternatives(_types_of_fields(one).get(node.attr, Any)) for one in owners)
-        )
+        if owners is None:
+            return None
+        return _union_of_types(_union_alternatives(_types_of_fields(one).get(node.attr, Any)) for one in owners)
 
 
 def _resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -447,10 +445,7 @@ def _are_comparable(first: type, second: type) -> bool:
 
 STEP_MAKERS = (become, consume, Step, take)
 """Functions that make a step, which a method must yield."""
-COPYING_METHODS = {
-    "but",
-    *(name for name, value in vars(Step).items() if name[0] != "_" and isinstance(value, FunctionType)),
-}
+COPY_METHODS = {"but", *(name for name, one in vars(Step).items() if name[0] != "_" and isinstance(one, FunctionType))}
 """Methods that return a copy."""
 MUTATING_METHODS = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
@@ -478,7 +473,7 @@ def _functions_of_module(module: ModuleType) -> Iterator[tuple[type | None, Any]
     yield from ((None, one) for one in own if not getattr(one, "__name__", "").startswith("test_"))
 
 
-def _discarded_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
+def _discarded_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
     """Yield (line, warning) for each statement that makes a step or a copy of a record and discards it."""
     for node in nodes_of(definition, ast.Expr):
         if not isinstance(node.value, ast.Call):
@@ -487,11 +482,7 @@ def _discarded_steps(definition: ast.FunctionDef, function: FunctionType) -> Ite
         shown = ast.unparse(node.value).partition("(")[0]
         if function.__globals__.get(root) in STEP_MAKERS:
             yield node.lineno, f"`{shown}(...)` makes a step that is discarded; forgot `yield`?"
-        elif (
-            isinstance(method, ast.Attribute)
-            and method.attr in COPYING_METHODS
-            and root in _parameters_without_self(definition)
-        ):
+        elif isinstance(method, ast.Attribute) and method.attr in COPY_METHODS and root in _parameters(definition):
             yield node.lineno, f"`{shown}(...)` returns a copy that is discarded; the original is unchanged"
 
 
@@ -502,14 +493,14 @@ def _root_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _parameters_without_self(definition: ast.FunctionDef) -> list[str]:
+def _parameters(definition: ast.FunctionDef) -> list[str]:
     """Return the parameters of a method except `self`."""
     return [one.arg for one in definition.args.args[1:]]
 
 
 def _mutations_outside_state(
     definition: ast.FunctionDef, function: FunctionType, owner: type | None
-) -> Iterator[tuple[int, str]]:
+) -> Iterator[LineWarning]:
     """Yield (line, warning) for each statement that mutates a global, a class attribute or a default."""
     stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
     declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
@@ -529,7 +520,7 @@ def _mutations_outside_state(
         yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
 
 
-def _unrepeatable_calls(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
+def _unrepeatable_calls(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
     """Yield (line, warning) for each call of a built-in function whose result another process does not repeat."""
     for node in nodes_of(definition, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -556,9 +547,8 @@ def unused_attributes(owner: type[Protocol], names: set[str]) -> Iterator[tuple[
             if not (vars(value) or name in names):
                 yield name, f"nothing calls {owner.__name__}.{name}{_similar_name_hint(name, inherited)}"
         elif isinstance(value, Network) or not (name in names or hasattr(value, "__get__")):
-            hint = _similar_name_hint(name, PROTOCOL_ATTRIBUTES) or (
-                "; constant(...) or bound(...) makes a constant" * (name in annotated)
-            )
+            constant = "; constant(...) or bound(...) makes a constant" * (name in annotated)
+            hint = _similar_name_hint(name, PROTOCOL_ATTRIBUTES) or constant
             yield name, f"nothing reads {owner.__name__}.{name}{hint}"
 
 
@@ -568,14 +558,7 @@ def _similar_name_hint(name: str, known: Iterable[str]) -> str:
 
 
 DECORATOR_NAMES = {
-    "on",
-    "internal",
-    "environment",
-    "invariant",
-    "step_invariant",
-    "constraint",
-    "action_constraint",
-    "reachable",
+    *("on", "internal", "environment", "invariant", "step_invariant", "constraint", "action_constraint", "reachable")
 }
 """Decorators of actions and properties."""
 ALWAYS_READ_FIELDS = ("id", "dest", "source")
@@ -594,15 +577,13 @@ def unused_declarations(protocol: Protocol, states: Iterable[State]) -> list[str
     return [
         *_unread_constants(protocol, trees, read),
         *_unread_fields(protocol, states, trees, read),
-        *(_unused_bounds_and_constants(type(protocol), trees, read) if trees else ()),
+        *(_unused_attributes_of(type(protocol), trees, read) if trees else ()),
         *_defined_twice(trees),
         *warnings_in_methods(modules),
     ]
 
 
-def _unused_bounds_and_constants(
-    protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]
-) -> Iterator[str]:
+def _unused_attributes_of(protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
     loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
     declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
     loaded += [one.when for one in chain.from_iterable(declared)]
@@ -719,9 +700,8 @@ def _is_misdirected(protocol: Protocol, kind: type, dest: Value) -> bool:
 
 def _refers_to_class(code: CodeType, name: str) -> bool:
     """Whether a function, or a function inside it, refers to a class by name."""
-    return name in code.co_names or any(
-        _refers_to_class(one, name) for one in code.co_consts if isinstance(one, CodeType)
-    )
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return name in code.co_names or any(_refers_to_class(one, name) for one in inner)
 
 
 def _place_of_function(function: Callable[..., Any]) -> str:

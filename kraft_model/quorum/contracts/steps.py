@@ -73,15 +73,7 @@ FIELDS_RESET_WITH_ROLE = ("rejected", "heard", "watched", "updating", "updated",
 """Fields that are empty in a new role."""
 
 FIELDS_RESET_AT_START = (
-    "fetched",
-    "ended",
-    "rejected",
-    "offsets",
-    "updating",
-    "joining",
-    "heard",
-    "watched",
-    "updated",
+    *("fetched", "ended", "rejected", "offsets", "updating", "joining", "heard", "watched", "updated"),
 )
 """Fields that are empty in a newly started process."""
 
