@@ -55,8 +55,8 @@ def test_what_compiles_nothing_does_without_the_compiler() -> None:
 
 KERNEL = """
 from pathlib import Path
-from kraftcheck.explorer.native.compiling import compiler, inlined
-jit = compiler(Path(__file__).parent)
+from kraftcheck.explorer.native.compiling import kernel_compiler, inlined
+jit = kernel_compiler(Path(__file__).parent)
 @inlined
 def thrice(n):
     return 3 * n
@@ -178,8 +178,8 @@ def test_no_index_is_out_of_bounds() -> None:
 def test_checked_code_refuses_what_is_out_of_bounds(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(
         "from pathlib import Path\nimport numpy as np\n"
-        "from kraftcheck.explorer.native.compiling import compiler\n"
-        "@compiler(Path(__file__).parent)\ndef at(numbers, index):\n    return numbers[index]\n"
+        "from kraftcheck.explorer.native.compiling import kernel_compiler\n"
+        "@kernel_compiler(Path(__file__).parent)\ndef at(numbers, index):\n    return numbers[index]\n"
     )
     program = (
         "import kernel, numpy as np\nfor index in (4, 5, -1):\n"

@@ -113,8 +113,8 @@ def test_a_pipe_is_not_waited_for(run: Run, tmp_path: Path) -> None:
 
 KERNEL = (
     "from pathlib import Path\n"
-    "from kraftcheck.explorer.native.compiling import compiler\n"
-    "jit = compiler(Path(__file__).parent)\n"
+    "from kraftcheck.explorer.native.compiling import kernel_compiler\n"
+    "jit = kernel_compiler(Path(__file__).parent)\n"
     "@jit\ndef thrice(n):\n    return 3 * n\n"
 )
 PROGRAM = (

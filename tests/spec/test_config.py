@@ -399,7 +399,7 @@ def test_a_model_value_that_a_setting_drops_keeps_its_index() -> None:
 
 KEYWORDS = {"TRUE", "FALSE", "TYPE", "TYPE_CONSTRAINT", "CHECK_DEADLOCK", "CONSTANT", "CONSTANTS", "POSTCONDITIONS"}
 NAMES = st.from_regex(r"[0-9_]{0,2}[A-Za-z][A-Za-z0-9_]{0,3}", fullmatch=True).filter(
-    lambda name: name not in KEYWORDS | set(config_module._FIELDS)
+    lambda name: name not in KEYWORDS | set(config_module._FIELD_OF_KEYWORD)
 )
 STRINGS = st.text(st.characters(exclude_characters='"\\\r\n', exclude_categories=["Cs"]), max_size=5)
 BLANKS = st.sampled_from([" ", "\n", "\t", ' \\* INIT (* "\n', ' (* INIT (* *) " *) ', "\r\n"])
@@ -456,7 +456,7 @@ def printed_configs(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
     for field in GROUPS:
         group = draw(st.lists(NAMES, unique=True, max_size=3))
         says[field] = group
-        keyword = next(word for word, target in config_module._FIELDS.items() if target == field)
+        keyword = next(word for word, target in config_module._FIELD_OF_KEYWORD.items() if target == field)
         sections.append([keyword, *group])
     says["check_deadlock"] = draw(st.none() | st.booleans())
     if says["check_deadlock"] is not None:

@@ -129,12 +129,12 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "WhatIsWatchedIsSo": Noticed("smoke-answers", "base.answered: me.version -> me.directory"),
         "LeadersHearAMajority": Noticed(
             "smoke-network",
-            "environment.has_quorum: any(isinstance(key, Key) and matches(voter, key) for key in fetching) -> "
-            "not any((isinstance(key, Key) and matches(voter, key) for key in fetching))",
+            "environment.has_quorum: any(isinstance(key, Key) and is_voter_key(voter, key) for key in fetching) -> "
+            "not any((isinstance(key, Key) and is_voter_key(voter, key) for key in fetching))",
         ),
         "RestartsKeepWhatIsOnDisk": Noticed(
             "default-restart",
-            "rules.restarted: last_epoch(back.log) > back.epoch -> last_epoch(back.log) <= back.epoch",
+            "rules.restarted_replica: last_epoch(back.log) > back.epoch -> last_epoch(back.log) <= back.epoch",
         ),
         "DisksComeBackEmpty": Noticed("default-disk", "environment.lose_disk: 1 -> 0"),
         "RequestsAreRepeatedInVain": Noticed(
@@ -161,7 +161,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke", "tools._runs: shared.decommissioned | {command.target} -> shared.decommissioned"
         ),
         "OnlyTheActiveControllerWrites": Noticed("smoke", "nodes._stopped: down.but(due=()) -> down"),
-        "OnlyCommittedRecordsAreApplied": Noticed("default-brokers", "nodes._started: 0 -> 1"),
+        "OnlyCommittedRecordsAreApplied": Noticed("default-brokers", "nodes._started_node: 0 -> 1"),
         "SuccessIsCommitted": Noticed("smoke", "tools.handle_response: self._goes_on(me, response) -> False"),
         "ToolsEndAsTheirRequestsMay": Noticed(
             "default-brokers", "active._upgrades: Error.INVALID_UPDATE_VERSION -> Error.INVALID_REQUEST"
@@ -172,7 +172,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "AdviceAfterARemovalThatFailed": Noticed(
             "smoke",
-            "tools._ended: me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering -> "
+            "tools._finished_admin: me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering -> "
             "not me.unregistering",
         ),
         "ActiveControllerRuns": Noticed(
@@ -181,7 +181,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "ToolsThatRunHaveNoOutcome": Noticed(
             "smoke", "tools._runs: me.but(command=command, outcome=Nil.NIL) -> me.but(command=command)"
         ),
-        "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started: 0 -> 1"),
+        "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started_node: 0 -> 1"),
         "OthersAnswerNotController": Noticed(
             "smoke", "active.refuse_not_controller: Error.DISCONNECTED -> Error.DUPLICATE_BROKER_REGISTRATION"
         ),
@@ -233,7 +233,9 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "brokers.apply_metadata: me.cursor >= len(shared.metadata) -> me.cursor > len(shared.metadata)",
         ),
         "MetadataIsWhatWasDecided": Noticed("smoke", "controller._decide: me.but(partition=after) -> me"),
-        "LeaderIsInSync": Noticed("smoke", "controller.fence_broker: me.partition.leader == broker -> False"),
+        "LeaderIsInSync": Noticed(
+            "smoke", "controller._without: me.partition.leader != broker -> me.partition.leader == broker"
+        ),
         "EpochsOnlyGrow": Noticed(
             "smoke-zookeeper", "brokers.restart: me.running or me.id not in fenced[Name.CONTROLLER] -> False"
         ),
@@ -259,9 +261,9 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "BrokersComeBackAsTheyLeft": Noticed("smoke", "controller.unfence_broker: Nil.NO_LEADER -> Nil.UNCHANGED"),
         "UncleanLeadersAreAloneAndRecover": Noticed("smoke", "controller.elect_uncleanly: RECOVERING -> RECOVERED"),
         "NewControllersKnowAndTell": Noticed("smoke-zookeeper", "controller.change_controller: 1 -> 0"),
-        "DecisionsArePersisted": Noticed("smoke", "base.change: Nil.UNCHANGED -> Nil.ABSENT"),
+        "DecisionsArePersisted": Noticed("smoke", "base.partition_change: Nil.UNCHANGED -> Nil.ABSENT"),
         "ZookeeperBrokersAreTold": Noticed("smoke-zookeeper", "controller._tells_followers: True -> False"),
-        "AlterPartitionIsAnswered": Noticed("default-isr", "controller._answer: 1 -> 2"),
+        "AlterPartitionIsAnswered": Noticed("default-isr", "controller._alter_partition_response: 1 -> 2"),
         "MetadataIsAppliedInOrder": Noticed("smoke", "brokers._told: 0 -> 1"),
         "LeaderAndIsrIsBelieved": Noticed("smoke-zookeeper", "brokers.handle_leader_and_isr: True -> False"),
         "LeadersRecoverOnceTold": Noticed("smoke", "brokers.recover: shared.finished -> shared.served"),
@@ -299,7 +301,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "default-details",
             "membership.accept_join_request: me.config.members | {request.source} -> me.config.members",
         ),
-        "EpochsOnlyGrow": Noticed("smoke-details", "rules.unchanged: me.current_epoch -> me.high_watermark"),
+        "EpochsOnlyGrow": Noticed("smoke-details", "rules.no_transition: me.current_epoch -> me.high_watermark"),
         "CommittedStays": Noticed("smoke-details", "replication._success: min -> max"),
         "CommitsWithMajorities": Noticed(
             "smoke-details", "replication._new_high_watermark: peer == me.id or end_offset[peer] >= offset -> True"
@@ -313,7 +315,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "replication.client_request: become(me.but(log=(*me.log, entry))).put(acked=shared.acked.put(value, "
             "False), value_ctr=counts) -> become(me.but(log=(*me.log, entry))).put(value_ctr=counts)",
         ),
-        "FetchesHavePositions": Noticed("smoke-details", "rules.unchanged: me.current_epoch -> me.high_watermark"),
+        "FetchesHavePositions": Noticed("smoke-details", "rules.no_transition: me.current_epoch -> me.high_watermark"),
         "FetchesAreAnsweredAsAsked": Noticed(
             "smoke-details",
             "replication.reject_fetch_request: request.epoch > me.current_epoch -> request.epoch >= me.current_epoch",

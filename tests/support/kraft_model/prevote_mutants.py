@@ -22,7 +22,7 @@ PREVOTE = {
     "ProspectivesGiveUp": Noticed("default-details", "elections.conclude_pre_vote: me.leader -> me.voted_for"),
     "ElectedLeadersAnnounceThemselves": Noticed("growing-details", "elections.become_leader: 1 -> 2"),
     "AnnouncementsAreRepeated": Noticed("default-details", "replication.resend_begin_quorum_epoch_request: 1 -> 2"),
-    "ResignedLeadersGoOn": Noticed("smoke-details", "base.zeros: 0 -> 1"),
+    "ResignedLeadersGoOn": Noticed("smoke-details", "base.zero_end_offsets: 0 -> 1"),
     "FetchesGoToLeaders": Noticed("smoke-details", "base._send: on.dest -> on.source"),
     "ClientsValuesAreAppended": Noticed("growing-details", "replication.handle_client_request: 1 -> 2"),
     "ChangesAreAppended": Noticed("growing-details", "base._count: 1 -> 0"),
