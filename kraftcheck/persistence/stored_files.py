@@ -254,7 +254,7 @@ class RowIndex:
                 yield self._read(file, extent, first, most)
 
 
-UNLIMITED_BYTES = 1 << 40
+BYTES_WITHOUT_SPILLING = 1 << 40
 """Bytes of memory with which no array spills."""
 FIRST_ARRAY_LENGTH = 1 << 12
 """Initial capacity of a growing array."""
@@ -263,7 +263,7 @@ FIRST_ARRAY_LENGTH = 1 << 12
 class SpillArena:
     """Allocator of large arrays: in memory up to a budget, then mapped from files that vanish with the process."""
 
-    def __init__(self, left: int = UNLIMITED_BYTES, folder: Path | None = None) -> None:
+    def __init__(self, left: int = BYTES_WITHOUT_SPILLING, folder: Path | None = None) -> None:
         self.left = left
         self.on_disk = 0
         self._folder = folder

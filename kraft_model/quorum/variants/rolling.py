@@ -43,7 +43,7 @@ class ControllerProgress(Record):
     software: int
 
 
-ControllerProgresses = Map[ModelValue, ControllerProgress | Nil]
+ControllerProgressById = Map[ModelValue, ControllerProgress | Nil]
 
 
 class RolledByOperator(Quorum, variant="rolled-by-operator"):
@@ -67,7 +67,7 @@ class RolledByOperator(Quorum, variant="rolled-by-operator"):
         return ControllerProgress(me.key, leads, me.epoch, len(me.log) if leads or me.fetched else 0, me.software)
 
     @internal(reads=progress)
-    def change_software(self, me: Replica, progress: ControllerProgresses) -> Steps:  # type: ignore[override]
+    def change_software(self, me: Replica, progress: ControllerProgressById) -> Steps:  # type: ignore[override]
         """The operator restarts a controller with new software."""
         others = [one for host, one in progress.items() if isinstance(one, ControllerProgress) and host != me.id]
         if me.software == 0 and self.may_restart(me, others):
@@ -85,12 +85,12 @@ class RolledByOperator(Quorum, variant="rolled-by-operator"):
         )
 
     @reachable(reads=progress)
-    def rolls_end(self, progress: ControllerProgresses) -> bool:
+    def rolls_end(self, progress: ControllerProgressById) -> bool:
         """Every running controller can come to run the new software (Kafka, "Upgrading"; Strimzi proposal 58)."""
         return all(one.software for one in progress.values() if isinstance(one, ControllerProgress))
 
     @invariant(reads=progress)
-    def restarts_leave_a_majority(self, me: Replica, progress: ControllerProgresses) -> bool:
+    def restarts_leave_a_majority(self, me: Replica, progress: ControllerProgressById) -> bool:
         """The operator restarts no controller without which most voters have not caught up (Strimzi proposal 56)."""
         if not list(self.change_software(me, progress)):
             return True
