@@ -375,7 +375,9 @@ class _EventMonitor:
             self._found("restarts", message, event, is_note=True)
             node.votes = {}
         elif not any(_may_restart_with(one, now) for one in node.kept):
-            message = f"node {event.node} restarts in {_quorum_state_text(now)}, but had stored {_quorum_state_text(last)}"
+            message = (
+                f"node {event.node} restarts in {_stored_state_text(now)}, but had stored {_stored_state_text(last)}"
+            )
             self._found("restarts", message, event)
 
     def _elects(
@@ -503,7 +505,7 @@ def _may_restart_with(stored: _StoredQuorumState, now: _StoredQuorumState) -> bo
     return is_vote_kept and stored.leader in (None, now.leader)
 
 
-def _quorum_state_text(stored: _StoredQuorumState) -> str:
+def _stored_state_text(stored: _StoredQuorumState) -> str:
     leader = "no leader" if stored.leader is None else f"leader {stored.leader}"
     return f"epoch {stored.epoch} with {leader} and {'no vote' if stored.voted is None else f'vote {stored.voted}'}"
 
