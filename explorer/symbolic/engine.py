@@ -145,7 +145,7 @@ class SymbolicSearch:
                 gc.collect()  # learned objects refer to each other in cycles
                 self._counted, found = 0, None
             except OutOfNodes:
-                most = self.space.store.most_nodes if self.space is not None else 0
+                most = len(self.space.store.arrays.nodes) if self.space is not None else 0
                 asked = options.max_nodes and max(options.max_nodes, LEAST_MAX_NODES)
                 self.books.stop_at("max_nodes" if most == asked else MEMORY_LIMIT)
 

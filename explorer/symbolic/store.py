@@ -10,31 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.symbolic.kernel import diagram as codes
-from kraftcheck.explorer.symbolic.kernel.diagram import (
-    Diagram,
-    add_relation_edge,
-    cache_label_result,
-    rebuild_node_table,
-    unique_node,
-)
-from kraftcheck.explorer.symbolic.kernel.operations import (
-    count_steps,
-    difference,
-    intersection,
-    predecessors,
-    successors,
-    union,
-)
-from kraftcheck.explorer.symbolic.kernel.projections import (
-    FEWEST_SUMMARIES_TO_DROP,
-    collect_garbage,
-    count_vectors,
-    forget_summaries,
-    mark_reachable_nodes,
-    project_onto_tail,
-)
-from kraftcheck.explorer.symbolic.kernel.saturation import learn_new_vectors, saturated_union
+from kraftcheck.explorer.symbolic.kernel import diagram, operations, projections, saturation
 from kraftcheck.spec.errors import ProtocolError
 
 EMPTY_SET, UNIT_SET = 0, 1
@@ -58,7 +34,7 @@ class DiagramStore:
 
     def __init__(self, levels: int, memory: int, answer: KernelCallback, most: int | None = None) -> None:
         self.levels = levels
-        self.arrays = d = Diagram()
+        self.arrays = d = diagram.Diagram()
         self._answer = answer
         self._error: BaseException | None = None
         self.guarded: set[int] = set()  # labels with guards
@@ -66,29 +42,30 @@ class DiagramStore:
         self.partial = EMPTY_SET
         self.collections = self._collected = self._most = 0
         # All arrays get their final length now; memory is provided on first use, so room for growth costs nothing.
-        least = codes.BYTES_A_NODE + LEAST_EDGE_ROOM_A_NODE * codes.BYTES_AN_EDGE
-        nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, LEAST_MAX_NODES))
+        least = diagram.BYTES_A_NODE + LEAST_EDGE_ROOM_A_NODE * diagram.BYTES_AN_EDGE
+        nodes = min(max(memory // least, 1 << 18), max(most or diagram.MOST_NODES, LEAST_MAX_NODES))
         size = max(1 << (nodes - 1).bit_length(), FIRST_TABLE_ENTRIES)
         d.nodes = np.zeros((nodes, 3), np.int64)
         d.summaries = np.zeros(12 * nodes, np.int32)
         edges = LEAST_EDGE_ROOM_A_NODE * nodes
-        d.edges = np.zeros(edges if most is not None else max(edges, memory // codes.BYTES_AN_EDGE), np.int64)
+        d.edges = np.zeros(edges if most is not None else max(edges, memory // diagram.BYTES_AN_EDGE), np.int64)
         d.table = np.zeros(2 * size, np.int32)
         d.cache = np.zeros((size, 3), np.int64)
         d.scratch = np.zeros(STACK_ROOM_EDGES, np.int64)
         d.stamps = np.zeros(STACK_ROOM_EDGES, np.int64)
-        d.meta = np.zeros(codes.META_SIZE, np.int64)
-        d.meta[codes.META_NODES] = 2
-        d.meta[codes.META_MOST_BYTES] = max(memory, least * nodes)
-        d.meta[codes.META_SUMMARY_ENTRIES], d.meta[codes.META_EXTRA_SUMMARIES] = 1, FEWEST_SUMMARIES_TO_DROP
-        d.meta[codes.META_LEVELS] = levels
+        d.meta = np.zeros(diagram.META_SIZE, np.int64)
+        d.meta[diagram.META_NODES] = 2
+        d.meta[diagram.META_MOST_BYTES] = max(memory, least * nodes)
+        d.meta[diagram.META_SUMMARY_ENTRIES] = 1
+        d.meta[diagram.META_EXTRA_SUMMARIES] = projections.FEWEST_SUMMARIES_TO_DROP
+        d.meta[diagram.META_LEVELS] = levels
         d.nodes[1, 1] = levels << 32
-        d.meta[codes.META_CACHE_MASK] = min(size, 4 * FIRST_TABLE_ENTRIES) - 1
+        d.meta[diagram.META_CACHE_MASK] = min(size, 4 * FIRST_TABLE_ENTRIES) - 1
         self._function = _CALLBACK_TYPE(self._called_back)
-        d.meta[codes.META_CALLBACK] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        d.meta[diagram.META_CALLBACK] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         d.lookups = np.zeros((1 << 26, 2), np.int64)
         d.lookups[:FIRST_TABLE_ENTRIES] = -1
-        d.meta[codes.META_LOOKUP_MASK] = FIRST_TABLE_ENTRIES - 1
+        d.meta[diagram.META_LOOKUP_MASK] = FIRST_TABLE_ENTRIES - 1
         d.map_items = np.zeros(1 << 26, np.int64)
         d.relation_nodes = np.zeros((1 << 24, 6), np.int64)
         d.relation_edges = np.zeros((1 << 26, 3), np.int64)
@@ -101,7 +78,7 @@ class DiagramStore:
         d.tails = np.zeros((1 << 20, 4), np.int64)
         d.slot_count = np.zeros(levels + 1, np.int64)
         d.chosen = np.zeros(len(d.relation_edges), np.int32)
-        rebuild_node_table(d, FIRST_TABLE_ENTRIES)
+        diagram.rebuild_node_table(d, FIRST_TABLE_ENTRIES)
 
     def free(self) -> None:
         """Release the diagrams' memory even if garbage still refers to them; no set is usable afterwards."""
@@ -120,31 +97,31 @@ class DiagramStore:
             pass  # the operation in progress returns a partial result
         except BaseException as error:
             self._error = error
-        self.arrays.meta[codes.META_STOP] = 1
-        self.arrays.meta[codes.META_INCOMPLETE] += 1
+        self.arrays.meta[diagram.META_STOP] = 1
+        self.arrays.meta[diagram.META_INCOMPLETE] += 1
         return -1
 
     def cache_effect(self, label: int, value: int, result: int) -> None:
         """Cache the result of applying a label to a value."""
-        cache_label_result(self.arrays, label << 32 | value, result)
+        diagram.cache_label_result(self.arrays, label << 32 | value, result)
 
     def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
         """Add an edge to a relation's node: see `add_relation_edge` of the kernel."""
         limit = len(self.arrays.relation_edges)
-        require_below_limit(int(self.arrays.meta[codes.META_RELATION_EDGES]) + 1, limit, "edges of relations")
-        add_relation_edge(self.arrays, relation, how, key, result, child)
+        require_below_limit(int(self.arrays.meta[diagram.META_RELATION_EDGES]) + 1, limit, "edges of relations")
+        diagram.add_relation_edge(self.arrays, relation, how, key, result, child)
 
     def forget_products(self) -> None:
         """Invalidate the cached products of relations, which have grown."""
-        self.arrays.meta[codes.META_ROUND] += 1
+        self.arrays.meta[diagram.META_ROUND] += 1
 
     def add_items(self, items: Sequence[int]) -> int:
         """Store the classes of a value; return their position, packed as a lookup result."""
         d = self.arrays
-        start = int(d.meta[codes.META_MAP_ITEMS])
+        start = int(d.meta[diagram.META_MAP_ITEMS])
         require_below_limit(start + len(items), len(d.map_items), "classes of values")
         d.map_items[start : start + len(items)] = items
-        d.meta[codes.META_MAP_ITEMS] = start + len(items)
+        d.meta[diagram.META_MAP_ITEMS] = start + len(items)
         return start << 24 | len(items)
 
     # Operations
@@ -157,58 +134,52 @@ class DiagramStore:
         return result
 
     def attempt(self, function: Any, *arguments: int) -> tuple[int, bool]:
-        """Run a compiled operation; return its result, and whether the result is complete."""
-        meta = self.arrays.meta
-        before, top = int(meta[codes.META_INCOMPLETE]), int(meta[codes.META_STACK_TOP])
-        result = int(function(self.arrays, *arguments))
-        self._raise_error(result, top)
-        if meta[codes.META_STOP] == 2:
-            raise ProtocolError("the symbolic engine has no room for a diagram's edges: a variable has too many values")
-        return result, int(meta[codes.META_INCOMPLETE]) == before
+        """Run a compiled operation; return its result, and whether the result is complete.
 
-    def _raise_error(self, partial: int, top: int) -> None:
-        """Raise the pending exception of a callback, if any; reset the stack to the height `top` first."""
+        Raise the exception of a callback, if there was one, and reset the stack.
+        """
+        meta = self.arrays.meta
+        before, top = int(meta[diagram.META_INCOMPLETE]), int(meta[diagram.META_STACK_TOP])
+        result = int(function(self.arrays, *arguments))
         if self._error is not None:
-            error, self._error, self.partial = self._error, None, partial
-            self.arrays.meta[codes.META_STOP] = 0
-            self.arrays.meta[codes.META_STACK_TOP] = top
+            error, self._error, self.partial = self._error, None, result
+            meta[diagram.META_STOP], meta[diagram.META_STACK_TOP] = 0, top
             raise error
+        if meta[diagram.META_STOP] == 2:
+            raise ProtocolError("the symbolic engine has no room for a diagram's edges: a variable has too many values")
+        return result, int(meta[diagram.META_INCOMPLETE]) == before
 
     def union(self, a: int, b: int) -> int:
         """Return the union of two sets."""
-        return self._run(union, a, b)
+        return self._run(operations.union, a, b)
 
     def difference(self, a: int, b: int) -> int:
         """Return the states of the first set that are not in the second."""
-        return self._run(difference, a, b)
+        return self._run(operations.difference, a, b)
 
     def intersection(self, a: int, b: int) -> int:
         """Return the intersection of two sets."""
-        return self._run(intersection, a, b)
+        return self._run(operations.intersection, a, b)
 
     def project(self, a: int, which: int) -> int:
         """Return a projection of a set."""
-        return self._run(project_onto_tail, a, int(self.arrays.watch_tail[which]))
+        return self._run(projections.project_onto_tail, a, int(self.arrays.watch_tail[which]))
 
     def successors(self, a: int, relation: int) -> int:
         """Return the successors of a set under a relation."""
-        return self._run(successors, a, relation, 0)
+        return self._run(operations.successors, a, relation, 0)
 
     def predecessors(self, a: int, relation: int, b: int) -> int:
         """Return the states of a set with a successor, under a relation, in another set."""
-        return self._run(predecessors, a, relation, b)
+        return self._run(operations.predecessors, a, relation, b)
 
     def enabled(self, a: int, relation: int) -> int:
         """Return the states of a set that have a successor under a relation."""
-        return self._run(successors, a, relation, 1)
+        return self._run(operations.successors, a, relation, 1)
 
     def saturated(self, a: int) -> tuple[int, bool]:
         """Return the least fixpoint of all events from a set, and whether it is complete."""
-        return self.attempt(saturated_union, a, 0, 0, 0)
-
-    def learn(self, level: int, value: int, child: int) -> None:
-        """Learn events from one edge of a diagram, for the watches that begin at its level."""
-        self.attempt(learn_new_vectors, level, value, child)
+        return self.attempt(saturation.saturated_union, a, 0, 0, 0)
 
     def watch_tails(self, tails: Iterable[int]) -> None:
         """Choose the tails (lists of dimensions) whose projections are cached in the nodes."""
@@ -219,7 +190,7 @@ class DiagramStore:
             d.slot_tail[slot] = tail
             d.tails[tail, 3] = slot
             d.slot_count[: int(d.tails[tail, 0]) + 1] += 1
-        forget_summaries(d)
+        projections.forget_summaries(d)
 
     # Sets and vectors
 
@@ -228,10 +199,10 @@ class DiagramStore:
         result = EMPTY_SET
         for vector in vectors:
             node, d = UNIT_SET, self.arrays
-            top = int(d.meta[codes.META_STACK_TOP])
+            top = int(d.meta[diagram.META_STACK_TOP])
             for level in range(len(vector) - 1, -1, -1):
                 d.scratch[top] = vector[level] << 32 | node
-                node = self._run(unique_node, level, top, 1)
+                node = self._run(diagram.unique_node, level, top, 1)
             result = self.union(result, node)
         return result
 
@@ -267,10 +238,10 @@ class DiagramStore:
         """Return the number of vectors of a set."""
         if a == EMPTY_SET:
             return 0
-        marked = mark_reachable_nodes(self.arrays, np.array([a]))
+        marked = projections.mark_reachable_nodes(self.arrays, np.array([a]))
         total, limbs = int(marked.sum()), 4
         while True:
-            places, counts = count_vectors(self.arrays, marked, total, limbs)
+            places, counts = projections.count_vectors(self.arrays, marked, total, limbs)
             if int(counts[:, -1].max()) >> 30 == 0:
                 return sum(int(digit) << 32 * k for k, digit in enumerate(counts[places[a]].tolist()))
             limbs *= 2
@@ -281,41 +252,32 @@ class DiagramStore:
         for which, prime in enumerate(COUNTING_PRIMES):
             if product > most:
                 return result
-            rest = int(count_steps(self.arrays, a, relation, which, prime))
+            rest = int(operations.count_steps(self.arrays, a, relation, which, prime))
             result += product * ((rest - result) * pow(product, -1, prime) % prime)
             product *= prime
         raise ProtocolError(f"more than {product:,} steps: the symbolic engine cannot count them")
 
     def size(self, a: int) -> int:
         """Return the number of nodes of a set."""
-        return int(mark_reachable_nodes(self.arrays, np.array([a])).sum()) - 2 if a else 0
+        return int(projections.mark_reachable_nodes(self.arrays, np.array([a])).sum()) - 2
 
     def sizes(self, a: int) -> Counter[int]:
         """Return the number of nodes of a set at each level."""
-        marked = np.flatnonzero(mark_reachable_nodes(self.arrays, np.array([a])))[2:] if a else np.zeros(0, np.int64)
+        marked = np.flatnonzero(projections.mark_reachable_nodes(self.arrays, np.array([a])))[2:]
         return Counter((self.arrays.nodes[marked, 1] >> 32).tolist())
-
-    @property
-    def most_nodes(self) -> int:
-        """Capacity for nodes."""
-        return len(self.arrays.nodes)
 
     @property
     def is_crowded(self) -> bool:
         """Whether nodes or edges fill half of their room, so that garbage collection pays."""
-        arrays, meta = self.arrays, self.arrays.meta
-        nodes, edges = int(meta[codes.META_NODES]), int(meta[codes.META_EDGES])
-        room = codes.BYTES_A_NODE * nodes + codes.BYTES_AN_EDGE * edges
-        return (
-            2 * nodes > len(arrays.nodes)
-            or 2 * edges > len(arrays.edges)
-            or 2 * room > int(meta[codes.META_MOST_BYTES])
-        )
+        d, edges = self.arrays, int(self.arrays.meta[diagram.META_EDGES])
+        room = diagram.BYTES_A_NODE * self.nodes + diagram.BYTES_AN_EDGE * edges
+        most = int(d.meta[diagram.META_MOST_BYTES])
+        return 2 * self.nodes > len(d.nodes) or 2 * edges > len(d.edges) or 2 * room > most
 
     @property
     def nodes(self) -> int:
         """Number of nodes in the store now."""
-        return int(self.arrays.meta[codes.META_NODES])
+        return int(self.arrays.meta[diagram.META_NODES])
 
     @property
     def nodes_made(self) -> int:
@@ -332,11 +294,11 @@ class DiagramStore:
         d, before = self.arrays, self.nodes
         known = np.flatnonzero(d.watch_known > 1)
         kept = np.array([*roots, *self.roots.values(), *d.watch_known[known]], np.int64)
-        collect_garbage(d, kept)
+        projections.collect_garbage(d, kept)
         named = len(roots) + len(self.roots)
         self.roots = dict(zip(self.roots, kept[len(roots) : named].tolist(), strict=True))
         d.watch_known[known] = kept[named:]
-        d.meta[codes.META_STOP] = 0
+        d.meta[diagram.META_STOP] = 0
         self.collections += 1
         self._collected += before - self.nodes
         self._most = max(self._most, before)
@@ -347,15 +309,15 @@ class DiagramStore:
     def dump(self, roots: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
         """Return the nodes and edges of the sets `roots`, with nodes renumbered from 2, and the sets' new numbers."""
         d = self.arrays
-        marked = mark_reachable_nodes(d, np.array(roots, np.int64))
+        marked = projections.mark_reachable_nodes(d, np.array(roots, np.int64))
         kept = np.flatnonzero(marked[2:]) + 2
         numbers = np.zeros(len(marked), np.int64)
         numbers[1], numbers[kept] = 1, np.arange(2, len(kept) + 2)
-        starts, counts = d.nodes[kept, 0], d.nodes[kept, 1] & codes.LOW_32_BITS
+        starts, counts = d.nodes[kept, 0], d.nodes[kept, 1] & diagram.LOW_32_BITS
         ends = np.cumsum(counts)
         first = ends - counts
         edges = d.edges[np.repeat(starts - first, counts) + np.arange(counts.sum())]
-        edges = edges & ~codes.LOW_32_BITS | numbers[edges & codes.LOW_32_BITS]
+        edges = edges & ~diagram.LOW_32_BITS | numbers[edges & diagram.LOW_32_BITS]
         return np.stack([first, d.nodes[kept, 1]], axis=1), edges, numbers[list(roots)].tolist()
 
     def load(self, nodes: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
@@ -365,8 +327,8 @@ class DiagramStore:
             raise OutOfNodes
         d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
         d.edges[: len(edges)] = edges
-        d.meta[codes.META_NODES], d.meta[codes.META_EDGES] = count, len(edges)
-        rebuild_node_table(d, max(FIRST_TABLE_ENTRIES, 1 << (2 * count - 1).bit_length()))
+        d.meta[diagram.META_NODES], d.meta[diagram.META_EDGES] = count, len(edges)
+        diagram.rebuild_node_table(d, max(FIRST_TABLE_ENTRIES, 1 << (2 * count - 1).bit_length()))
 
 
 def require_below_limit(number: int, limit: int, what: str) -> None:

@@ -16,17 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba.core import types
 from numba.extending import intrinsic
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import cgutils, inlined, kernel_compiler
+from kraftcheck.explorer.native.compiling import inlined, ir, kernel_compiler, types
 from kraftcheck.explorer.tables.kernel import native
 from kraftcheck.explorer.tables.kernel.maps import mix64
 
 jit = kernel_compiler(Path(__file__).parent, Path(native.__file__).parent)
-_ir: Any = vars(cgutils)["ir"]
-_INT64: Any = types.int64
 _intrinsic: Any = intrinsic
 
 
@@ -35,37 +32,18 @@ def call_back(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
     """Generate code that calls the function of three integers at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number = _ir.IntType(64)
-        function = _ir.FunctionType(number, [number] * 3).as_pointer()
+        number = ir.IntType(64)
+        function = ir.FunctionType(number, [number] * 3).as_pointer()
         return builder.call(builder.inttoptr(arguments[0], function), arguments[1:])
 
-    return _INT64(_INT64, _INT64, _INT64, _INT64), generate
+    return types.int64(*[types.int64] * 4), generate
 
 
 # Indices of `meta`.
-(
-    META_NODES,
-    META_EDGES,
-    META_TABLE_MASK,
-    META_CACHE_MASK,
-    META_STACK_TOP,
-    META_STOP,
-    META_INCOMPLETE,
-    META_LEVELS,
-    META_CALLBACK,
-    META_LOOKUP_MASK,
-    META_LOOKUPS,
-    META_MAP_ITEMS,
-    META_NEXT_TICK,
-    META_CACHED_RESULTS,
-    META_RELATION_EDGES,
-    META_ROUND,
-    META_SUMMARY_ENTRIES,
-    META_CHOSEN_EDGES,
-    META_MOST_BYTES,
-    META_EXTRA_SUMMARIES,
-    META_NODES_AT_DROP,
-) = range(21)
+META_NODES, META_EDGES, META_TABLE_MASK, META_CACHE_MASK, META_STACK_TOP, META_STOP, META_INCOMPLETE = range(7)
+META_LEVELS, META_CALLBACK, META_LOOKUP_MASK, META_LOOKUPS, META_MAP_ITEMS, META_NEXT_TICK = range(7, 13)
+META_CACHED_RESULTS, META_RELATION_EDGES, META_ROUND, META_SUMMARY_ENTRIES, META_CHOSEN_EDGES = range(13, 18)
+META_MOST_BYTES, META_EXTRA_SUMMARIES, META_NODES_AT_DROP = range(18, 21)
 META_SIZE = 24
 
 # Reasons for calling Python.

@@ -7,20 +7,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
+from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.diagram import (
-    LOW_32_BITS,
-    META_INCOMPLETE,
-    META_ROUND,
-    META_STACK_TOP,
-    META_STOP,
-    OP_COUNT_STEPS,
-    OP_DIFFERENCE,
-    OP_DOMAIN,
-    OP_INTERSECTION,
-    OP_PREDECESSORS,
-    OP_SUCCESSORS,
-    OP_UNION,
-    UNKNOWN_RESULT,
     apply_label,
     cache_complete_result,
     cached_label_result,
@@ -37,16 +25,16 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 @inlined
 def pop_node(d: Any, level: Any, base: Any) -> Any:
     """Return the node with the sorted edges on the stack from `base` on; pop the edges."""
-    result = unique_node(d, level, base, d.meta[META_STACK_TOP] - base)
-    d.meta[META_STACK_TOP] = base
+    result = unique_node(d, level, base, d.meta[codes.META_STACK_TOP] - base)
+    d.meta[codes.META_STACK_TOP] = base
     return result
 
 
 @inlined
 def must_stop(d: Any) -> Any:
     """Whether the operation must return a partial result now; if so, count one incomplete result."""
-    if d.meta[META_STOP]:
-        d.meta[META_INCOMPLETE] += 1
+    if d.meta[codes.META_STOP]:
+        d.meta[codes.META_INCOMPLETE] += 1
         return True
     return False
 
@@ -55,7 +43,7 @@ def must_stop(d: Any) -> Any:
 def cached_or_stopped(d: Any, key1: Any, key2: Any) -> Any:
     """Return the cached result of a key, or UNKNOWN_RESULT; 0 if the operation must return a partial result now."""
     found = cached_result(d, key1, key2)
-    return np.int64(0) if found == UNKNOWN_RESULT and must_stop(d) else found
+    return np.int64(0) if found == codes.UNKNOWN_RESULT and must_stop(d) else found
 
 
 @jit
@@ -67,24 +55,24 @@ def union(d: Any, a: Any, b: Any) -> Any:
         return b
     if a > b:
         a, b = b, a
-    key1, key2 = a << 32 | b, np.int64(OP_UNION) << 32
+    key1, key2 = a << 32 | b, np.int64(codes.OP_UNION) << 32
     found = cached_result(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
-    before = d.meta[META_INCOMPLETE]
+    before = d.meta[codes.META_INCOMPLETE]
     if must_stop(d):
         return b
     level = min(level_of(d, a), level_of(d, b))
-    base = d.meta[META_STACK_TOP]
-    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
-    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
+    base = d.meta[codes.META_STACK_TOP]
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & codes.LOW_32_BITS)
+    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & codes.LOW_32_BITS)
     if level_of(d, a) != level_of(d, b):
         if level_of(d, a) > level:
             a, i, end = b, j, stop
             b = key1 >> 32
         # b skips the level, so its value there is 0
         if d.edges[i] >> 32 == 0:
-            push_edge(d, union(d, d.edges[i] & LOW_32_BITS, b))
+            push_edge(d, union(d, d.edges[i] & codes.LOW_32_BITS, b))
             i += 1
         else:
             push_edge(d, b)
@@ -101,7 +89,7 @@ def union(d: Any, a: Any, b: Any) -> Any:
                 push_edge(d, f)
                 j += 1
             else:
-                push_edge(d, e & ~LOW_32_BITS | union(d, e & LOW_32_BITS, f & LOW_32_BITS))
+                push_edge(d, e & ~codes.LOW_32_BITS | union(d, e & codes.LOW_32_BITS, f & codes.LOW_32_BITS))
                 i += 1
                 j += 1
         while i < end:
@@ -122,20 +110,20 @@ def difference(d: Any, a: Any, b: Any) -> Any:
         return np.int64(0)
     if b == 0:
         return a
-    key1, key2 = a << 32 | b, np.int64(OP_DIFFERENCE) << 32
+    key1, key2 = a << 32 | b, np.int64(codes.OP_DIFFERENCE) << 32
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
-    before = d.meta[META_INCOMPLETE]
+    before = d.meta[codes.META_INCOMPLETE]
     level = level_of(d, a)
-    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
-    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & codes.LOW_32_BITS)
+    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & codes.LOW_32_BITS)
     if level > level_of(d, b):  # a's value at the level of b is 0
-        rest = d.edges[j] & LOW_32_BITS if d.edges[j] >> 32 == 0 else np.int64(0)
+        rest = d.edges[j] & codes.LOW_32_BITS if d.edges[j] >> 32 == 0 else np.int64(0)
         result = difference(d, a, rest)
     else:
         # Merge the sorted edges. If b skips the level, its only value there is 0.
-        base = d.meta[META_STACK_TOP]
+        base = d.meta[codes.META_STACK_TOP]
         skips = level < level_of(d, b)
         while i < end:
             e = d.edges[i]
@@ -145,10 +133,10 @@ def difference(d: Any, a: Any, b: Any) -> Any:
             else:
                 while j < stop and d.edges[j] >> 32 < e >> 32:
                     j += 1
-                other = d.edges[j] & LOW_32_BITS if j < stop and d.edges[j] >> 32 == e >> 32 else np.int64(0)
-            child = difference(d, e & LOW_32_BITS, other)
+                other = d.edges[j] & codes.LOW_32_BITS if j < stop and d.edges[j] >> 32 == e >> 32 else np.int64(0)
+            child = difference(d, e & codes.LOW_32_BITS, other)
             if child:
-                push_edge(d, e & ~LOW_32_BITS | child)
+                push_edge(d, e & ~codes.LOW_32_BITS | child)
         result = pop_node(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
@@ -163,25 +151,25 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
         return np.int64(0)
     if level_of(d, a) > level_of(d, b) or (level_of(d, a) == level_of(d, b) and a > b):
         a, b = b, a
-    key1, key2 = a << 32 | b, np.int64(OP_INTERSECTION) << 32
+    key1, key2 = a << 32 | b, np.int64(codes.OP_INTERSECTION) << 32
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
-    before = d.meta[META_INCOMPLETE]
+    before = d.meta[codes.META_INCOMPLETE]
     level = level_of(d, a)
-    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & codes.LOW_32_BITS)
     if level < level_of(d, b):  # b's value at the level of a is 0
-        rest = d.edges[i] & LOW_32_BITS if d.edges[i] >> 32 == 0 else np.int64(0)
+        rest = d.edges[i] & codes.LOW_32_BITS if d.edges[i] >> 32 == 0 else np.int64(0)
         result = intersection(d, rest, b)
     else:
-        j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
-        base = d.meta[META_STACK_TOP]
+        j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & codes.LOW_32_BITS)
+        base = d.meta[codes.META_STACK_TOP]
         while i < end and j < stop:
             e, f = d.edges[i], d.edges[j]
             if e >> 32 == f >> 32:
-                child = intersection(d, e & LOW_32_BITS, f & LOW_32_BITS)
+                child = intersection(d, e & codes.LOW_32_BITS, f & codes.LOW_32_BITS)
                 if child:
-                    push_edge(d, e & ~LOW_32_BITS | child)
+                    push_edge(d, e & ~codes.LOW_32_BITS | child)
             if e >> 32 <= f >> 32:
                 i += 1
             if e >> 32 >= f >> 32:
@@ -194,22 +182,22 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
 @jit
 def pop_unsorted_node(d: Any, level: Any, base: Any) -> Any:
     """Return the node with the unsorted edges on the stack from `base` on; unite the children of equal values."""
-    scratch, top = d.scratch, d.meta[META_STACK_TOP]
+    scratch, top = d.scratch, d.meta[codes.META_STACK_TOP]
     for i in range(base + 1, top):
         if scratch[i - 1] >> 32 >= scratch[i] >> 32:
             scratch[base:top].sort()
             break
     write, i = base, base
     while i < top:
-        value, child = scratch[i] >> 32, scratch[i] & LOW_32_BITS
+        value, child = scratch[i] >> 32, scratch[i] & codes.LOW_32_BITS
         i += 1
         while i < top and scratch[i] >> 32 == value:
-            child = union(d, child, scratch[i] & LOW_32_BITS)
+            child = union(d, child, scratch[i] & codes.LOW_32_BITS)
             i += 1
         scratch[write] = value << 32 | child
         write += 1
     result = unique_node(d, level, base, write - base)
-    d.meta[META_STACK_TOP] = base
+    d.meta[codes.META_STACK_TOP] = base
     return result
 
 
@@ -237,20 +225,21 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
         return np.int64(0)
     if r == 1:
         return a
-    key1, key2 = a << 32 | r, np.int64(OP_DOMAIN if keep else OP_SUCCESSORS) << 32 | d.meta[META_ROUND]
+    code = np.int64(codes.OP_DOMAIN if keep else codes.OP_SUCCESSORS)
+    key1, key2 = a << 32 | r, code << 32 | d.meta[codes.META_ROUND]
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
-    before = d.meta[META_INCOMPLETE]
+    before = d.meta[codes.META_INCOMPLETE]
     rule, level = d.relation_nodes[r], d.relation_nodes[r, 0]
-    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
-    base = d.meta[META_STACK_TOP]
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS
+    base = d.meta[codes.META_STACK_TOP]
     # Above the relation's first level nothing changes: each edge keeps its value, with the product of its child.
     if level_of(d, a) < level:
         for i in range(start, start + n):
-            child = successors(d, d.edges[i] & LOW_32_BITS, r, keep)
+            child = successors(d, d.edges[i] & codes.LOW_32_BITS, r, keep)
             if child:
-                push_edge(d, d.edges[i] & ~LOW_32_BITS | child)
+                push_edge(d, d.edges[i] & ~codes.LOW_32_BITS | child)
         result = pop_node(d, level_of(d, a), base)
     else:
         skips = level_of(d, a) > level
@@ -258,9 +247,9 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
         # At the relation's level: apply the enabled events to each edge, or to the value 0 if the set skips the level.
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            value, child = e >> 32, e & LOW_32_BITS
+            value, child = e >> 32, e & codes.LOW_32_BITS
             # Events that require this very value, and name the next value.
-            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN_RESULT
+            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
             while k >= 0:
                 after = successors(d, child, table[k, 1], keep)
                 if after:
@@ -309,9 +298,9 @@ def child_for_value(d: Any, b: Any, level: Any, value: Any) -> Any:
     """Return a set's child for a value at a level; the set's node must not be above that level."""
     if b == 0 or level_of(d, b) > level:
         return b if value == 0 else np.int64(0)
-    start, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW_32_BITS)
+    start, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & codes.LOW_32_BITS)
     i = find_edge_place(d.edges, start, end, value)
-    return d.edges[i] & LOW_32_BITS if i < end and d.edges[i] >> 32 == value else np.int64(0)
+    return d.edges[i] & codes.LOW_32_BITS if i < end and d.edges[i] >> 32 == value else np.int64(0)
 
 
 @jit
@@ -321,23 +310,23 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
         return np.int64(0)
     if r == 1:
         return intersection(d, a, b)
-    key1, key2 = a << 32 | r, np.int64(OP_PREDECESSORS) << 32 | b
+    key1, key2 = a << 32 | r, np.int64(codes.OP_PREDECESSORS) << 32 | b
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
-    before = d.meta[META_INCOMPLETE]
+    before = d.meta[codes.META_INCOMPLETE]
     rule, table = d.relation_nodes[r], d.relation_edges
     level = min(rule[0], level_of(d, a), level_of(d, b))
-    start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS, level_of(d, a) > level
-    base = d.meta[META_STACK_TOP]
+    start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS, level_of(d, a) > level
+    base = d.meta[codes.META_STACK_TOP]
     # For each edge, compute the part of its child that leads into the set, with the kinds of events of `successors`.
     for i in range(1 if skips else n):
         e = a if skips else d.edges[start + i]
-        value, child, rest = e >> 32, e & LOW_32_BITS, np.int64(0)
+        value, child, rest = e >> 32, e & codes.LOW_32_BITS, np.int64(0)
         if level < rule[0]:
             rest = predecessors(d, child, r, child_for_value(d, b, level, value))
         else:
-            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN_RESULT
+            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
             while k >= 0:
                 rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, table[k, 0])))
                 k = table[k, 2]
@@ -369,23 +358,23 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
         return np.int64(0)
     if a == 1 and r == 1:
         return np.int64(1)
-    key1, key2 = a << 32 | r, np.int64(OP_COUNT_STEPS) << 32 | which
+    key1, key2 = a << 32 | r, np.int64(codes.OP_COUNT_STEPS) << 32 | which
     found = cached_result(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
     level = d.relation_nodes[r, 0] if r > 1 else level_of(d, a)
-    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS
     result, rule, table = np.int64(0), d.relation_nodes[r], d.relation_edges
     # The same phases as in `successors`, whose lookups are all cached by now.
     if r == 1 or level_of(d, a) < level:
         for i in range(start, start + n):
-            result = (result + count_steps(d, d.edges[i] & LOW_32_BITS, r, which, modulus)) % modulus
+            result = (result + count_steps(d, d.edges[i] & codes.LOW_32_BITS, r, which, modulus)) % modulus
     else:
         skips = level_of(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            value, child = e >> 32, e & LOW_32_BITS
-            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN_RESULT
+            value, child = e >> 32, e & codes.LOW_32_BITS
+            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
             while k >= 0:
                 result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
@@ -401,5 +390,5 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
                 if cached_label_result(d, table[k, 0], value) >= 0:
                     result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
-    cache_complete_result(d, key1, key2, result, d.meta[META_INCOMPLETE])
+    cache_complete_result(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
     return result

@@ -12,25 +12,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
+from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.diagram import (
-    LOW_32_BITS,
-    META_CACHE_MASK,
-    META_CHOSEN_EDGES,
-    META_EDGES,
-    META_EXTRA_SUMMARIES,
-    META_INCOMPLETE,
-    META_NODES,
-    META_NODES_AT_DROP,
-    META_RELATION_EDGES,
-    META_ROUND,
-    META_STACK_TOP,
-    META_STOP,
-    META_SUMMARY_ENTRIES,
-    META_TABLE_MASK,
-    OP_CHOSEN_EDGES,
-    OP_MAY_FOLLOW,
-    OP_PROJECT,
-    UNKNOWN_RESULT,
     apply_label,
     cache_complete_result,
     cached_result,
@@ -73,24 +56,24 @@ def project_onto_tail(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a set onto the tail `t` (a list of dimensions), whether or not it is watched."""
     if a == 0 or t == 0:
         return np.int64(a != 0)
-    key1, key2 = a << 32 | t, np.int64(OP_PROJECT) << 32
+    key1, key2 = a << 32 | t, np.int64(codes.OP_PROJECT) << 32
     found = cached_or_stopped(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
-    before = d.meta[META_INCOMPLETE]
+    before = d.meta[codes.META_INCOMPLETE]
     level = d.tails[t, 0]
-    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS
     # A level above the tail is projected away: unite its children. The tail's own level keeps the classes of values.
     if level_of(d, a) < level:
         result = np.int64(0)
         for i in range(start, start + n):
-            result = union(d, result, project_onto_tail(d, d.edges[i] & LOW_32_BITS, t))
+            result = union(d, result, project_onto_tail(d, d.edges[i] & codes.LOW_32_BITS, t))
     else:
-        base = d.meta[META_STACK_TOP]
+        base = d.meta[codes.META_STACK_TOP]
         skips = level_of(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            child = project_onto_tail(d, e & LOW_32_BITS, d.tails[t, 2])
+            child = project_onto_tail(d, e & codes.LOW_32_BITS, d.tails[t, 2])
             if child:
                 push_class_edges(d, d.tails[t, 1], e >> 32, child)
         result = pop_unsorted_node(d, level, base)
@@ -101,23 +84,22 @@ def project_onto_tail(d: Any, a: Any, t: Any) -> Any:
 @jit
 def forget_summaries(d: Any) -> None:
     """Drop the summaries of all nodes."""
-    d.nodes[: d.meta[META_NODES], 2] = 0
-    d.meta[META_SUMMARY_ENTRIES] = 1
+    d.nodes[: d.meta[codes.META_NODES], 2] = 0
+    d.meta[codes.META_SUMMARY_ENTRIES] = 1
 
 
 @jit
 def make_summary_room(d: Any, n: Any) -> Any:
     """Make room for `n` more summary entries; return whether there is room."""
     meta = d.meta
-    if meta[META_SUMMARY_ENTRIES] + n > min(
-        len(d.summaries), MOST_SUMMARIES_A_NODE * meta[META_NODES] + meta[META_EXTRA_SUMMARIES]
-    ):
-        if 4 * (meta[META_NODES] - meta[META_NODES_AT_DROP]) >= meta[META_NODES]:
+    most = MOST_SUMMARIES_A_NODE * meta[codes.META_NODES] + meta[codes.META_EXTRA_SUMMARIES]
+    if meta[codes.META_SUMMARY_ENTRIES] + n > min(len(d.summaries), most):
+        if 4 * (meta[codes.META_NODES] - meta[codes.META_NODES_AT_DROP]) >= meta[codes.META_NODES]:
             forget_summaries(d)
-            meta[META_NODES_AT_DROP] = meta[META_NODES]
-        elif meta[META_EXTRA_SUMMARIES] < len(d.summaries):
-            meta[META_EXTRA_SUMMARIES] = 2 * meta[META_EXTRA_SUMMARIES] + n
-    return meta[META_SUMMARY_ENTRIES] + n <= len(d.summaries)
+            meta[codes.META_NODES_AT_DROP] = meta[codes.META_NODES]
+        elif meta[codes.META_EXTRA_SUMMARIES] < len(d.summaries):
+            meta[codes.META_EXTRA_SUMMARIES] = 2 * meta[codes.META_EXTRA_SUMMARIES] + n
+    return meta[codes.META_SUMMARY_ENTRIES] + n <= len(d.summaries)
 
 
 @jit
@@ -127,7 +109,7 @@ def cached_projection(d: Any, a: Any, t: Any) -> Any:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
     if level > tails[t, 0]:  # the set's value there is 0
-        base, rest = d.meta[META_STACK_TOP], cached_projection(d, a, tails[t, 2])
+        base, rest = d.meta[codes.META_STACK_TOP], cached_projection(d, a, tails[t, 2])
         if rest:
             push_class_edges(d, tails[t, 1], np.int64(0), rest)
         return pop_unsorted_node(d, tails[t, 0], base)
@@ -135,36 +117,36 @@ def cached_projection(d: Any, a: Any, t: Any) -> Any:
         if must_stop(d):
             return np.int64(0)
         # Make the node's summary: its projections by all watched tails that begin here or later.
-        base, before = d.meta[META_STACK_TOP], d.meta[META_INCOMPLETE]
-        start, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW_32_BITS)
+        base, before = d.meta[codes.META_STACK_TOP], d.meta[codes.META_INCOMPLETE]
+        start, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & codes.LOW_32_BITS)
         for slot in range(d.slot_count[level]):
-            tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[META_STACK_TOP]
+            tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[codes.META_STACK_TOP]
             if tails[tail, 0] == level:
                 for i in range(start, end):
-                    rest = cached_projection(d, d.edges[i] & LOW_32_BITS, tails[tail, 2])
+                    rest = cached_projection(d, d.edges[i] & codes.LOW_32_BITS, tails[tail, 2])
                     if rest:
                         push_class_edges(d, tails[tail, 1], d.edges[i] >> 32, rest)
                 result = pop_unsorted_node(d, level, inner)
             else:
                 for i in range(start, end):
-                    rest = cached_projection(d, d.edges[i] & LOW_32_BITS, tail)
+                    rest = cached_projection(d, d.edges[i] & codes.LOW_32_BITS, tail)
                     if rest != result:
                         result = union(d, result, rest)
             push_edge(d, result)
-        n = d.meta[META_STACK_TOP] - base
-        d.meta[META_STACK_TOP] = base
-        if d.meta[META_STOP] or d.meta[META_INCOMPLETE] != before:
-            d.meta[META_INCOMPLETE] += 1
+        n = d.meta[codes.META_STACK_TOP] - base
+        d.meta[codes.META_STACK_TOP] = base
+        if d.meta[codes.META_STOP] or d.meta[codes.META_INCOMPLETE] != before:
+            d.meta[codes.META_INCOMPLETE] += 1
             return np.int64(0)
         if not make_summary_room(d, n):
-            d.meta[META_STOP] = 1
-            d.meta[META_INCOMPLETE] += 1
+            d.meta[codes.META_STOP] = 1
+            d.meta[codes.META_INCOMPLETE] += 1
             return np.int64(0)
-        place = d.meta[META_SUMMARY_ENTRIES]
+        place = d.meta[codes.META_SUMMARY_ENTRIES]
         for k in range(n):
             d.summaries[place + k] = d.scratch[base + k]
         d.nodes[a, 2] = place
-        d.meta[META_SUMMARY_ENTRIES] = place + n
+        d.meta[codes.META_SUMMARY_ENTRIES] = place + n
     return np.int64(d.summaries[d.nodes[a, 2] + tails[t, 3]])
 
 
@@ -177,9 +159,9 @@ def projection_may_enable(d: Any, projection: Any, r: Any) -> Any:
     gate, level, result = d.relation_nodes[r, 4], d.relation_nodes[r, 0], np.int64(0)
     if gate == 0 or projection == 0:
         return np.int64(projection != 0)
-    key1, key2 = projection << 32 | r, np.int64(OP_MAY_FOLLOW) << 32 | d.meta[META_RELATION_EDGES]
+    key1, key2 = projection << 32 | r, np.int64(codes.OP_MAY_FOLLOW) << 32 | d.meta[codes.META_RELATION_EDGES]
     found = cached_result(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
     rule, table = d.relation_nodes[r], d.relation_edges
     # Above the gate's first level the projection decides nothing: edges by value or class allow at once, and a general
@@ -191,14 +173,15 @@ def projection_may_enable(d: Any, projection: Any, r: Any) -> Any:
             k = table[k, 2]
     else:
         result, how = np.int64(rule[3] >= 0), np.int64(d.tails[gate, 1] != 0)
-        skips, start, n = level_of(d, projection) > level, d.nodes[projection, 0], d.nodes[projection, 1] & LOW_32_BITS
+        start, n = d.nodes[projection, 0], d.nodes[projection, 1] & codes.LOW_32_BITS
+        skips = level_of(d, projection) > level
         for i in range(1 if skips else n):
             e = projection if skips else d.edges[start + i]
             k = np.int64(-1) if result else first_relation_edge(d, r, how, e >> 32)
             while k >= 0 and not result:
-                result = projection_may_enable(d, e & LOW_32_BITS, table[k, 1])
+                result = projection_may_enable(d, e & codes.LOW_32_BITS, table[k, 1])
                 k = table[k, 2]
-    cache_complete_result(d, key1, key2, result, d.meta[META_INCOMPLETE])
+    cache_complete_result(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
     return result
 
 
@@ -212,30 +195,28 @@ def set_may_enable(d: Any, a: Any, r: Any) -> Any:
 @jit
 def _chosen_edge_span(d: Any, projection: Any, r: Any) -> Any:
     """Return the span (start << 24 | number) of the relation's general edges that a projection allows."""
-    key1, key2 = (
-        projection << 32 | r,
-        np.int64(OP_CHOSEN_EDGES) << 56 | d.meta[META_ROUND] << 32 | d.meta[META_RELATION_EDGES],
-    )
+    key1 = projection << 32 | r
+    key2 = np.int64(codes.OP_CHOSEN_EDGES) << 56 | d.meta[codes.META_ROUND] << 32 | d.meta[codes.META_RELATION_EDGES]
     found = cached_result(d, key1, key2)
-    if found != UNKNOWN_RESULT:
+    if found != codes.UNKNOWN_RESULT:
         return found
     meta, k, n = d.meta, d.relation_nodes[r, 3], np.int64(0)
     while k >= 0:
         n += 1
         k = d.relation_edges[k, 2]
-    if meta[META_CHOSEN_EDGES] + n > max(n, MOST_CHOSEN_EDGES):
-        meta[META_CHOSEN_EDGES] = 0
-        meta[META_ROUND] += 1
+    if meta[codes.META_CHOSEN_EDGES] + n > max(n, MOST_CHOSEN_EDGES):
+        meta[codes.META_CHOSEN_EDGES] = 0
+        meta[codes.META_ROUND] += 1
         key2 += np.int64(1) << 32
-    start, k = meta[META_CHOSEN_EDGES], d.relation_nodes[r, 3]
+    start, k = meta[codes.META_CHOSEN_EDGES], d.relation_nodes[r, 3]
     end = start
     while k >= 0:
         if projection_may_enable(d, projection, d.relation_edges[k, 1]):
             d.chosen[end] = k
             end += 1
         k = d.relation_edges[k, 2]
-    meta[META_CHOSEN_EDGES] = end
-    cache_complete_result(d, key1, key2, start << 24 | (end - start), meta[META_INCOMPLETE])
+    meta[codes.META_CHOSEN_EDGES] = end
+    cache_complete_result(d, key1, key2, start << 24 | (end - start), meta[codes.META_INCOMPLETE])
     return start << 24 | (end - start)
 
 
@@ -290,16 +271,16 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
 @jit
 def mark_reachable_nodes(d: Any, roots: Any) -> Any:
     """Return for each node whether it is reachable from the roots."""
-    marked = np.zeros(d.meta[META_NODES], np.bool_)
+    marked = np.zeros(d.meta[codes.META_NODES], np.bool_)
     marked[:2] = True
     for root in roots:
         marked[root] = True
     # Children have lower numbers than parents, so one descending pass marks every reachable node.
-    for a in range(d.meta[META_NODES] - 1, 1, -1):
+    for a in range(d.meta[codes.META_NODES] - 1, 1, -1):
         if marked[a]:
             start = d.nodes[a, 0]
-            for i in range(start, start + (d.nodes[a, 1] & LOW_32_BITS)):
-                marked[d.edges[i] & LOW_32_BITS] = True
+            for i in range(start, start + (d.nodes[a, 1] & codes.LOW_32_BITS)):
+                marked[d.edges[i] & codes.LOW_32_BITS] = True
     return marked
 
 
@@ -315,8 +296,8 @@ def count_vectors(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
     for a in range(2, len(marked)):
         if marked[a]:
             start = d.nodes[a, 0]
-            for i in range(start, start + (d.nodes[a, 1] & LOW_32_BITS)):
-                place = places[d.edges[i] & LOW_32_BITS]
+            for i in range(start, start + (d.nodes[a, 1] & codes.LOW_32_BITS)):
+                place = places[d.edges[i] & codes.LOW_32_BITS]
                 for k in range(limbs):
                     counts[free, k] += counts[place, k]
             carry = np.uint64(0)
@@ -340,22 +321,22 @@ def collect_garbage(d: Any, roots: Any) -> None:
     # Nodes and edges only move towards the front, so they are compacted in place.
     for a in range(2, len(marked)):
         if marked[a]:
-            start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW_32_BITS
+            start, n = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS
             for i in range(n):
                 e = d.edges[start + i]
-                d.edges[place + i] = e & ~LOW_32_BITS | renumbered[e & LOW_32_BITS]
+                d.edges[place + i] = e & ~codes.LOW_32_BITS | renumbered[e & codes.LOW_32_BITS]
             d.nodes[free, 0] = place
             d.nodes[free, 1] = d.nodes[a, 1]
             place += n
             renumbered[a] = free
             free += 1
-    d.meta[META_NODES] = free
-    d.meta[META_EDGES] = place
+    d.meta[codes.META_NODES] = free
+    d.meta[codes.META_EDGES] = place
     for i in range(len(roots)):
         roots[i] = renumbered[roots[i]]
     # The cache, the chosen edges and the summaries refer to the old numbers.
-    d.cache[: d.meta[META_CACHE_MASK] + 1] = 0
-    d.meta[META_CHOSEN_EDGES] = 0
+    d.cache[: d.meta[codes.META_CACHE_MASK] + 1] = 0
+    d.meta[codes.META_CHOSEN_EDGES] = 0
     forget_summaries(d)
-    d.meta[META_NODES_AT_DROP] = 0
-    rebuild_node_table(d, d.meta[META_TABLE_MASK] + 1)
+    d.meta[codes.META_NODES_AT_DROP] = 0
+    rebuild_node_table(d, d.meta[codes.META_TABLE_MASK] + 1)

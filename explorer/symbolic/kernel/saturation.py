@@ -18,17 +18,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
+from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.diagram import (
-    CALL_TO_LEARN,
-    LOW_32_BITS,
-    META_CALLBACK,
-    META_INCOMPLETE,
-    META_LEVELS,
-    META_STACK_TOP,
-    META_STOP,
-    OP_LEARNED,
-    OP_SATURATED,
-    UNKNOWN_RESULT,
     cache_complete_result,
     cached_label_result,
     cached_result,
@@ -63,25 +54,19 @@ def learn_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
     """
     version = np.int64(-1)
     while version != d.watch_version[level]:
-        version = d.watch_version[level]
-        _learn_vectors_at_level(d, level, value, child)
-
-
-@jit
-def _learn_vectors_at_level(d: Any, level: Any, value: Any, child: Any) -> None:
-    which = d.first_watch[level]
-    while which >= 0:
-        tail = d.watch_tail[which]
-        rest = cached_projection(d, child, d.tails[tail, 2])
-        key1, key2 = value << 32 | rest, np.int64(OP_LEARNED) << 32 | which
-        if rest and cached_result(d, key1, key2) == UNKNOWN_RESULT:
-            base, before = d.meta[META_STACK_TOP], d.meta[META_INCOMPLETE]
-            push_class_edges(d, d.tails[tail, 1], value, rest)
-            new = difference(d, pop_unsorted_node(d, level, base), d.watch_known[which])
-            if new and not must_stop(d):
-                call_back(d.meta[META_CALLBACK], CALL_TO_LEARN, which, new)
-            cache_complete_result(d, key1, key2, np.int64(1), before)
-        which = d.next_watch[which]
+        version, which = d.watch_version[level], d.first_watch[level]
+        while which >= 0:
+            tail = d.watch_tail[which]
+            rest = cached_projection(d, child, d.tails[tail, 2])
+            key1, key2 = value << 32 | rest, np.int64(codes.OP_LEARNED) << 32 | which
+            if rest and cached_result(d, key1, key2) == codes.UNKNOWN_RESULT:
+                base, before = d.meta[codes.META_STACK_TOP], d.meta[codes.META_INCOMPLETE]
+                push_class_edges(d, d.tails[tail, 1], value, rest)
+                new = difference(d, pop_unsorted_node(d, level, base), d.watch_known[which])
+                if new and not must_stop(d):
+                    call_back(d.meta[codes.META_CALLBACK], codes.CALL_TO_LEARN, which, new)
+                cache_complete_result(d, key1, key2, np.int64(1), before)
+            which = d.next_watch[which]
 
 
 @jit
@@ -89,17 +74,17 @@ def _child_on_stack(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any)
     """Return the child for a value in the stack edges from `base` to `end`, or in the set `b` if there are no edges."""
     if end > base:
         i = find_edge_place(d.scratch, base, end, value)
-        return d.scratch[i] & LOW_32_BITS if i < end and d.scratch[i] >> 32 == value else np.int64(0)
+        return d.scratch[i] & codes.LOW_32_BITS if i < end and d.scratch[i] >> 32 == value else np.int64(0)
     return child_for_value(d, b, level, value)
 
 
 @inlined
 def _shift_stack(d: Any, place: Any, n: Any) -> Any:
     """Shift the stack entries from `place` on by `n` places; return whether the stack has room."""
-    top = d.meta[META_STACK_TOP]
+    top = d.meta[codes.META_STACK_TOP]
     for _ in range(n):
         push_edge(d, 0)
-    if d.meta[META_STACK_TOP] < top + n:
+    if d.meta[codes.META_STACK_TOP] < top + n:
         return False
     for i in range(top - 1, place - 1, -1):
         d.scratch[i + n] = d.scratch[i]
@@ -116,13 +101,13 @@ def _put_child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, chil
     scratch, stamps = d.scratch, d.stamps
     if end == base and b:
         skips, start = level_of(d, b) > level, d.nodes[b, 0]
-        n = np.int64(1) if skips else d.nodes[b, 1] & LOW_32_BITS
+        n = np.int64(1) if skips else d.nodes[b, 1] & codes.LOW_32_BITS
         if not _shift_stack(d, base, n):
             return end, base
         for i in range(n):
             e = b if skips else d.edges[start + i]
             scratch[base + i] = e
-            stamps[base + i] = e & LOW_32_BITS
+            stamps[base + i] = e & codes.LOW_32_BITS
         end = base + n
     place = find_edge_place(scratch, base, end, value)
     if place == end or scratch[place] >> 32 != value:
@@ -149,44 +134,44 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
     if r == 1:
         return union(d, a, b)
     meta, scratch, stamps, table = d.meta, d.scratch, d.stamps, d.relation_edges
-    before, none = meta[META_INCOMPLETE], np.int64(0)
+    before, none = meta[codes.META_INCOMPLETE], np.int64(0)
     # Find the first level with something to do: a node of either set, the relation, or an event.
     q = min(level_of(d, a), d.next_top[p])
     if r:
         q = min(q, d.relation_nodes[r, 0])
-    elif q == meta[META_LEVELS]:
+    elif q == meta[codes.META_LEVELS]:
         return a
     if b:
         q = min(q, level_of(d, b))
-    key1, own = a << 32 | r, np.int64(OP_SATURATED) << 24 | q
+    key1, own = a << 32 | r, np.int64(codes.OP_SATURATED) << 24 | q
     found = cached_result(d, key1, b << 32 | own)
-    if found == UNKNOWN_RESULT:
+    if found == codes.UNKNOWN_RESULT:
         if must_stop(d):
             return b if r else a
-        base, start, skips = meta[META_STACK_TOP], d.nodes[a, 0], level_of(d, a) > q
-        stop, end, i = start + (1 if skips else d.nodes[a, 1] & LOW_32_BITS), base, base
+        base, start, skips = meta[codes.META_STACK_TOP], d.nodes[a, 0], level_of(d, a) > q
+        stop, end, i = start + (1 if skips else d.nodes[a, 1] & codes.LOW_32_BITS), base, base
         # Without a relation, saturate the set itself: first its children.
         if r == 0:
             for j in range(start, stop):
                 e = a if skips else d.edges[j]
-                child = saturated_union(d, e & LOW_32_BITS, r, q + 1, none)
-                stamps[meta[META_STACK_TOP]] = -1
-                push_edge(d, e & ~LOW_32_BITS | child)
-            start, end = stop, meta[META_STACK_TOP]
+                child = saturated_union(d, e & codes.LOW_32_BITS, r, q + 1, none)
+                stamps[meta[codes.META_STACK_TOP]] = -1
+                push_edge(d, e & ~codes.LOW_32_BITS | child)
+            start, end = stop, meta[codes.META_STACK_TOP]
         # The edges from `base` to `end` become the result; relation edges to apply are pushed above them.
-        while not meta[META_STOP]:
+        while not meta[codes.META_STOP]:
             # Apply the relation to the next edge of the set.
             if start < stop:
                 e = a if skips else d.edges[start]
                 start += 1
-                value, child = e >> 32, e & LOW_32_BITS
+                value, child = e >> 32, e & codes.LOW_32_BITS
                 if q == d.relation_nodes[r, 0]:
                     push_applicable_edges(d, child, r, value)
                 elif set_may_enable(d, child, r):
                     push_edge(d, np.int64(-1))
             # Apply this level's events to the next edge of the result, if its child has grown since the last time.
             elif i < end and d.next_top[q] == q:
-                value, child = scratch[i] >> 32, scratch[i] & LOW_32_BITS
+                value, child = scratch[i] >> 32, scratch[i] & codes.LOW_32_BITS
                 if stamps[i] != child:
                     stamps[i] = child
                     learn_new_vectors(d, q, value, child)
@@ -198,16 +183,16 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
             else:
                 break
             # Add the saturated child of each successor to the edge of its value.
-            while meta[META_STACK_TOP] > end:
-                meta[META_STACK_TOP] -= 1
-                k = scratch[meta[META_STACK_TOP]] >> 1
+            while meta[codes.META_STACK_TOP] > end:
+                meta[codes.META_STACK_TOP] -= 1
+                k = scratch[meta[codes.META_STACK_TOP]] >> 1
                 rest, target = r, value
                 if k >= 0:
                     rest, target = table[k, 1], table[k, 0]
-                    if scratch[meta[META_STACK_TOP]] & 1 == 0:
+                    if scratch[meta[codes.META_STACK_TOP]] & 1 == 0:
                         label = target
                         target = cached_label_result(d, label, value)
-                        if target == UNKNOWN_RESULT:
+                        if target == codes.UNKNOWN_RESULT:
                             target = apply_label_unless_refused(
                                 d, label, value, saturated_union(d, child, rest, q + 1, none)
                             )
@@ -225,6 +210,6 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
             cache_complete_result(d, key1, found << 32 | own, found, before)
             cache_complete_result(d, found << 32, own, found, before)
     # Python may have added an event or a watch at an earlier level meanwhile.
-    if d.next_top[p] < q and not meta[META_STOP]:
+    if d.next_top[p] < q and not meta[codes.META_STOP]:
         found = saturated_union(d, found, none, p, none)
     return found
