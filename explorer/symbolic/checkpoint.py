@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -21,19 +21,16 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
-from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, UNIT_SET, DiagramStore, OutOfNodes
+from kraftcheck.explorer.symbolic.store import EMPTY_SET, UNIT_SET, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import (
-    CHANNEL_VARIABLE,
-    LOCAL_VARIABLE,
-    SHARED_VARIABLE,
     LayoutChanged,
     OpaqueSetRequired,
     VariableKey,
+    VariableKind,
     VariableLayout,
-    Variables,
 )
+from kraftcheck.explorer.symbolic.violations import ViolationFinder
 from kraftcheck.files import atomic_replacement
 from kraftcheck.persistence.stored_files import (
     DIGEST_BYTES,
@@ -60,7 +57,6 @@ SAMPLED_LEVELS, SAMPLED_STATES = 3, 32  # of a larger breadth-first search; of a
 LOW_32_BITS = (1 << 32) - 1
 
 RootNodesByName = Mapping[str, int]
-FindViolatingSets = Callable[[int, int], Mapping[str, int]]
 
 
 class SavedSearch(NamedTuple):
@@ -86,13 +82,13 @@ class SavedSearch(NamedTuple):
         layout.order = tuple(VariableKey(*key) for key in self.order)
 
 
-def _fits_variable(key: VariableKey, value: Any, variables: Variables) -> bool:
+def _fits_variable(key: VariableKey, value: Any, space: StateSpace) -> bool:
     """Whether a value has the type that its variable requires."""
-    if key.kind == LOCAL_VARIABLE:
+    if key.kind == VariableKind.LOCAL:
         return isinstance(value, Record) and fits_type(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
-    if key.kind == SHARED_VARIABLE:
-        return fits_type(value, field_types(variables.shared_type)[str(key.of)])
-    messages = variables.network.known(value) if key.kind == CHANNEL_VARIABLE else ()
+    if key.kind == VariableKind.SHARED:
+        return fits_type(value, field_types(space.variables.shared_type)[str(key.of)])
+    messages = space.variables.network.known(value) if key.kind == VariableKind.CHANNEL else ()
     return bool(messages) and all(
         fits_type(message, type(message)) and message.dest == key.of  # type: ignore[union-attr]
         for message in messages
@@ -121,23 +117,11 @@ class SetsCheckpoint(SearchCheckpoint):
         """Whether a checkpoint is due; writing takes at most a tenth of the time."""
         return time.monotonic() - self._last >= max(self.options.checkpoint_every, 9 * self._took, least)
 
-    def save(
-        self,
-        variables: Variables,
-        store: DiagramStore,
-        violations: list[Violation],
-        seconds: float,
-        *,
-        finished: bool = False,
-    ) -> None:
-        """Write the sets whose root names begin with `KEPT_ROOT_PREFIX`, the variables and the violations."""
+    def save(self, space: StateSpace, violations: list[Violation], seconds: float, *, finished: bool) -> None:
+        """Write the sets that a state space keeps, its variables and the violations."""
         began = time.monotonic()
-        sets = {
-            name.removeprefix(KEPT_ROOT_PREFIX): node
-            for name, node in store.roots.items()
-            if name.startswith(KEPT_ROOT_PREFIX)
-        }
-        nodes, edges, roots = store.dump(list(sets.values()))
+        variables, sets = space.variables, space.kept()
+        nodes, edges, roots = space.store.dump(list(sets.values()))
         layout, skip = variables.layout, [len(variables.standard(level)) for level in range(len(variables.keys))]
         values = tuple(tuple(some[first:]) for some, first in zip(variables.values, skip, strict=True))
         parts = tuple((replica, field, tuple(elements)) for (replica, field), elements in layout.exploded.items())
@@ -184,71 +168,66 @@ class SetsCheckpoint(SearchCheckpoint):
                 require_valid([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed")
             arrays = np.load(BytesIO(data))
             held: Any = decode(arrays["values"].tobytes(), self.lexicon)
-            replicas, senders, parts, whole, order, values = held
-            more = (arrays["nodes"], arrays["edges"], noted["sets"], violations, noted["seconds"])
-            found = SavedSearch(replicas, senders, parts, whole, order, values, *more)
+            more = arrays["nodes"], arrays["edges"], noted["sets"], violations, noted["seconds"]
+            found = SavedSearch._make((*held, *more))
             found.arrange(VariableLayout(self.protocol, whole_inboxes=True))
         return found
 
-    def restore(self, variables: Variables, store: DiagramStore) -> None:
-        """Load the checkpoint into empty variables and an empty store."""
+    def restore(self, space: StateSpace) -> None:
+        """Load the checkpoint into the empty variables and the empty store of a state space."""
         assert self.found is not None
         others = (OutOfNodes, LayoutChanged, OpaqueSetRequired)
         with self.rejecting(), errors_as_corrupt_file("a value that the protocol does not have", *others):
-            self._restore(self.found, variables, store)
+            self._restore(self.found, space)
 
-    def _restore(self, found: SavedSearch, variables: Variables, store: DiagramStore) -> None:
+    def _restore(self, found: SavedSearch, space: StateSpace) -> None:
+        variables = space.variables
         require_valid(len(found.values) == len(variables.keys), "its variables are not the protocol's")
         for level, values in enumerate(found.values):
             key, first = variables.keys[level], len(variables.standard(level))
             for value in values:
-                require_valid(
-                    _fits_variable(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}"
-                )
-                variables.number(level, variables.core(value) if key.kind == LOCAL_VARIABLE else value)
+                problem = f"{text_of(value)} as a value of {variables.name(level)}"
+                require_valid(_fits_variable(key, value, space), problem)
+                variables.number(level, variables.core(value) if key.kind == VariableKind.LOCAL else value)
             require_valid(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
         require_canonical_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
-        store.load(found.nodes, found.edges)
-        store.roots.update({KEPT_ROOT_PREFIX + name: node for name, node in found.sets.items()})
+        space.store.load(found.nodes, found.edges)
+        space.keep(found.sets)
 
-    def require_same(self, space: StateSpace, checks: StateChecks, violated: FindViolatingSets) -> None:
+    def require_same(self, space: StateSpace, violations: ViolationFinder) -> None:
         """Repeat the search, in full or in part; raise InputError if the checkpoint differs."""
         assert self.found is not None
         options, sets = self.options, space.kept()
         noted = {one.property for one in self.found.violations}
-        again = SetsRecheck(space, checks, options.constraints, violated, noted)
+        again = SetsRecheck(space, violations, options.constraints, noted)
         with self.rejecting():
             if options.search == Search.BFS:
                 again.require_levels(sets)
             else:
-                again.require_reached(
-                    sets, has_beyond=options.search != SATURATION_SEARCH or bool(options.constraints)
-                )
+                has_beyond = options.search != SATURATION_SEARCH or bool(options.constraints)
+                again.require_reached(sets, has_beyond=has_beyond)
 
 
 def require_canonical_diagrams(
     nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: RootNodesByName
 ) -> None:
     """Require that diagrams are in canonical form."""
-    require_valid(
-        nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are not pairs of int64 numbers"
-    )
+    are_pairs = nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2)
+    require_valid(are_pairs, "its nodes are not pairs of int64 numbers")
     require_valid(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
     require_valid([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
     levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW_32_BITS
     require_valid((levels >= 0) & (levels < len(values)), "a node of an unknown level")
     require_valid((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
-    require_valid(
-        nodes[:, 0] == np.cumsum(counts) - counts, "the edges of a node do not follow those of the node before"
-    )
+    firsts = np.cumsum(counts) - counts
+    require_valid(nodes[:, 0] == firsts, "the edges of a node do not follow those of the node before")
     require_valid(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
     of = np.repeat(np.arange(len(nodes)), counts)
     number, child = edges >> 32, edges & LOW_32_BITS
     require_valid((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
     require_valid((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
-    require_valid(
-        np.array([0, len(values), *levels.tolist()])[child] > levels[of], "an edge to a child at no later level"
-    )
+    child_levels = np.array([0, len(values), *levels.tolist()])[child]
+    require_valid(child_levels > levels[of], "an edge to a child at no later level")
     require_valid((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
     require_valid((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
@@ -260,18 +239,10 @@ class SetsRecheck:
     """Repeats the search of a checkpoint, in full or in part, and compares the sets."""
 
     def __init__(
-        self,
-        space: StateSpace,
-        checks: StateChecks,
-        constraints: tuple[Property, ...],
-        violated: FindViolatingSets,
-        noted: set[str],
+        self, space: StateSpace, violations: ViolationFinder, constraints: tuple[Property, ...], noted: set[str]
     ) -> None:
-        self._space = space
-        self._store = space.store
-        self._checks, self._constraints = checks, constraints
-        self._violated = violated
-        self._noted = noted
+        self._space, self._store, self._violations = space, space.store, violations
+        self._constraints, self._noted = constraints, noted
         self._random = SystemRandom()  # a forger of the checkpoint must not predict the sample
 
     def require_levels(self, sets: RootNodesByName) -> None:
@@ -290,9 +261,8 @@ class SetsRecheck:
         known = self._store.union(sets["known"], self._space.view.of(sets["new"]))
         for number in self._random.sample(range(len(levels) - 1), min(SAMPLED_LEVELS, len(levels) - 1)):
             successors = self._successors(levels[number])
-            require_valid(
-                self._space.view.without(successors, known) == EMPTY_SET, f"successors of level {number} are missing"
-            )
+            missing = self._space.view.without(successors, known)
+            require_valid(missing == EMPTY_SET, f"successors of level {number} are missing")
             extra = self._store.difference(levels[number + 1], successors)
             require_valid(extra == EMPTY_SET, f"states of level {number + 1} do not follow from level {number}")
             self._require_noted(levels[number], EMPTY_SET)
@@ -345,7 +315,7 @@ class SetsRecheck:
         return vector
 
     def _within(self, states: int) -> int:
-        return self._checks.within(self._constraints, states)
+        return self._violations.states.within(self._constraints, states)
 
     def _successors(self, states: int) -> int:
         self._learn(states)
@@ -356,5 +326,5 @@ class SetsRecheck:
         self._store.forget_products()
 
     def _require_noted(self, expanded: int, more: int) -> None:
-        new = self._violated(expanded, more).keys() - self._noted
+        new = self._violations.of(expanded, more).keys() - self._noted
         require_valid(not new, f"the violation of {', '.join(sorted(new))} is missing")

@@ -16,8 +16,8 @@ from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy, StateProxy
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.relations import (
     EDGES_BY_VALUE,
-    GENERAL_EDGES,
     IDENTITY_MAP,
+    Combination,
     EffectLabel,
     Event,
     EventWithStep,
@@ -26,16 +26,7 @@ from kraftcheck.explorer.symbolic.relations import (
 )
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET
-from kraftcheck.explorer.symbolic.variables import (
-    BOUND_VARIABLE,
-    CHANNEL_VARIABLE,
-    LOCAL_VARIABLE,
-    MEMBER_VARIABLE,
-    SHARED_VARIABLE,
-    ExplodedLocalState,
-    OpaqueSetRequired,
-    VariableKey,
-)
+from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, OpaqueSetRequired, VariableKind
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT_PARAMETER, Property
 from kraftcheck.spec.language.refinement import Refinement
@@ -47,10 +38,10 @@ MOST_MAPPING_INPUTS = 100_000
 """Most distinct inputs of a mapping."""
 
 VARIABLE_KINDS_OF_READS = {
-    "replicas": (LOCAL_VARIABLE, MEMBER_VARIABLE),
-    "inboxes": (CHANNEL_VARIABLE,),
-    "shared": (SHARED_VARIABLE,),
-    "spent": (BOUND_VARIABLE,),
+    "replicas": (VariableKind.LOCAL, VariableKind.MEMBER),
+    "inboxes": (VariableKind.CHANNEL,),
+    "shared": (VariableKind.SHARED,),
+    "spent": (VariableKind.BOUND,),
 }
 """The kinds of variable of each part of a state."""
 
@@ -70,7 +61,7 @@ class RefinementOnSets:
         self._levels = [level for level, key in enumerate(self._space.variables.keys) if key.kind in kinds]
         self._projection: int | None = None
         if self._levels:
-            self._projection = self._space.learning.watches.projection([(one, IDENTITY_MAP) for one in self._levels])
+            self._projection = self._space.learning.watches.projection_of_values(self._levels)
         self._known: dict[VectorOfValues, int] = {}
 
     def violating(self, states: int) -> int:
@@ -120,14 +111,8 @@ class RefinementOnSets:
         """Return the states of a set with one of some inputs."""
         if self._projection is None:
             return states
-        events = [
-            tuple(
-                (level, VariableChange(EDGES_BY_VALUE, value, value))
-                for level, value in zip(self._levels, vector, strict=True)
-            )
-            for vector in vectors
-        ]
-        return self._space.store.enabled(states, self._space.groups.nodes.of(events))
+        kept = [[VariableChange(EDGES_BY_VALUE, value, value) for value in vector] for vector in vectors]
+        return self._space.enabled(states, [tuple(zip(self._levels, changes, strict=True)) for changes in kept])
 
     def _number(self, states: int, vector: VectorOfValues) -> int:
         """Return the number of the abstract state of an input; note the parts that the mapping reads besides it."""
@@ -185,8 +170,7 @@ class StateChecks:
         for binding in self._bindings(prop):
             bad = self._bad[prop.name, binding]
             bad += self._events(prop, binding, states)
-            for relation in self._space.groups.nodes.relations(bad):
-                found = store.union(found, store.enabled(states, relation))
+            found = store.union(found, self._space.enabled(states, bad))
         return found
 
     def _one_by_one(self, prop: Property, states: int) -> int:
@@ -209,13 +193,13 @@ class StateChecks:
             pairs = permutations(replicas, 2)
         elif "me" in prop.asks:
             pairs = [(replica, None) for replica in replicas]
-        channels = [level for level, key in enumerate(self._space.variables.keys) if key.kind == CHANNEL_VARIABLE]
+        channels = [level for level, key in enumerate(self._space.variables.keys) if key.kind == VariableKind.CHANNEL]
         for me, peer in pairs:
             for channel in channels if "message" in prop.asks else (None,):
                 yield PropertyBinding(me, peer, channel)
 
-    def _base(self, prop: Property, binding: PropertyBinding) -> dict[str, LevelAndMap]:
-        """Return the diagram dimension that holds each parameter `me`, `peer` and `message` of a property."""
+    def _base(self, binding: PropertyBinding) -> dict[str, LevelAndMap]:
+        """Return the diagram dimension that holds each parameter `me`, `peer` and `message` in a binding."""
         variables, base = self._space.variables, {}
         if binding.me is not None:
             base["me"] = (variables.local(binding.me), IDENTITY_MAP)
@@ -230,11 +214,11 @@ class StateChecks:
         """Return the diagram dimension of each bound, by name; none if the property does not read spent bounds."""
         variables = self._space.variables
         bounds = variables.bounds if SPENT_PARAMETER in prop.asks else []
-        return {name: (variables.levels[VariableKey(BOUND_VARIABLE, name)], IDENTITY_MAP) for name in bounds}
+        return {name: (variables.bound(name), IDENTITY_MAP) for name in bounds}
 
     def _events(self, prop: Property, binding: PropertyBinding, states: int) -> Iterator[Event]:
         """Yield the combinations of read values that violate a property, as events without effect."""
-        base, space = self._base(prop, binding), self._space
+        base, space = self._base(binding), self._space
         spent = self._spent(prop)
         # The property is evaluated on the set's projection onto the dimensions of its known reads. A read outside of
         # them raises MissingRead: its dimensions are added, and the set is projected again. `seen` holds the vectors of
@@ -243,7 +227,7 @@ class StateChecks:
             dims = tuple(dict.fromkeys((*base.values(), *spent.values(), *self._reads.get((prop.name, binding), ()))))
             try:
                 if not dims:
-                    if not self._holds(prop, binding, base, {}):
+                    if not self._holds(prop, base, {}):
                         yield ()
                     return
                 key = (prop.name, binding, dims)
@@ -253,10 +237,10 @@ class StateChecks:
                 seen = space.store.arrays.watch_known
                 projected = space.store.project(states, number)
                 new = space.store.difference(projected, int(seen[number]))
-                bad: list[dict[LevelAndMap, Any]] = []
+                bad: list[Combination] = []
 
-                def look(found: dict[LevelAndMap, Any], bad: list[dict[LevelAndMap, Any]] = bad) -> None:
-                    if not self._holds(prop, binding, base, found):
+                def look(found: Combination, bad: list[Combination] = bad) -> None:
+                    if not self._holds(prop, base, found):
                         bad.append(found)
 
                 space.learning.watches.each(number, tuple(sorted(dims)), new, look)
@@ -268,9 +252,7 @@ class StateChecks:
                 more = space.learning.dims.more(missing.read, known)
                 self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
 
-    def _holds(
-        self, prop: Property, binding: PropertyBinding, base: dict[str, LevelAndMap], found: dict[LevelAndMap, Any]
-    ) -> bool:
+    def _holds(self, prop: Property, base: dict[str, LevelAndMap], found: Combination) -> bool:
         labels, learning = self._space.labels, self._space.learning
         given: dict[str, Any] = {}
 
@@ -302,21 +284,16 @@ class StateChecks:
     def _apart(self, core: Any, ask: Callable[[HandlerRead], Any]) -> Any:
         """Return the local state `core` with proxies that pass each read of its exploded sets to `ask`."""
         sets = self._space.variables.sets(core.id)
-        return (
-            ExplodedLocalState(core, sets, lambda *part: ask(HandlerRead(None, None, core.id, part))).me
-            if sets
-            else core
-        )
+        if not sets:
+            return core
+        return ExplodedLocalState(core, sets, lambda *part: ask(HandlerRead(None, None, core.id, part))).me
 
-    def _guards(self, found: dict[LevelAndMap, Any]) -> Event:
-        guards: dict[int, list[LevelAndMap]] = {}
+    def _guards(self, found: Combination) -> Event:
+        guards: dict[int, list[LevelAndMap]] = defaultdict(list)
         for (level, mapped), number in found.items():
-            guards.setdefault(level, []).append((mapped, number))
-        changes = {
-            level: VariableChange(GENERAL_EDGES, self._space.labels.label(EffectLabel(level, tuple(some))))
-            for level, some in guards.items()
-        }
-        return tuple(sorted(changes.items()))
+            guards[level].append((mapped, number))
+        change = self._space.labels.change
+        return tuple((level, change(EffectLabel(level, tuple(some)))) for level, some in sorted(guards.items()))
 
 
 class StepVerdicts(NamedTuple):
@@ -361,10 +338,7 @@ class StepChecks:
                 waiting.append(one)
         events = judged.bad + events
         self._judged[prop.name] = StepVerdicts(judged.bad, waiting, len(taken))
-        found, store = EMPTY_SET, self._space.store
-        for relation in self._space.groups.nodes.relations(events):
-            found = store.union(found, store.enabled(states, relation))
-        return found
+        return self._space.enabled(states, events)
 
     def _bad(self, prop: Property, taken: EventWithStep) -> Iterator[Event]:
         """Yield the event of the step `taken`, restricted to the cases in which it violates a property."""
@@ -441,16 +415,12 @@ class StepChecks:
     def _values_with(self, level: int, changes: dict[int, VariableChange], fields: dict[str, Any]) -> list[int]:
         """Return a shared field's values in the states that agree with `fields` and the local states in `changes`."""
         variables = self._space.variables
-        held = [
-            (at, change.key) for at, change in changes.items() if change.how == EDGES_BY_VALUE and self._is_local(at)
-        ]
+        by_value = [(at, change.key) for at, change in changes.items() if change.how == EDGES_BY_VALUE]
+        held = [(at, number) for at, number in by_value if variables.keys[at].kind == VariableKind.LOCAL]
         for one, value in fields.items():
             held.append((variables.shared(one), variables.number(variables.shared(one), value)))
         levels, numbers = tuple(at for at, _ in held), tuple(number for _, number in held)
         return self._together((*levels, level)).get(numbers, [])
-
-    def _is_local(self, level: int) -> bool:
-        return self._space.variables.keys[level].kind == LOCAL_VARIABLE
 
     def _together(self, levels: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
         """Map each combination of values at the other levels to the values that occur with it at the last level."""
@@ -458,8 +428,7 @@ class StepChecks:
         if found is None:
             store, order = self._space.store, sorted(levels)
             if levels not in self._numbers:
-                dims = [(level, IDENTITY_MAP) for level in order]
-                self._numbers[levels] = self._space.learning.watches.projection(dims)
+                self._numbers[levels] = self._space.learning.watches.projection_of_values(order)
             found = self._found[levels] = defaultdict(list)
             for vector in store.vectors(store.project(self._states[0], self._numbers[levels]), order):
                 *others, last = (vector[order.index(level)] for level in levels)

@@ -21,20 +21,13 @@ from kraftcheck.explorer.result import (
     SearchStopped,
     TraceStep,
 )
+from kraftcheck.explorer.symbolic import violations
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSearch, SetsCheckpoint
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, LEAST_MAX_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired, VariableLayout, initial_layout
-from kraftcheck.explorer.symbolic.violations import (
-    BreadthFirst,
-    PathTimeout,
-    ViolationFinder,
-    WitnessDeadline,
-    notes_on_sets,
-    states_without_path_to,
-)
 from kraftcheck.processes import Interruption, default_memory_bytes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
@@ -71,7 +64,7 @@ class SymbolicSearch:
         self._interruption = Interruption()
         self._counted = 0
         self._is_over = False
-        self.pace = WitnessDeadline()
+        self.pace = violations.WitnessDeadline()
         self._traps: dict[str, DeadEnds] = {}
         self.space: StateSpace | None = None
         self._may_save = False
@@ -82,16 +75,6 @@ class SymbolicSearch:
     def is_interrupted(self) -> bool:
         """Whether an interruption was asked for."""
         return self._interruption.asked
-
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol under check."""
-        return self.semantics.protocol
-
-    @property
-    def found_before(self) -> SavedSearch | None:
-        """Contents of the checkpoint that this search resumes from, or None."""
-        return None if self._checkpoint is None else self._checkpoint.found
 
     def run(self) -> Result:
         """Search, and return the result."""
@@ -106,7 +89,7 @@ class SymbolicSearch:
                 self._checkpoint.close()
 
     def _search(self) -> None:
-        found = self.found_before
+        found = None if self._checkpoint is None else self._checkpoint.found
         if found is not None:
             self.books.restore(found.violations, found.seconds)
         try:
@@ -162,15 +145,15 @@ class SymbolicSearch:
 
     def _search_space(self, space: StateSpace) -> None:
         """Search with one layout of the variables."""
-        self._violations = ViolationFinder(space, self)
+        self._violations = violations.ViolationFinder(space, self)
         checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY_SET)
         self._check_starts()
         self.pace.next_look = 0.0
         if space.kept() and self._checkpoint is not None:
-            self._checkpoint.require_same(space, checks, self._violations.of)
+            self._checkpoint.require_same(space, self._violations)
         if self.options.search == Search.BFS:
-            reached = BreadthFirst(self, space, self._violations).run()
+            reached = violations.BreadthFirst(self, space, self._violations).run()
         else:
             self.books.result.depth = None
             beyond = EMPTY_SET
@@ -184,7 +167,7 @@ class SymbolicSearch:
             more = space.store.union(beyond, space.pruned(reached))
             self._violations.show(self._violations.of(reached, more))
         for prop in self.options.reachable:
-            stuck = states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
+            stuck = violations.states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
             self.books.followed.add(prop.name)
             if stuck != EMPTY_SET:
                 self._traps[prop.name] = DeadEnds(space.store.count(stuck), self._counted)
@@ -276,11 +259,11 @@ class SymbolicSearch:
                 self._is_over = True
 
     def _layout(self) -> VariableLayout:
-        reads = [action.reads for action in self.protocol.actions.values()]
+        reads = [action.reads for action in self.semantics.protocol.actions.values()]
         asked = (*self.options.properties, *self.options.constraints, *self.options.reachable)
         reads += [prop.reads for prop in asked]
         whole = any(read.of_inbox for some in reads for read in some)
-        return initial_layout(self.protocol, self.starts, whole_inboxes=whole)
+        return initial_layout(self.semantics.protocol, self.starts, whole_inboxes=whole)
 
     # Counts, and callbacks of the search orders
 
@@ -311,8 +294,7 @@ class SymbolicSearch:
     def _save(self, *, finished: bool = False) -> None:
         if self._checkpoint is not None and self.space is not None and self.space.kept():
             kept = [one for one in self.books.result.violations if one.trap is None]  # traps are found again
-            made = (self.space.variables, self.space.store)
-            self._checkpoint.save(*made, kept, self.books.seconds, finished=finished)
+            self._checkpoint.save(self.space, kept, self.books.seconds, finished=finished)
 
     def pause(self) -> None:
         """Check the clock, and report progress."""
@@ -322,7 +304,7 @@ class SymbolicSearch:
         self.pace.next_look = now + CLOCK_CHECK_SECONDS
         if self.pace.deadline is not None:
             if self._interruption.asked or now > self.pace.deadline:
-                raise PathTimeout
+                raise violations.PathTimeout
             self.books.report(0, self.space.store.nodes)
             return
         self._tick(self.space.store.nodes)
@@ -337,13 +319,12 @@ class SymbolicSearch:
             raise CheckpointDue  # saturation restarts from its partial result, so the interval between two grows
 
     def _totals(self) -> SearchCounts:
-        names = [*self.protocol.actions, *self.protocol.network.own_actions()]
+        names = [*self.semantics.protocol.actions, *self.semantics.protocol.network.own_actions()]
         actions = dict.fromkeys(names, 0)
         if self.space is not None and self._is_over:
             expanded = self.space.store.roots.get("expanded", EMPTY_SET)
-            if (
-                expanded != EMPTY_SET or self.options.search != Search.BFS
-            ):  # a breadth-first search expands nothing before
+            # A breadth-first search expands nothing before.
+            if expanded != EMPTY_SET or self.options.search != Search.BFS:
                 actions = self.space.fired(names, expanded, self._counted)
         generated, uncounted = len(self.starts) + sum(actions.values()), [one for one in names if one not in actions]
         return SearchCounts(self._counted, generated, actions, dict(self.calls.counts), uncounted)
@@ -358,11 +339,9 @@ class SymbolicSearch:
 
 
 def _search_notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:
-    yield from notes_on_sets(space, traps)
+    yield from violations.notes_on_sets(space, traps)
     if result.uncounted:
         yield "steps were not counted"
-    if (
-        result.limit is None
-        and result.seconds > TABLES_LEARNING_SECONDS + result.distinct_states / TABLES_STATES_A_SECOND
-    ):
+    tables = TABLES_LEARNING_SECONDS + result.distinct_states / TABLES_STATES_A_SECOND
+    if result.limit is None and result.seconds > tables:
         yield f"few states ({result.distinct_states:,}) for the time taken: --engine tables may be faster"

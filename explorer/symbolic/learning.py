@@ -15,29 +15,20 @@ from kraftcheck.explorer.symbolic.handler_cache import CallResult, DecisionPath,
 from kraftcheck.explorer.symbolic.relations import (
     EDGES_BY_MESSAGE,
     EDGES_BY_VALUE,
-    GENERAL_EDGES,
     IDENTITY_MAP,
+    Combination,
+    CombinationCallback,
     CombinationWatches,
     EffectLabel,
     EffectLabels,
     Event,
-    EventGroups,
     EventWithStep,
     LearnedEvent,
     LevelAndMap,
     VariableChange,
 )
-from kraftcheck.explorer.symbolic.store import DiagramStore
-from kraftcheck.explorer.symbolic.variables import (
-    ANY_SENDER,
-    BOUND_VARIABLE,
-    CHANNEL_VARIABLE,
-    LOCAL_VARIABLE,
-    VariableKey,
-    Variables,
-)
+from kraftcheck.explorer.symbolic.variables import ANY_SENDER, VariableKey, VariableKind, Variables
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
-from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, typed_key
 
@@ -55,15 +46,9 @@ class CallSite(NamedTuple):
 class ReadDimensions:
     """Finds the diagram dimensions that contain the value of each read of a handler."""
 
-    def __init__(self, protocol: Protocol, variables: Variables, labels: EffectLabels, always: set[Value]) -> None:
-        self._protocol, self._variables, self._labels = protocol, variables, labels
-        self._always = always
+    def __init__(self, variables: Variables, labels: EffectLabels) -> None:
+        self._protocol, self._variables, self._labels = variables.protocol, variables, labels
         self._dims: dict[HandlerRead, list[LevelAndMap]] = {}
-
-    def decides(self, read: HandlerRead, level: int) -> bool:
-        """Whether the variable at a level contains the value of a read, not only whether the replica exists."""
-        assert read.projection is not None
-        return self._variables.keys[level].kind == (CHANNEL_VARIABLE if read.projection.of_inbox else LOCAL_VARIABLE)
 
     def level_of(self, read: HandlerRead) -> int:
         """Return the level of a shared field or of a set membership."""
@@ -95,22 +80,18 @@ class ReadDimensions:
             return [(self.level_of(read), IDENTITY_MAP)]
         projection, replica = read.projection, read.replica
         assert projection is not None
-        level, protocol = self._variables.local(replica), self._protocol
+        level, protocol, name = self._variables.local(replica), self._protocol, ("projection", projection.name)
         if not projection.of_inbox:
-            name = "projection", projection.name
 
             def of(me: Any) -> Any:
                 return None if me is None else self.projected(projection, me)
 
             return [(level, self._labels.map(level, name, lambda me: [of(me)]))]
         dims = []
-        if replica not in self._always:
+        if replica not in self._variables.always:
             dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
-        inbox = self._variables.levels[VariableKey(CHANNEL_VARIABLE, replica, ANY_SENDER)]
-        mapped = self._labels.map(
-            inbox, ("projection", projection.name), lambda one: [(protocol.projected(projection, one),)]
-        )
-        return [*dims, (inbox, mapped)]
+        inbox = self._variables.levels[VariableKey(VariableKind.CHANNEL, replica, ANY_SENDER)]
+        return [*dims, (inbox, self._labels.map(inbox, name, lambda one: [(protocol.projected(projection, one),)]))]
 
     def projected(self, projection: Projection, local: Value) -> tuple[Value] | None:
         """Return a local state's projection in a 1-tuple; None if the replica has another type than the projection."""
@@ -186,20 +167,18 @@ class EventBuilder:
             if level in required:
                 changes[level] = VariableChange(EDGES_BY_VALUE, required.pop(level), target)
             else:
-                changes[level] = VariableChange(GENERAL_EDGES, labels.label(EffectLabel(level, target=target)))
+                changes[level] = labels.change(EffectLabel(level, target=target))
         for level, number in required.items():
             changes[level] = VariableChange(EDGES_BY_VALUE, number, number)
         guards, operations = self._guards, self._operations
         if channel is not None:
             label = EffectLabel(channel, tuple(guards.pop(channel, ())), None, tuple(operations.pop(channel, ())))
-            number = labels.classes(labels.messages(channel)).number(message)
+            number = labels.classes(labels.messages[channel]).number(message)
             changes[channel] = VariableChange(EDGES_BY_MESSAGE, number, labels.label(label))
         for level in {*guards, *operations, *written}:
-            result = None
-            if level in written:
-                result = self._variables.number(level, self._variables.core(written[level]))
+            result = self._variables.number(level, self._variables.core(written[level])) if level in written else None
             label = EffectLabel(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
-            changes[level] = VariableChange(GENERAL_EDGES, labels.label(label))
+            changes[level] = labels.change(label)
         return changes
 
 
@@ -207,49 +186,34 @@ class TransitionLearner:
     """Learns the events of one protocol."""
 
     def __init__(
-        self,
-        calls: HandlerCache,
-        variables: Variables,
-        store: DiagramStore,
-        labels: EffectLabels,
-        groups: EventGroups,
-        always: set[Value],
-        constraints: tuple[Property, ...],
+        self, calls: HandlerCache, variables: Variables, watches: CombinationWatches, constraints: tuple[Property, ...]
     ) -> None:
         self._constraints = constraints
-        self.calls = calls
+        self.calls, self.watches = calls, watches
         self.events = EventStore()
-        self.dims = ReadDimensions(calls.protocol, variables, labels, always)
-        self._variables = variables
-        self._store = store
-        self._labels = labels
-        self._groups = groups
-        self.watches = CombinationWatches(store, labels, groups)
+        self.dims = ReadDimensions(variables, watches.labels)
+        self._variables, self._store, self._labels = variables, watches.store, watches.labels
         self._reading: dict[tuple[CallSite, str], tuple[LevelAndMap, ...]] = {}
         self._own: dict[tuple[CallSite, str], int] = {}  # the watch of an action's further reads
         self._done: dict[tuple[Any, ...], CallResult] = {}
         self._queue: list[Callable[[], None]] = []
-        self._watched: tuple[LevelAndMap, ...] = ()  # the dimensions of the watch that is being learned from
+        self._watched: tuple[LevelAndMap, ...] = ()  # the dimensions of the watch that is being learned from, if any
         self.learned = 0
-
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol whose events are learned."""
-        return self.calls.protocol
 
     def begin(self) -> None:
         """Add the watches that every protocol needs, and call the environment's actions."""
-        network, kinds = self.protocol.network, {action.kind for action in self.protocol.actions.values()}
+        network, actions = self._variables.network, self.calls.protocol.actions.values()
+        kinds = {action.kind for action in actions}
         for level, key in enumerate(self._variables.keys):
-            if key.kind == LOCAL_VARIABLE and "internal" in kinds:
+            if key.kind == VariableKind.LOCAL and "internal" in kinds:
                 self.watches.add(((level, IDENTITY_MAP),), self._learner(CallSite(key.of, None), None))
-            elif key.kind == CHANNEL_VARIABLE:
+            elif key.kind == VariableKind.CHANNEL:
                 if "on" in kinds:
                     place = CallSite(key.of, level)
                     self.watches.add(self._base(place), self._learner(place, None))
                 if network.own_actions():
-                    self.watches.add(((level, self._labels.messages(level)),), self._network_learner(level))
-        for action in self.protocol.actions.values():
+                    self.watches.add(((level, self._labels.messages[level]),), self._network_learner(level))
+        for action in actions:
             if action.kind == "environment":
                 self._try(action, CallSite(None, None), None, None, {})
         self._flush()
@@ -259,7 +223,7 @@ class TransitionLearner:
         if place.replica is not None:
             dims.append((self._variables.local(place.replica), IDENTITY_MAP))
         if place.channel is not None:
-            dims.append((place.channel, self._labels.messages(place.channel)))
+            dims.append((place.channel, self._labels.messages[place.channel]))
         return tuple(sorted(dims))
 
     def answer(self, which: int, node: int) -> int:
@@ -281,16 +245,16 @@ class TransitionLearner:
                 change()
         fresh = self.events.take_fresh()
         if fresh:
-            self._groups.add(fresh)
+            self.watches.groups.add(fresh)
 
     # Handler calls
 
-    def _learner(self, place: CallSite, only: str | None) -> Callable[[dict[LevelAndMap, Any]], None]:
+    def _learner(self, place: CallSite, only: str | None) -> CombinationCallback:
         """Return a callback that learns from a watch's vectors, for all actions or only for the action `only`."""
         base = self._base(place)
         local = (self._variables.local(place.replica), IDENTITY_MAP) if place.replica is not None else None
 
-        def learn(found: dict[LevelAndMap, Any]) -> None:
+        def learn(found: Combination) -> None:
             me = self._meaning(local, found[local]) if local is not None else None
             if local is not None and me is None:
                 return
@@ -307,14 +271,7 @@ class TransitionLearner:
         return self._labels.meaning(*dim, number)
 
     def _try(
-        self,
-        action: Action,
-        place: CallSite,
-        me: Any,
-        message: Any,
-        found: dict[LevelAndMap, Any],
-        *,
-        is_first: bool = True,
+        self, action: Action, place: CallSite, me: Any, message: Any, found: Combination, *, is_first: bool = True
     ) -> None:
         """Call a handler; if it reads outside of its watch, add a watch with that read."""
 
@@ -354,7 +311,7 @@ class TransitionLearner:
             self._done[done] = result  # kept alive, so that its id stays unique
             path = (*result.path, *[item for item in more.items() if item not in result.path])
             for step, is_allowed in zip(result.steps, allowed, strict=True):
-                self._add(action.name, place, me, message, path, step, is_allowed, found)
+                self._add(action.name, place, me, message, path, step, is_allowed)
 
     def _is_allowed(self, place: CallSite, me: Any, step: Step, ask: Callable[[HandlerRead], Any]) -> bool:
         if not self._constraints:
@@ -389,13 +346,13 @@ class TransitionLearner:
 
         self._queue.append(change)
 
-    def _network_learner(self, level: int) -> Callable[[dict[LevelAndMap, Any]], None]:
-        mapped = self._labels.messages(level)
+    def _network_learner(self, level: int) -> CombinationCallback:
+        mapped = self._labels.messages[level]
 
-        def learn(found: dict[LevelAndMap, Any]) -> None:
+        def learn(found: Combination) -> None:
             number = found[level, mapped]
             message = self._meaning((level, mapped), number)
-            for name, operation, spends in self.protocol.network.own_operations():
+            for name, operation, spends in self._variables.network.own_operations():
                 label = self._labels.label(EffectLabel(level, operations=((operation, message),)))
                 changes = {level: VariableChange(EDGES_BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
@@ -407,15 +364,7 @@ class TransitionLearner:
     # Events
 
     def _add(
-        self,
-        action: str,
-        place: CallSite,
-        me: Any,
-        message: Any,
-        path: DecisionPath,
-        step: Step,
-        is_allowed: bool,
-        found: dict[LevelAndMap, Any],
+        self, action: str, place: CallSite, me: Any, message: Any, path: DecisionPath, step: Step, is_allowed: bool
     ) -> None:
         variables, builder = self._variables, EventBuilder(self._variables, self._labels)
         pairs: list[tuple[int, Any, Any]] = []
@@ -435,9 +384,9 @@ class TransitionLearner:
         changes = builder.build(place.channel, message, written)
         self._bounds(changes, step)
         last = -1
-        if found:  # an event begins no lower than its watch: see `kernel/saturation.py`
+        if self._watched:  # an event begins no lower than its watch: see `kernel/saturation.py`
             (top, _), (last, _) = self._watched[0], self._watched[-1]
-            changes.setdefault(top, VariableChange(GENERAL_EDGES, self._labels.label(EffectLabel(top))))
+            changes.setdefault(top, self._labels.change(EffectLabel(top)))
         pairs += [(level, None, self._targets(replica, step)[1]) for level, replica in written.items()]
         act = (me, message, step) if me is not None else None
         gate = self.watches.tail(self._base(place))
@@ -463,9 +412,11 @@ class TransitionLearner:
         if read.replica == place.replica and not of_inbox:
             return  # the actor's own local state is required already
         for level, mapped in self.dims.of(read):
-            builder.guard(level, mapped, answer if answer is None or self.dims.decides(read, level) else True)
             if answer is None:
+                builder.guard(level, mapped, None)
                 break
+            is_presence = of_inbox and self._variables.keys[level].kind == VariableKind.LOCAL
+            builder.guard(level, mapped, True if is_presence else answer)
 
     def _send(self, builder: EventBuilder, place: CallSite, message: Any, step: Step) -> None:
         """Add the message operations of a step."""
@@ -498,6 +449,5 @@ class TransitionLearner:
     def _bounds(self, changes: dict[int, VariableChange], step: Step) -> None:
         """Add to `changes` the effect of a step on each bound that it needs or spends."""
         for name in {*step.spends, *step.needs}:
-            level = self._variables.levels[VariableKey(BOUND_VARIABLE, name)]
-            label = self._labels.label(EffectLabel(level, spends=step.spends.count(name)))
-            changes[level] = VariableChange(GENERAL_EDGES, label)
+            level = self._variables.bound(name)
+            changes[level] = self._labels.change(EffectLabel(level, spends=step.spends.count(name)))

@@ -8,23 +8,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
 from random import Random
 
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import OutOfNodes
-from kraftcheck.explorer.symbolic.variables import (
-    SHARED_VARIABLE,
-    LayoutChanged,
-    VariableKey,
-    VariableLayout,
-    sample_replicas,
-)
+from kraftcheck.explorer.symbolic.variables import LayoutChanged, VariableKey, VariableKind, VariableLayout
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Value, ordered
 
 VariableOrder = tuple[VariableKey, ...]
 
@@ -34,6 +30,7 @@ ANNEALING_MOVES = 3_000  # moves of one variable in simulated annealing
 ANNEALING_TEMPERATURE = 0.02  # accepted worsening at first, as a fraction of the cost
 CLEARLY_FEWER_NODES_FRACTION = 0.9  # an order is clearly better with this fraction of the nodes
 TRIAL_MEMORY_BYTES = 1 << 28  # bytes for a trial search
+SAMPLE_WALKS, SAMPLE_WALK_STEPS = 10, 30  # random walks, and steps of each, that look for replicas that appear later
 LEAST_SPAN_REDUCTION = 2  # least factor by which another order must shorten the span of events
 
 
@@ -81,7 +78,7 @@ def anneal_order(keys: Sequence[VariableKey], events: Iterable[Event]) -> Variab
 
 def shared_first_order(keys: Sequence[VariableKey]) -> VariableOrder:
     """Return the order with the shared fields moved to the front."""
-    return tuple(sorted(keys, key=lambda key: key.kind != SHARED_VARIABLE))
+    return tuple(sorted(keys, key=lambda key: key.kind != VariableKind.SHARED))
 
 
 def cheapest_order(
@@ -109,6 +106,21 @@ def cheapest_order(
         if found is not None:
             best, fewest = order, found
     return best
+
+
+def sample_replicas(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
+    """Return the replicas that random walks meet; each one met later would restart the search."""
+    random, met = Random(1), set[Value]()
+    for _ in range(SAMPLE_WALKS):
+        state = random.choice(starts)
+        with suppress(RaisedError):  # the search reports it
+            for _ in range(SAMPLE_WALK_STEPS):
+                met.update(state.replicas)
+                steps = list(semantics.transitions(state))
+                if not steps:
+                    break
+                state = random.choice(steps).target
+    return ordered(met)
 
 
 class NodeBudgetExceeded(Exception):  # noqa: N818 - not an error
@@ -144,20 +156,17 @@ class OrderTrials:
         keys = tuple(space.variables.keys)
         closer = anneal_order(keys, (info.event for info in space.learning.events.infos))
         orders = [keys if closer is None else closer, shared_first_order(keys)]
-        best = cheapest_order(orders, self._semantics.protocol.bounds, partial(self._nodes_made, layout, tick), most)
+
+        def made(order: VariableOrder, limits: Mapping[str, int], most: int) -> int | None:
+            return self._nodes_made(layout.arranged(order, limits), tick, most)
+
+        best = cheapest_order(orders, self._semantics.protocol.bounds, made, most)
         if best != keys:
             layout.order = best
             raise LayoutChanged
 
-    def _nodes_made(
-        self,
-        layout: VariableLayout,
-        tick: Callable[[int], None],
-        order: VariableOrder,
-        limits: Mapping[str, int],
-        most: int,
-    ) -> int | None:
-        """Return the number of nodes that a trial search makes in an order; None if it exceeds `most`."""
+    def _nodes_made(self, layout: VariableLayout, tick: Callable[[int], None], most: int) -> int | None:
+        """Return the number of nodes that a trial search makes with a layout; None if it exceeds `most`."""
 
         def pause() -> None:
             tick(0 if small is None else small.store.nodes)
@@ -166,8 +175,7 @@ class OrderTrials:
 
         small = None
         try:
-            arranged = layout.arranged(order, limits)
-            small = StateSpace(self._calls, arranged, self._starts, TRIAL_MEMORY_BYTES, pause, self._constraints)
+            small = StateSpace(self._calls, layout, self._starts, TRIAL_MEMORY_BYTES, pause, self._constraints)
             small.saturated(small.start)
             return small.store.nodes_made
         except (NodeBudgetExceeded, OutOfNodes, LayoutChanged):

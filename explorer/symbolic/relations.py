@@ -21,7 +21,7 @@ import numpy as np
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.store import DiagramStore, require_below_limit
-from kraftcheck.explorer.symbolic.variables import BOUND_VARIABLE, CHANNEL_VARIABLE, MEMBER_VARIABLE, Variables
+from kraftcheck.explorer.symbolic.variables import VariableKind, Variables
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, typed_key
 
@@ -74,21 +74,16 @@ class EffectLabels:
         self._store = store
         self._items: list[EffectLabel | ValueClassMap | None] = [None]
         self._numbers: dict[Hashable, int] = {}
-        self._messages: dict[int, int] = {}
-        self._firsts: dict[int, int] = {}
+        self.messages: dict[int, int] = {}  # by level: the map from a channel's content to its deliverable messages
+        self.firsts: dict[int, int] = {}  # by map of pairs: the first of the two maps
         for level, key in enumerate(variables.keys):
-            if key.kind == CHANNEL_VARIABLE:
-                network = variables.network
-                self._messages[level] = self.map(level, "messages", network.deliverable)
-                store.arrays.message_maps[level] = self._messages[level]
-
-    def messages(self, level: int) -> int:
-        """Return the number of the map from a channel's content to its deliverable messages."""
-        return self._messages[level]
+            if key.kind == VariableKind.CHANNEL:
+                self.messages[level] = self.map(level, "messages", variables.network.deliverable)
+                store.arrays.message_maps[level] = self.messages[level]
 
     def is_membership(self, level: int) -> bool:
         """Whether a level holds the membership of an element in an exploded set."""
-        return self._variables.keys[level].kind == MEMBER_VARIABLE
+        return self._variables.keys[level].kind == VariableKind.MEMBER
 
     def level_of_membership(self, read: HandlerRead) -> int:
         """Return the level of the membership that a read tests; -1 for any other read."""
@@ -111,12 +106,8 @@ class EffectLabels:
             return [(a, b) for a in self.classes_of(level, first, number) for b in others]
 
         number = self.map(level, ("pair", first, second), pairs)
-        self._firsts[number] = first
+        self.firsts[number] = first
         return number
-
-    def first_of_pair(self, mapped: int) -> int:
-        """Return the number of the first of the two maps that `pair` combined into a map."""
-        return self._firsts[mapped]
 
     def classes_of(self, level: int, mapped: int, number: int) -> list[int]:
         """Return the numbers of the classes of a value."""
@@ -144,6 +135,10 @@ class EffectLabels:
                 self._store.guarded.add(found)
         return found
 
+    def change(self, label: EffectLabel) -> VariableChange:
+        """Return the change of a variable that a label describes, for any value."""
+        return VariableChange(GENERAL_EDGES, self.label(label))
+
     def spends(self, number: int) -> int:
         """Return the amount by which a label decreases its bound; 0 for any other label."""
         found = self._items[number]
@@ -166,7 +161,7 @@ class EffectLabels:
             return -1
         if label.target is not None:
             return label.target
-        if variables.keys[level].kind == BOUND_VARIABLE:
+        if variables.keys[level].kind == VariableKind.BOUND:
             limit = variables.limits[variables.keys[level].of]
             if label.spends is None:
                 return number
@@ -344,14 +339,15 @@ class EventGroups:
 
 
 LevelAndMap = tuple[int, int]  # level, map
+Combination = dict[LevelAndMap, Any]  # a value or class for each dimension
+CombinationCallback = Callable[[Combination], None]
 
 
 class CombinationWatch(NamedTuple):
     """A callback, called once for each combination of values that some diagram variables take."""
 
-    number: int
     dims: tuple[LevelAndMap, ...]  # dimensions, sorted by level
-    learn: Callable[[dict[LevelAndMap, Any]], None]  # called with each new vector, as classes by dimension
+    learn: CombinationCallback  # called with each new vector, as classes by dimension
 
 
 class CombinationWatches:
@@ -360,30 +356,28 @@ class CombinationWatches:
     def __init__(self, store: DiagramStore, labels: EffectLabels, groups: EventGroups) -> None:
         self.active: list[int] = []
         self.known: dict[int, CombinationWatch] = {}
-        self._store = store
-        self._labels = labels
-        self._groups = groups
+        self.store, self.labels, self.groups = store, labels, groups
         self._projections = 0
         self._tails: dict[tuple[int, int, int], int] = {}
 
-    def add(self, dims: Iterable[LevelAndMap], learn: Callable[[dict[LevelAndMap, Any]], None]) -> int:
+    def add(self, dims: Iterable[LevelAndMap], learn: CombinationCallback) -> int:
         """Watch a projection for new vectors; return its number."""
         dims = tuple(sorted(dims))
         number = self.projection(dims)
-        self.known[number] = CombinationWatch(number, dims, learn)
-        arrays, level = self._store.arrays, dims[0][0]
+        self.known[number] = CombinationWatch(dims, learn)
+        arrays, level = self.store.arrays, dims[0][0]
         arrays.watch_known[number] = 0
         arrays.next_watch[number] = arrays.first_watch[level]
         arrays.first_watch[level] = number
-        self._groups.note_top(level)
+        self.groups.note_top(level)
         arrays.watch_version[level] += 1
         self.active.append(number)
-        self._store.watch_tails({tail for one in self.active for tail in self._tails_of(one)})
+        self.store.watch_tails({tail for one in self.active for tail in self._tails_of(one)})
         return number
 
     def tail(self, dims: Sequence[LevelAndMap]) -> int:
         """Return the number of a tail, a list of dimensions in ascending order of level; add it if it is new."""
-        tails = self._store.arrays.tails
+        tails = self.store.arrays.tails
         number = 0
         for level, mapped in reversed(dims):
             key = (level, mapped, number)
@@ -396,27 +390,31 @@ class CombinationWatches:
 
     def _tails_of(self, number: int) -> list[int]:
         """Return the tails of a projection (the suffixes of its list of dimensions), the longest first."""
-        tail, found = int(self._store.arrays.watch_tail[number]), []
+        tail, found = int(self.store.arrays.watch_tail[number]), []
         while tail:
             found.append(tail)
-            tail = int(self._store.arrays.tails[tail, 2])
+            tail = int(self.store.arrays.tails[tail, 2])
         return found
 
     def projection(self, dims: Iterable[LevelAndMap]) -> int:
         """Return the number of a new projection; two dimensions of one level are merged into pairs."""
         merged: dict[int, int] = {}
         for level, mapped in dims:
-            merged[level] = self._labels.pair(level, merged[level], mapped) if level in merged else mapped
-        arrays = self._store.arrays
+            merged[level] = self.labels.pair(level, merged[level], mapped) if level in merged else mapped
+        arrays = self.store.arrays
         number = self._projections
         self._projections += 1
         require_below_limit(number + 1, len(arrays.watch_tail), "projections")
         arrays.watch_tail[number] = self.tail(list(merged.items()))
         return number
 
+    def projection_of_values(self, levels: Iterable[int]) -> int:
+        """Return the number of a new projection onto the values at some levels."""
+        return self.projection((level, IDENTITY_MAP) for level in levels)
+
     def remove(self, number: int) -> None:
         """Remove a watch from the linked list of its level; an iteration at the watch can still continue."""
-        arrays, level = self._store.arrays, self.known[number].dims[0][0]
+        arrays, level = self.store.arrays, self.known[number].dims[0][0]
         self.active.remove(number)
         if arrays.first_watch[level] == number:
             arrays.first_watch[level] = arrays.next_watch[number]
@@ -426,18 +424,16 @@ class CombinationWatches:
             before = int(arrays.next_watch[before])
         arrays.next_watch[before] = arrays.next_watch[number]
 
-    def each(
-        self, number: int, dims: tuple[LevelAndMap, ...], node: int, use: Callable[[dict[LevelAndMap, Any]], None]
-    ) -> None:
+    def each(self, number: int, dims: tuple[LevelAndMap, ...], node: int, use: CombinationCallback) -> None:
         """Call `use` with each vector of a projection, as a map from dimensions to values, without set memberships.
 
         If `use` raises MissingRead for a membership, it is called again with each value of that membership.
         """
-        merged = [self._store.arrays.tails[tail, :2].tolist() for tail in self._tails_of(number)]
+        merged = [self.store.arrays.tails[tail, :2].tolist() for tail in self._tails_of(number)]
         levels = [level for level, _ in merged]
-        lazy = {level for level in levels if self._labels.is_membership(level)}
+        lazy = {level for level in levels if self.labels.is_membership(level)}
         if not lazy:
-            for vector in list(self._store.vectors(node, levels)):
+            for vector in list(self.store.vectors(node, levels)):
                 use(self._meant(merged, dims, dict(zip(levels, vector, strict=True))))
             return
         pending: list[dict[int, int]] = [{}]
@@ -449,14 +445,12 @@ class CombinationWatches:
             if missing is not None:
                 pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
 
-    def _missing_membership(
-        self, use: Callable[[dict[LevelAndMap, Any]], None], found: dict[LevelAndMap, Any], unknown: set[int]
-    ) -> int | None:
+    def _missing_membership(self, use: CombinationCallback, found: Combination, unknown: set[int]) -> int | None:
         """Call `use`; return the level of the set membership for which `use` raises MissingRead, or None."""
         try:
             use(found)
         except MissingRead as missing:
-            level = self._labels.level_of_membership(missing.read)
+            level = self.labels.level_of_membership(missing.read)
             if level not in unknown:
                 raise
             return level
@@ -472,7 +466,7 @@ class CombinationWatches:
             if (place, a) in known:
                 return known[place, a]
             level, found = levels[place], set[int]()
-            at, edges = self._store.edges(a)
+            at, edges = self.store.edges(a)
             for value, child in edges if at == level else [(0, a)]:
                 if fixed.get(level, value) == value:
                     below = there(place + 1, child)
@@ -482,18 +476,15 @@ class CombinationWatches:
 
         return sorted(there(0, node))
 
-    def _meant(
-        self, merged: list[list[int]], dims: tuple[LevelAndMap, ...], vector: dict[int, int]
-    ) -> dict[LevelAndMap, Any]:
+    def _meant(self, merged: list[list[int]], dims: tuple[LevelAndMap, ...], vector: dict[int, int]) -> Combination:
         """Decode a vector: return the value or class that its number means in each dimension."""
-        found: dict[LevelAndMap, Any] = {}
+        found: Combination = {}
         for level, mapped in merged:
             if level in vector:
                 classes: Any = vector[level]
                 own = [dim for dim in dims if dim[0] == level]
                 for dim in own[:0:-1]:
-                    classes, last = self._labels.meaning(level, mapped, classes)
-                    found[dim] = last
-                    mapped = self._labels.first_of_pair(mapped)
+                    classes, found[dim] = self.labels.meaning(level, mapped, classes)
+                    mapped = self.labels.firsts[mapped]
                 found[own[0]] = classes
         return found

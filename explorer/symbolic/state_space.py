@@ -9,17 +9,9 @@ from contextlib import suppress
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.kernel.diagram import CALL_TO_APPLY, CALL_TO_LEARN
 from kraftcheck.explorer.symbolic.learning import TransitionLearner
-from kraftcheck.explorer.symbolic.relations import (
-    GENERAL_EDGES,
-    IDENTITY_MAP,
-    EffectLabel,
-    EffectLabels,
-    Event,
-    EventGroups,
-    VariableChange,
-)
+from kraftcheck.explorer.symbolic.relations import CombinationWatches, EffectLabel, EffectLabels, Event, EventGroups
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, DiagramStore, OutOfNodes
-from kraftcheck.explorer.symbolic.variables import BOUND_VARIABLE, VariableKey, VariableLayout, Variables
+from kraftcheck.explorer.symbolic.variables import VariableLayout, Variables
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
@@ -31,34 +23,14 @@ class BoundsView:
     A *viewed* set has the value 0 at the hidden bounds.
     """
 
-    def __init__(
-        self,
-        name: str | None,
-        variables: Variables,
-        store: DiagramStore,
-        labels: EffectLabels,
-        groups: EventGroups,
-        learning: TransitionLearner,
-    ) -> None:
+    def __init__(self, name: str | None, space: StateSpace) -> None:
+        variables, projection = space.variables, space.learning.watches.projection_of_values
         self.hidden = hidden = variables.protocol.hidden(name).bounds if name is not None else frozenset[str]()
-        self._name = name
-        self._store = store
-        self._labels = labels
-        self._learning = learning
-        self._limits = {
-            variables.levels[VariableKey(BOUND_VARIABLE, one)]: variables.protocol.bounds[one] for one in sorted(hidden)
-        }
-        self._bounds = {variables.levels[VariableKey(BOUND_VARIABLE, one)]: one for one in hidden}
-        forget = tuple(
-            (level, VariableChange(GENERAL_EDGES, labels.label(EffectLabel(level, target=0))))
-            for level in sorted(self._limits)
-        )
-        [self._forget] = groups.nodes.relations([forget])
-        self._projections = {
-            level: learning.watches.projection([(level, IDENTITY_MAP)])
-            for level, limit in self._limits.items()
-            if limit
-        }
+        self._name, self._space, self._store = name, space, space.store
+        self._limits = {variables.bound(one): variables.protocol.bounds[one] for one in sorted(hidden)}
+        forget = tuple((level, space.labels.change(EffectLabel(level, target=0))) for level in sorted(self._limits))
+        [self._forget] = space.groups.nodes.relations([forget])
+        self._projections = {level: projection([level]) for level, most in self._limits.items() if most}
         self._most = dict.fromkeys(self._limits, 1)  # most that one step spends of a bound
         self._looked_at = 0
 
@@ -80,17 +52,17 @@ class BoundsView:
 
     def require_room(self, states: int) -> None:
         """Raise InputError if a step out of a learned set may need more of a hidden bound than is left."""
-        taken, self._looked_at = self._learning.events.infos[self._looked_at :], len(self._learning.events.infos)
+        store, infos = self._store, self._space.learning.events.infos
+        taken, self._looked_at = infos[self._looked_at :], len(infos)
         for one in taken if self._limits else ():
             for level, change in one.event:
                 if level in self._limits:
-                    self._most[level] = max(self._most[level], self._labels.spends(change.key))
+                    self._most[level] = max(self._most[level], self._space.labels.spends(change.key))
         for level, which in self._projections.items():
-            spent = max(
-                (value for [value] in self._store.vectors(self._store.project(states, which), [level])), default=0
-            )
+            spent = max((one for [one] in store.vectors(store.project(states, which), [level])), default=0)
             if spent + self._most[level] > self._limits[level]:
-                named = self._learning.protocol.constant_of(self._bounds[level])
+                variables = self._space.variables
+                named = variables.protocol.constant_of(variables.keys[level].of)
                 # States with equal views would differ in their successors, and a set has no first one to keep.
                 raise InputError(
                     f"VIEW {self._name} leaves out {named}, and a state has too little of it left; "
@@ -111,20 +83,19 @@ class StateSpace:
         constraints: tuple[Property, ...] = (),
         most: int | None = None,
         view: str | None = None,
-        restore: Callable[[Variables, DiagramStore], None] | None = None,
+        restore: Callable[[StateSpace], None] | None = None,
     ) -> None:
         self._tick = tick
         calls.set_layout(layout)
         self.variables = Variables(calls.protocol, layout, starts)
         self.store = DiagramStore(len(self.variables.keys), memory, self._answer, most)
         if restore is not None:
-            restore(self.variables, self.store)
+            restore(self)
         self.labels = EffectLabels(self.variables, self.store)
         self.groups = EventGroups(self.store)
-        always = set.intersection(*[set(state.replicas) for state in starts])
-        made = (self.variables, self.store, self.labels, self.groups)
-        self.learning = TransitionLearner(calls, *made, always, constraints)
-        self.view = BoundsView(view, *made, self.learning)
+        watches = CombinationWatches(self.store, self.labels, self.groups)
+        self.learning = TransitionLearner(calls, self.variables, watches, constraints)
+        self.view = BoundsView(view, self)
         self.learning.begin()
         self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
 
@@ -135,12 +106,8 @@ class StateSpace:
 
     def kept(self) -> dict[str, int]:
         """Return the named sets that are kept for a checkpoint."""
-        roots = self.store.roots
-        return {
-            name.removeprefix(KEPT_ROOT_PREFIX): node
-            for name, node in roots.items()
-            if name.startswith(KEPT_ROOT_PREFIX)
-        }
+        names = [name for name in self.store.roots if name.startswith(KEPT_ROOT_PREFIX)]
+        return {name.removeprefix(KEPT_ROOT_PREFIX): self.store.roots[name] for name in names}
 
     @property
     def start(self) -> int:
@@ -168,10 +135,7 @@ class StateSpace:
 
     def successors(self, states: int) -> int:
         """Return the successors of a set; `learn` must have learned from the set before."""
-        found = EMPTY_SET
-        for root in self.groups.roots():
-            found = self.store.union(found, self.store.successors(states, root))
-        return found
+        return self._union(self.store.successors, states, self.groups.roots())
 
     def pruned_roots(self) -> list[int]:
         """Return the relations of the events that action constraints forbid."""
@@ -179,9 +143,17 @@ class StateSpace:
 
     def pruned(self, states: int) -> int:
         """Return the successors of a set by steps that action constraints forbid."""
+        return self._union(self.store.successors, states, self.pruned_roots())
+
+    def enabled(self, states: int, events: Iterable[Event]) -> int:
+        """Return the states of a set in which one of some events is enabled."""
+        return self._union(self.store.enabled, states, self.groups.nodes.relations(events))
+
+    def _union(self, apply: Callable[[int, int], int], states: int, relations: Iterable[int]) -> int:
+        """Return the union of the results of applying each relation to a set."""
         found = EMPTY_SET
-        for root in self.pruned_roots():
-            found = self.store.union(found, self.store.successors(states, root))
+        for relation in relations:
+            found = self.store.union(found, apply(states, relation))
         return found
 
     def stuck(self, states: int) -> int:

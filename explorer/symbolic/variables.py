@@ -18,15 +18,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
-from random import Random
 from typing import Any, NamedTuple, NoReturn
 
 from kraftcheck.explorer.calls.proxies import DeltaStep, IsElement, SetChange, SetProxy, UnansweredRead, unwrap
-from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import (
     Map,
@@ -108,10 +104,8 @@ class ExplodedLocalState:
 
     def _step(self, step: Step) -> DeltaStep:
         parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name != "me"}
-        if step.me == ():
-            return DeltaStep(**parts)
         me = step.me
-        if type(me) is not type(self.me):
+        if type(me) is not type(self.me):  # such as the default, the empty tuple
             return DeltaStep(me=unwrap(me), **parts)
         changed, shown = [], {}
         for name in self._sets:
@@ -150,21 +144,17 @@ class ExplodedLocalState:
         return element in self._sets[name] and self._has[name](element)
 
 
-LOCAL_VARIABLE, CHANNEL_VARIABLE, SHARED_VARIABLE, BOUND_VARIABLE, MEMBER_VARIABLE = (
-    "local",
-    "channel",
-    "shared",
-    "bound",
-    "part",
-)
+class VariableKind:
+    """Kinds of variables, as a checkpoint names them."""
+
+    LOCAL, CHANNEL, SHARED, BOUND, MEMBER = "local", "channel", "shared", "bound", "part"
+
+
 ANY_SENDER = "anyone"  # the sender of an inbox that is not divided into channels
 NO_SENDER = "nobody"  # the sender of messages without the field `source`
 FEWEST_VALUES_TO_EXPLODE = 64  # values of a local state before its sets may be exploded
-SAMPLE_WALKS, SAMPLE_WALK_STEPS = 10, 30  # random walks, and steps of each, that look for replicas that appear later
-FEWEST_SET_VALUES_TO_EXPLODE, FEWEST_STATES_A_CORE = (
-    16,
-    8,
-)  # fewest values of a set to explode; fewest local states for each core
+FEWEST_SET_VALUES_TO_EXPLODE, FEWEST_STATES_A_CORE = 16, 8
+"""Fewest values of a set to explode, and fewest local states for each core."""
 
 
 class LayoutChanged(Exception):  # noqa: N818 - a way out of a search, not an error
@@ -237,7 +227,7 @@ class VariableLayout:
             for element in elements:
                 is_later = element in self.replicas and self.replicas.index(element) > self.replicas.index(owner)
                 if (self.replicas.index(element) if is_later else self.replicas.index(owner)) == place:
-                    yield VariableKey(MEMBER_VARIABLE, owner, (field, element))
+                    yield VariableKey(VariableKind.MEMBER, owner, (field, element))
 
     def keys(self, shared: Sequence[str], bounds: Sequence[str]) -> list[VariableKey]:
         """Return the keys of all variables, in the variable order."""
@@ -245,18 +235,14 @@ class VariableLayout:
         for place, replica in enumerate(self.replicas):
             if self.divided:
                 for other in self.replicas[:place]:
-                    result += [
-                        VariableKey(CHANNEL_VARIABLE, replica, other),
-                        VariableKey(CHANNEL_VARIABLE, other, replica),
-                    ]
-                result += [VariableKey(CHANNEL_VARIABLE, replica, sender) for sender in (*self.senders, replica)]
+                    pairs = (replica, other), (other, replica)
+                    result += [VariableKey(VariableKind.CHANNEL, *pair) for pair in pairs]
+                result += [VariableKey(VariableKind.CHANNEL, replica, sender) for sender in (*self.senders, replica)]
             else:
-                result.append(VariableKey(CHANNEL_VARIABLE, replica, ANY_SENDER))
-            result += [*self._memberships_beside(replica), VariableKey(LOCAL_VARIABLE, replica)]
-        result += [
-            *[VariableKey(SHARED_VARIABLE, name) for name in shared],
-            *[VariableKey(BOUND_VARIABLE, name) for name in bounds],
-        ]
+                result.append(VariableKey(VariableKind.CHANNEL, replica, ANY_SENDER))
+            result += [*self._memberships_beside(replica), VariableKey(VariableKind.LOCAL, replica)]
+        result += [VariableKey(VariableKind.SHARED, name) for name in shared]
+        result += [VariableKey(VariableKind.BOUND, name) for name in bounds]
         return list(self.order) if set(self.order) == set(result) else result
 
 
@@ -271,6 +257,7 @@ class Variables:
         self.shared_type = type(starts[0].shared)
         self.shared_names = field_names(self.shared_type)
         self.bounds = list(protocol.bounds)
+        self.always = set.intersection(*[set(state.replicas) for state in starts])  # the replicas of all initial states
         self.keys = layout.keys(self.shared_names, self.bounds)
         self.levels = {key: level for level, key in enumerate(self.keys)}
         self.values: list[list[Any]] = [[] for _ in self.keys]
@@ -282,45 +269,40 @@ class Variables:
     def standard(self, level: int) -> list[Any]:
         """Return the predefined values of a variable, which are numbered first: False and True of a set membership."""
         key = self.keys[level]
-        if key.kind == BOUND_VARIABLE:
+        if key.kind == VariableKind.BOUND:
             return list(range(self.protocol.bounds[key.of] + 1))
-        return {LOCAL_VARIABLE: [None], CHANNEL_VARIABLE: [self.network.empty], MEMBER_VARIABLE: [False, True]}.get(
-            key.kind, []
-        )
+        first: dict[str, list[Any]] = {VariableKind.LOCAL: [None], VariableKind.MEMBER: [False, True]}
+        return first.get(key.kind, [self.network.empty] if key.kind == VariableKind.CHANNEL else [])
 
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level; add the value if it is new."""
-        numbers = self._numbers[level]
-        key = typed_key(value) if self.keys[level].kind == SHARED_VARIABLE else value
+        numbers, kind = self._numbers[level], self.keys[level].kind
+        key = typed_key(value) if kind == VariableKind.SHARED else value
         found = numbers.get(key)
         if found is None:
             found = numbers[key] = len(numbers)
             self.values[level].append(value)
-            if (
-                self.keys[level].kind == LOCAL_VARIABLE
-                and found >= FEWEST_VALUES_TO_EXPLODE
-                and found & (found - 1) == 0
-            ):
+            if kind == VariableKind.LOCAL and found >= FEWEST_VALUES_TO_EXPLODE and found & (found - 1) == 0:
                 self._explode_sets(level)
         return found
 
     def name(self, level: int) -> str:
         """Return the name of a variable in notes."""
         key = self.keys[level]
-        if key.kind == MEMBER_VARIABLE:
+        if key.kind == VariableKind.MEMBER:
             return f"whether {text_of(key.sender[1])} is in {key.sender[0]} of {text_of(key.of)}"
-        sender = "" if key.kind != CHANNEL_VARIABLE or key.sender == ANY_SENDER else f" from {text_of(key.sender)}"
+        sender = "" if key.kind != VariableKind.CHANNEL or key.sender == ANY_SENDER else f" from {text_of(key.sender)}"
         what = {
-            LOCAL_VARIABLE: "the state of",
-            CHANNEL_VARIABLE: "the messages to",
-            SHARED_VARIABLE: "the field",
-            BOUND_VARIABLE: "the bound",
+            VariableKind.LOCAL: "the state of",
+            VariableKind.CHANNEL: "the messages to",
+            VariableKind.SHARED: "the field",
+            VariableKind.BOUND: "the bound",
         }[key.kind]
         return f"{what} {text_of(key.of)}{sender}"
 
     def local(self, replica: Value) -> int:
         """Return the level of a replica's local state; raise LayoutChanged if there is none yet."""
-        level = self.levels.get(VariableKey(LOCAL_VARIABLE, replica))
+        level = self.levels.get(VariableKey(VariableKind.LOCAL, replica))
         if level is None:
             self.layout.require_replicas([replica])
             raise LayoutChanged
@@ -333,19 +315,23 @@ class Variables:
             queue = self.network.queue(message)
             sender = getattr(message, "source", NO_SENDER) if queue is None else queue
         self.local(destination)
-        level = self.levels.get(VariableKey(CHANNEL_VARIABLE, destination, sender))
+        level = self.levels.get(VariableKey(VariableKind.CHANNEL, destination, sender))
         if level is None:
             self.layout.senders.append(sender)
             raise LayoutChanged
         return level
 
+    def bound(self, name: str) -> int:
+        """Return the level of a bound."""
+        return self.levels[VariableKey(VariableKind.BOUND, name)]
+
     def channels_to(self, replica: Value) -> list[int]:
         """Return the levels of all channels to a replica."""
-        return [level for level, key in enumerate(self.keys) if key.kind == CHANNEL_VARIABLE and key.of == replica]
+        return [level for level, key in enumerate(self.keys) if key.kind == VariableKind.CHANNEL and key.of == replica]
 
     def shared(self, name: str) -> int:
         """Return the level of a shared field."""
-        return self.levels[VariableKey(SHARED_VARIABLE, name)]
+        return self.levels[VariableKey(VariableKind.SHARED, name)]
 
     # Exploded sets
 
@@ -356,12 +342,8 @@ class Variables:
             return
         sets = {name: {getattr(value, name) for value in values} for name in field_names(type(values[0]))}
         sets = {name: found for name, found in sets.items() if set(map(type, found)) == {frozenset}}
-        mixed = {name for name, kind in field_types(type(values[0])).items() if mixes_types(kind)}
-        names = [
-            one
-            for one, found in sets.items()
-            if len(found) >= FEWEST_SET_VALUES_TO_EXPLODE and one not in mixed | layout.opaque
-        ]
+        whole = layout.opaque | {name for name, kind in field_types(type(values[0])).items() if mixes_types(kind)}
+        names = [one for one, found in sets.items() if len(found) >= FEWEST_SET_VALUES_TO_EXPLODE and one not in whole]
         cores = {with_fields(value, dict.fromkeys(names, EXPLODED_SET_HOLE)) for value in values}
         if names and len(values) >= FEWEST_STATES_A_CORE * len(cores):
             for name in names:
@@ -370,7 +352,7 @@ class Variables:
 
     def membership(self, replica: Value, field: str, element: Value) -> int:
         """Return the level of a set membership; raise LayoutChanged if there is none yet."""
-        level = self.levels.get(VariableKey(MEMBER_VARIABLE, replica, (field, element)))
+        level = self.levels.get(VariableKey(VariableKind.MEMBER, replica, (field, element)))
         if level is None:
             self.layout.explode(replica, field, [element])
             raise LayoutChanged
@@ -378,8 +360,6 @@ class Variables:
 
     def sets(self, replica: Value) -> dict[str, list[Value]]:
         """Return the possible elements of a replica's exploded sets, by field."""
-        if not self.layout.exploded:
-            return {}
         return {field: [*self.layout.exploded[replica, field]] for field in self.layout.fields(replica)}
 
     def sets_of(self, local: Any) -> dict[str, list[Value]]:
@@ -437,13 +417,13 @@ class Variables:
             level = self.shared(name)
             vector[level] = self.number(level, getattr(state.shared, name))
         for name in self.bounds:
-            vector[self.levels[VariableKey(BOUND_VARIABLE, name)]] = state.spent[name]
+            vector[self.bound(name)] = state.spent[name]
         return vector
 
     def _parts(self, destination: Value, inbox: Value) -> list[tuple[int, Value]]:
         """Divide an inbox into its channels; return each as (level, content)."""
         if not self.layout.divided:
-            return [(self.levels[VariableKey(CHANNEL_VARIABLE, destination, ANY_SENDER)], inbox)]
+            return [(self.levels[VariableKey(VariableKind.CHANNEL, destination, ANY_SENDER)], inbox)]
         parts: dict[int, list[tuple[Record, int]]] = {}
         for message, number in self.network.to_items(inbox):
             parts.setdefault(self.channel(message), []).append((message, number))
@@ -459,20 +439,21 @@ class Variables:
         """Return the state of a vector."""
         found: dict[Any, list[tuple[VariableKey, Any]]] = defaultdict(list)  # by kind, without absent values
         for key, values, number in zip(self.keys, self.values, vector, strict=True):
-            if number or key.kind in (SHARED_VARIABLE, BOUND_VARIABLE):
+            if number or key.kind in (VariableKind.SHARED, VariableKind.BOUND):
                 found[key.kind].append((key, values[number]))
-        held = {key.of: value for key, value in found[LOCAL_VARIABLE]}
+        held = {key.of: value for key, value in found[VariableKind.LOCAL]}
         replicas: dict[Value, Any] = {one: held[one] for one in self.layout.in_order if one in held}
         parts, sets = defaultdict[Value, list[Value]](list), defaultdict[Any, list[Value]](list)
-        for key, value in found[CHANNEL_VARIABLE]:
+        for key, value in found[VariableKind.CHANNEL]:
             parts[key.of].append(value)
-        for key, _ in found[MEMBER_VARIABLE]:
+        for key, _ in found[VariableKind.MEMBER]:
             sets[key.of, key.sender[0]].append(key.sender[1])
         for owner, field in self.layout.exploded:
             if owner in replicas:
                 replicas[owner] = with_fields(replicas[owner], {field: frozenset(sets[owner, field])})
         inboxes = {replica: self._whole(contents) for replica, contents in parts.items()}
-        shared, spent = ({key.of: value for key, value in found[kind]} for kind in (SHARED_VARIABLE, BOUND_VARIABLE))
+        shared = {key.of: value for key, value in found[VariableKind.SHARED]}
+        spent = {key.of: value for key, value in found[VariableKind.BOUND]}
         return State(Map(replicas), Map(inboxes), self.shared_type(**shared), Map(spent))
 
 
@@ -486,18 +467,3 @@ def initial_layout(protocol: Protocol, starts: Sequence[State], *, whole_inboxes
     if len(set(map(type, layout.replicas))) == 1:
         layout.replicas.reverse()  # of equal replicas the first often changes most, and should stand low in the diagram
     return layout
-
-
-def sample_replicas(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
-    """Return the replicas that random walks meet; each one met later would restart the search."""
-    random, met = Random(1), set[Value]()
-    for _ in range(SAMPLE_WALKS):
-        state = random.choice(starts)
-        with suppress(RaisedError):  # the search reports it
-            for _ in range(SAMPLE_WALK_STEPS):
-                met.update(state.replicas)
-                steps = list(semantics.transitions(state))
-                if not steps:
-                    break
-                state = random.choice(steps).target
-    return ordered(met)

@@ -109,7 +109,7 @@ class PredecessorFinder:
             return value == change.key and target == change.result
         labels = self._space.labels
         if change.how == EDGES_BY_MESSAGE:
-            if change.key not in labels.classes_of(level, labels.messages(level), value):
+            if change.key not in labels.classes_of(level, labels.messages[level], value):
                 return False
             label = change.result
         else:
@@ -123,25 +123,15 @@ class PredecessorFinder:
 class WitnessPaths:
     """Finds witness paths into sets.
 
-    `violating(name, states)` returns the violating states among `states`. It is given while some states are unknown; a
-    root then holds only the known violating states. It is None once all states are reached and learned.
+    With `is_part`, some states are unknown, so properties are evaluated again: a root holds only the known violating
+    states. Else all states are reached and learned.
     """
 
-    def __init__(
-        self,
-        space: StateSpace,
-        checks: StateChecks,
-        constraints: tuple[Property, ...],
-        beyond: frozenset[str],
-        pause: Callable[[], None],
-        violating: Callable[[str, int], int] | None = None,
-    ) -> None:
-        self._space = space
-        self._checks = checks
-        self._constraints = constraints
-        self._beyond = beyond
-        self._pause = pause
-        self._violating = violating
+    def __init__(self, space: StateSpace, finder: ViolationFinder, search: SearchInterface, *, is_part: bool) -> None:
+        self._space, self._checks, self._pause = space, finder.states, search.pause
+        self._constraints = search.options.constraints
+        self._beyond = {prop.name for prop in search.options.properties if not prop.over_steps}
+        self._violating = finder.of_property if is_part else None
 
     def shortest(self, names: Iterable[str]) -> Iterator[NamedWitness]:
         """Yield (name, path) for each violating set, with a shortest path into the set."""
@@ -217,9 +207,8 @@ CHECK_NODE_GROWTH, CHECK_TIME_MULTIPLE = 2, 30
 LEAST_WITNESS_SECONDS, WITNESS_TIME_FACTOR = 30.0, 3.0
 """Time for finding a counterexample: at least these seconds, or this multiple of the search's time."""
 
-LEAST_PARTIAL_CHECK_SECONDS = (
-    10.0  # least seconds for checking properties after a limit; else a tenth of the search's time
-)
+LEAST_PARTIAL_CHECK_SECONDS = 10.0
+"""Least seconds for checking properties after a limit; else a tenth of the search's time."""
 MOST_NAMED_VARIABLES, FEWEST_NAMED_NODES = 3, 1_000  # variables that a note names, and fewest nodes of the first one
 
 FindWitnesses = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
@@ -273,11 +262,8 @@ class ViolationFinder:
         self._steps = StepChecks(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
         self._space = space
         self._search, self._options = search, search.options
-        self._nodes, self._not_before, self._at_once = (
-            FIRST_CHECK_NODES,
-            time.monotonic() + FIRST_CHECK_SECONDS,
-            URGENT_CHECK_NODES,
-        )
+        self._nodes, self._at_once = FIRST_CHECK_NODES, URGENT_CHECK_NODES
+        self._not_before = time.monotonic() + FIRST_CHECK_SECONDS
 
     def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
         """Return the set of violating states of each violated property; state properties are also checked on `more`.
@@ -317,11 +303,8 @@ class ViolationFinder:
             return self._of([prop for prop in self._options.properties if "state" not in prop.asks], states, more)
         finally:
             now = time.monotonic()
-            self._nodes, self._not_before = (
-                CHECK_NODE_GROWTH * self._space.store.nodes_made,
-                now + CHECK_TIME_MULTIPLE * (now - began),
-            )
-            self._at_once = sys.maxsize
+            self._not_before = now + CHECK_TIME_MULTIPLE * (now - began)
+            self._nodes, self._at_once = CHECK_NODE_GROWTH * self._space.store.nodes_made, sys.maxsize
 
     def check_part(self) -> None:
         """Look for violations in the known states, after a limit ended the search."""
@@ -347,9 +330,7 @@ class ViolationFinder:
         """
         search, space, left = self._search, self._space, list(bad)
         space.store.roots.update({VIOLATING_ROOT_PREFIX + name: states for name, states in bad.items()})
-        beyond = frozenset(prop.name for prop in self._options.properties if not prop.over_steps)
-        violating = self.of_property if is_part else None
-        ways = WitnessPaths(space, self.states, self._options.constraints, beyond, search.pause, violating)
+        ways = WitnessPaths(space, self, search, is_part=is_part)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
             self._show_found(find, left, kind)
             if search.is_interrupted:
@@ -358,10 +339,9 @@ class ViolationFinder:
             search.books.result.notes.append(
                 f"{name}: no behaviour that leads to the state shown was found; use --search bfs or --engine tables"
             )
+            vector = space.store.one_of(space.store.roots[VIOLATING_ROOT_PREFIX + name])
             with suppress(SearchStopped) if search.is_interrupted else nullcontext():
-                self._tell(
-                    name, [space.variables.decode(space.store.one_of(space.store.roots[VIOLATING_ROOT_PREFIX + name]))]
-                )
+                self._tell(name, [space.variables.decode(vector)])
         if search.is_interrupted:
             raise KeyboardInterrupt
 
@@ -456,7 +436,9 @@ class BreadthFirst:
             frontier = self._violations.states.within(self._search.options.constraints, new)
             known = store.union(known, view.of(new))
             reached = store.union(reached, view.of(frontier))
-            self._note(reached, frontier, expanded)
+            self._search.note(reached, expanded)
+            if frontier != EMPTY_SET:
+                self._search.books.result.depth = len(self._levels) + 1
             self._search.pause()
             self._check(self._states, store.union(new, pruned))
             if frontier == EMPTY_SET:
@@ -476,11 +458,6 @@ class BreadthFirst:
                 new, pruned, reached, known, expanded, *self._levels = store.collect_garbage(kept)
         self._search.note(reached, reached)
         return reached
-
-    def _note(self, reached: int, frontier: int, expanded: int) -> None:
-        self._search.note(reached, expanded)
-        if frontier != EMPTY_SET:
-            self._search.books.result.depth = len(self._levels) + 1
 
     def _look_at_limits(self, reached: int) -> None:
         options = self._search.options

@@ -87,8 +87,8 @@ def test_ctrl_c_in_the_middle(order: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert 0 < raised.value.result.distinct_states < expected()[NAME]["distinct_states"]
     monkeypatch.undo()
     search = SymbolicSearch(protocol, replace(asked, checkpoint=None, resume=tmp_path))
-    assert search.found_before is not None
-    assert len(search.found_before.nodes) > 50
+    assert search._checkpoint.found is not None
+    assert len(search._checkpoint.found.nodes) > 50
     found = search.run()
     assert (found.verdict, found.distinct_states) == (Verdict.OK, expected()[NAME]["distinct_states"])
     assert told(found) == told(explore(protocol, replace(asked, checkpoint=None)))

@@ -11,7 +11,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine, violations
-from kraftcheck.explorer.symbolic.engine import PathTimeout, explore
+from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.projections import (
     FEWEST_SUMMARIES_TO_DROP,
@@ -19,7 +19,7 @@ from kraftcheck.explorer.symbolic.kernel.projections import (
     make_summary_room,
 )
 from kraftcheck.explorer.symbolic.store import DiagramStore
-from kraftcheck.explorer.symbolic.violations import WitnessPaths
+from kraftcheck.explorer.symbolic.violations import PathTimeout, WitnessPaths
 from tests.support.kraft_model.searches import bound as configured
 from tests.support.kraft_model.searches import check_trace
 from tests.support.tlc import bound, expected

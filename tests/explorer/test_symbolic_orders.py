@@ -13,7 +13,7 @@ from kraftcheck.explorer.symbolic import engine, orders
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import VariableOrder, anneal_order, cheapest_order, shared_first_order
 from kraftcheck.explorer.symbolic.relations import GENERAL_EDGES, VariableChange
-from kraftcheck.explorer.symbolic.variables import BOUND_VARIABLE, LOCAL_VARIABLE, SHARED_VARIABLE, VariableKey
+from kraftcheck.explorer.symbolic.variables import VariableKey, VariableKind
 from tests.support.explorer.symbolic import agree
 from tests.support.tlc import bound, expected
 
@@ -31,7 +31,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_events_are_about_is_brought_together() -> None:
-    keys = [VariableKey(BOUND_VARIABLE, name) for name in "abcdefgh"]
+    keys = [VariableKey(VariableKind.BOUND, name) for name in "abcdefgh"]
     events = [
         tuple((level, VariableChange(GENERAL_EDGES, 1)) for level in pair)
         for pair in ((0, 7), (1, 6), (2, 5), (3, 4), (3, 7))
@@ -45,7 +45,8 @@ def test_what_events_are_about_is_brought_together() -> None:
 
 
 def test_the_order_that_makes_clearly_fewer_nodes_is_taken() -> None:
-    keys = (VariableKey(LOCAL_VARIABLE, "a"), VariableKey(BOUND_VARIABLE, "b"), VariableKey(SHARED_VARIABLE, "c"))
+    kinds = VariableKind.LOCAL, VariableKind.BOUND, VariableKind.SHARED
+    keys = tuple(map(VariableKey, kinds, "abc"))
     first = shared_first_order(keys)
     assert first == (keys[2], *keys[:2])
     tried: list[tuple[int, int]] = []

@@ -17,8 +17,8 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import checks, engine, orders
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
+from kraftcheck.explorer.symbolic.orders import sample_replicas
 from kraftcheck.explorer.symbolic.store import DiagramStore
-from kraftcheck.explorer.symbolic.variables import sample_replicas
 from kraftcheck.explorer.symbolic.violations import ViolationFinder
 from kraftcheck.spec import (
     Bag,
