@@ -148,9 +148,9 @@ class Partition:
         """Insert states, append new ones to `new`, and return its length."""
         done = 0
         while done < count:
-            done, self.table[ENTRIES], new_count = insert_rows(
-                rows, words, done, count, new.shape[1], self.count, self.keys, self.places, self.layout, new, new_count
-            )
+            before = new_count
+            done, new_count = insert_rows(rows, words, done, count, self.keys, self.places, self.table, new, new_count)
+            self.table[ENTRIES] += new_count - before
             if done < count:
                 self.grow()
         return new_count

@@ -20,20 +20,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import (
-    EVENT_BAD_STATE,
-    EVENT_BAD_STEP,
-    EVENT_DEADLOCK,
-    MISSING,
-    PRUNED_ROW,
-    REQUEST_PENDING,
-    STEP_PRUNED,
-    VIOLATING_ROW,
-    pair_key,
-    violated_by_step,
-)
-from kraftcheck.explorer.tables.kernel.maps import find_value, is_map_full, store_value
+from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 
 
@@ -154,11 +141,8 @@ def record_miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     worker.stats[codes.STATS_MISSED] = 1
     n = worker.stats[codes.STATS_MISSES]
     if n < len(worker.misses):
-        worker.misses[n, 0] = kind
-        worker.misses[n, 1] = a
-        worker.misses[n, 2] = b
-        worker.misses[n, 3] = c
-        worker.misses[n, 4] = d
+        miss = worker.misses[n]
+        miss[0], miss[1], miss[2], miss[3], miss[4] = kind, a, b, c, d
         worker.stats[codes.STATS_MISSES] = n + 1
 
 
@@ -192,9 +176,7 @@ def record_event(worker: Any, state: Any, kind: Any, mask: Any) -> None:
     """Record an event of a state, if the list has room."""
     n = worker.stats[codes.STATS_EVENTS]
     if n < len(worker.events):
-        worker.events[n, 0] = state
-        worker.events[n, 1] = kind
-        worker.events[n, 2] = mask
+        worker.events[n, 0], worker.events[n, 1], worker.events[n, 2] = state, kind, mask
         worker.stats[codes.STATS_EVENTS] = n + 1
 
 
@@ -211,10 +193,10 @@ def successor_violations(t: Any, succ: Any, k: Any) -> Any:
     """Return successor `k`'s violated invariants and step properties, as masks, and whether a constraint prunes it."""
     row = succ[k, 2]
     flags, step_flags = t.row_info[row, codes.ROW_FLAGS], np.int64(succ[k, 1])
-    bad = t.row_info[row, codes.ROW_VIOLATED] if flags & VIOLATING_ROW else np.int64(0)
+    bad = t.row_info[row, codes.ROW_VIOLATED] if flags & codes.VIOLATING_ROW else np.int64(0)
     for c in range(3, succ.shape[1]):
         bad |= t.contents[succ[k, c], codes.CONTENT_VIOLATED]
-    return bad, violated_by_step(step_flags), step_flags & STEP_PRUNED != 0 or flags & PRUNED_ROW != 0
+    return bad, codes.violated_by_step(step_flags), step_flags & codes.STEP_PRUNED != 0 or flags & codes.PRUNED_ROW != 0
 
 
 @inlined
@@ -222,8 +204,8 @@ def judge_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor `k`'s action and record new violations; return False where a constraint prunes the successor."""
     worker.fired[worker.succ[k, 0]] += 1
     bad, over, pruned = successor_violations(t, worker.succ, k)
-    record_violations(worker, state, EVENT_BAD_STATE, codes.STATS_SEEN, bad)
-    record_violations(worker, state, EVENT_BAD_STEP, codes.STATS_STEP_SEEN, over)
+    record_violations(worker, state, codes.EVENT_BAD_STATE, codes.STATS_SEEN, bad)
+    record_violations(worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, over)
     return not pruned
 
 
@@ -260,7 +242,7 @@ def record_deadlock(worker: Any, state: Any) -> None:
     """Record a deadlock event, unless an earlier state had one."""
     if not worker.stats[codes.STATS_DEADLOCK]:
         worker.stats[codes.STATS_DEADLOCK] = 1
-        record_event(worker, state, EVENT_DEADLOCK, 0)
+        record_event(worker, state, codes.EVENT_DEADLOCK, 0)
 
 
 class TableFull(Exception):  # noqa: N818 - control flow, not an error
@@ -280,26 +262,26 @@ def request_python(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) ->
     n = t.meta[codes.META_ASKED]
     if n >= len(t.asked):
         abort_to_grow(t, codes.GROW_ASKED)
-    t.asked[n, 0] = kind
-    t.asked[n, 1] = a
-    t.asked[n, 2] = b
-    t.asked[n, 3] = c
-    t.asked[n, 4] = d
-    t.asked[n, 5] = e
+    request = t.asked[n]
+    request[0], request[1], request[2], request[3], request[4], request[5] = kind, a, b, c, d, e
     t.meta[codes.META_ASKED] = n + 1
+
+
+@inlined
+def find_or_request(t: Any, pairs: Any, entries: Any, key: Any, kind: Any, a: Any, b: Any) -> Any:
+    """Return a key's value in a map with `meta[entries]` entries, or MISSING after one request to Python."""
+    found = maps.find_value(pairs, key)
+    if found == codes.MISSING:
+        if maps.is_map_full(t.meta[entries], pairs):
+            abort_to_grow(t, codes.GROW_MAP)
+        request_python(t, kind, a, b, 0, 0, 0)
+        t.meta[entries] += 1
+        maps.store_value(pairs, key, codes.REQUEST_PENDING)
+    return found if found >= 0 else codes.MISSING
 
 
 @jit
 def request_handlers(t: Any, local: Any, message: Any) -> Any:
     """Return a local state's handlers for a message (0: internal actions), or MISSING after one request to Python."""
-    key = pair_key(local, message)
-    found = find_value(t.roots, key)
-    if found >= 0:
-        return found
-    if found == MISSING:
-        if is_map_full(t.meta[codes.META_ROOTS], t.roots):
-            abort_to_grow(t, codes.GROW_MAP)
-        request_python(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
-        t.meta[codes.META_ROOTS] += 1
-        store_value(t.roots, key, REQUEST_PENDING)
-    return np.int64(MISSING)
+    key = codes.pair_key(local, message)
+    return find_or_request(t, t.roots, codes.META_ROOTS, key, codes.ASK_ROOTS, local, message)

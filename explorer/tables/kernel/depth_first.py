@@ -14,35 +14,15 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import bare_array, inlined, keep_alive
-from kraftcheck.explorer.tables.kernel.arrays import (
-    collect_for_python,
-    judge_successor,
-    record_deadlock,
-    successor_violations,
-)
-from kraftcheck.explorer.tables.kernel.codes import (
-    BUFFER_FULL,
-    MANY_SUCCESSORS,
-    META_COLLECTS,
-    META_PERMUTATIONS,
-    MISSING,
-    OK,
-    STATS_CODE,
-    STATS_COLLECTED,
-    STATS_EVENTS,
-    STATS_SIZE,
-)
+from kraftcheck.explorer.tables.kernel import arrays, codes, maps
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.maps import mix64
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack_canonical_row, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 
 MAX_TABLE_LOAD = 0.75
-STATS_BASE, STATS_DEPTH = (
-    STATS_SIZE - 1,
-    STATS_SIZE - 2,
-)  # first stack place of the last state's successors, and its depth
+# Places in `stats`: the first stack place of the last state's successors, and its depth.
+STATS_BASE, STATS_DEPTH = codes.STATS_SIZE - 1, codes.STATS_SIZE - 2
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
@@ -82,7 +62,7 @@ def full_array_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> 
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
         return STACK_FULL
-    if len(worker.collected) > 0 and worker.stats[STATS_COLLECTED] + most >= len(worker.collected):
+    if len(worker.collected) > 0 and worker.stats[codes.STATS_COLLECTED] + most >= len(worker.collected):
         return TURN_OVER
     return SET_FULL if count + most >= np.int64(len(met.keys) * MAX_TABLE_LOAD) else 0
 
@@ -102,21 +82,21 @@ def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any
     n = expand(t, worker, depth)
     for k in range(n):
         if not pack_key(t, worker, worker.succ, k, 2, image, packing, words):
-            n = MISSING
+            n = codes.MISSING
             break
     return n
 
 
 @inlined
-def store_depth(met: Any, words: Any, depth: Any, limit: Any) -> Any:
-    """Store the depth at which packed words were reached; return whether they are new, and whether to expand them."""
+def store_depth(met: Any, words: Any, i: Any, depth: Any, limit: Any) -> Any:
+    """Store the depth at which words[i] were reached; return whether they are new, and whether to expand them."""
     keys, stored = met.keys, words.shape[1]
-    place = depth_set_place(keys, words, 0)
+    place = depth_set_place(keys, words, i)
     is_new = keys[place, stored] == 0
     if not is_new and (limit <= 0 or np.int64(keys[place, stored]) <= depth):
         return False, False
     for w in range(stored):
-        keys[place, w] = words[0, w]
+        keys[place, w] = words[i, w]
     keys[place, stored] = np.uint64(depth)
     return is_new, True
 
@@ -154,25 +134,25 @@ def search_depth_first(
         top -= 1
         stats[STATS_BASE], stats[STATS_DEPTH] = top, depth
         expanded += 1
-        if t.meta[META_COLLECTS]:
-            collect_for_python(worker, path, depth, 0, depth)
+        if t.meta[codes.META_COLLECTS]:
+            arrays.collect_for_python(worker, path, depth, 0, depth)
         if n == 0 and deadlocks:
-            record_deadlock(worker, depth)
+            arrays.record_deadlock(worker, depth)
         # Push the successors, the last one first, so that the first one is expanded first.
         for k in range(n - 1, -1, -1):
-            if t.meta[META_COLLECTS]:
-                collect_for_python(worker, succ, k, 2, ~depth)
-            if not judge_successor(t, worker, depth, k):
+            if t.meta[codes.META_COLLECTS]:
+                arrays.collect_for_python(worker, succ, k, 2, ~depth)
+            if not arrays.judge_successor(t, worker, depth, k):
                 continue
             pack_key(t, worker, succ, k, 2, image, packing, words)
-            is_new, is_open = store_depth(met, words, depth + 1, limit)
+            is_new, is_open = store_depth(met, words, 0, depth + 1, limit)
             count += is_new
             if is_open:
                 for c in range(columns):
                     stack.states[top, c] = succ[k, 2 + c]
                 depths[top] = depth + 1
                 top += 1
-        if stats[STATS_EVENTS]:
+        if stats[codes.STATS_EVENTS]:
             return EVENT, top, count
     keep_alive(own_words)
     keep_alive(own_image)
@@ -182,10 +162,10 @@ def search_depth_first(
 @inlined
 def pack_key(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
     """Pack the canonical key of a state; return False where its image is not cached."""
-    if t.meta[META_PERMUTATIONS] == 1:
+    if t.meta[codes.META_PERMUTATIONS] == 1:
         pack_canonical_row(t, packing, states, at, column, words, 0)
         return True
-    known = write_least_image(t, worker, states, at, column, image.shape[1], image, 0, 0, image[1])
+    known = write_least_image(t, worker, states, at, column, image, 0, image[1])
     if known:
         pack_canonical_row(t, packing, image, 0, 0, words, 0)
     return known
@@ -194,32 +174,23 @@ def pack_key(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any,
 @jit
 def insert_starts(met: Any, words: Any) -> Any:
     """Insert packed states at depth 1, or lower their depth to 1; return the number of new ones."""
-    keys, words = met.keys, bare_array(words)
-    count, stored = 0, words.shape[1]
+    words, count = bare_array(words), 0
     for i in range(len(words)):
-        place = depth_set_place(keys, words, i)
-        if keys[place, stored] == 0:
-            for w in range(stored):
-                keys[place, w] = words[i, w]
-            count += 1
-        keys[place, stored] = 1
+        is_new, _ = store_depth(met, words, i, 1, 1)
+        count += is_new
     return count
 
 
 @jit
 def copy_depth_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
     """Copy the states of a depth set to an empty set, converted to the packing of the new set."""
-    keys, new_keys = met.keys, other.keys
-    stored, new_stored = keys.shape[1] - 1, new_keys.shape[1] - 1
-    own_again = np.zeros((1, new_stored), np.uint64)
+    keys, stored = met.keys, met.keys.shape[1] - 1
+    own_again = np.zeros((1, other.keys.shape[1] - 1), np.uint64)
     again = bare_array(own_again)
     for at in range(len(keys)):
         if keys[at, stored] != 0:
             repack_one(keys, at, packing, again, 0, new_packing)
-            place = depth_set_place(new_keys, again, 0)
-            for w in range(new_stored):
-                new_keys[place, w] = again[0, w]
-            new_keys[place, new_stored] = keys[at, stored]
+            store_depth(other, again, 0, np.int64(keys[at, stored]), 0)
     keep_alive(own_again)
 
 
@@ -248,7 +219,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
     succ, depth = worker.succ, walks.taken.shape[1]
     own_order, own_keys = np.zeros(len(succ), np.int64), np.zeros(len(succ), np.uint64)
     order, keys = bare_array(own_order), bare_array(own_keys)
-    worker.stats[STATS_CODE] = OK
+    worker.stats[codes.STATS_CODE] = codes.OK
     for w in range(first, last):
         for _ in range(turn):
             if status[w] == GOING and length[w] >= depth:
@@ -258,10 +229,10 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             # A miss ends the walk's turn: once it is resolved, the same step is drawn again.
             at = w * depth + length[w] - 1
             n = expand(t, worker, at)
-            if n == MISSING:
+            if n == codes.MISSING:
                 break
-            if n == BUFFER_FULL:
-                worker.stats[STATS_CODE] = MANY_SUCCESSORS
+            if n == codes.BUFFER_FULL:
+                worker.stats[codes.STATS_CODE] = codes.MANY_SUCCESSORS
                 return
             fitting = sort_by_fingerprint(t, fingerprints, succ, n, order, keys)
             if fitting <= refused[w]:
@@ -272,7 +243,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             for c in range(path.shape[1]):
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
-            bad, over, _ = successor_violations(t, succ, k)
+            bad, over, _ = arrays.successor_violations(t, succ, k)
             record_first_violations(walks.broken, w, length[w], 0, STATE_BITS, bad)
             record_first_violations(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
@@ -284,8 +255,8 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
 def draw_seeds_and_starts(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> None:
     """Write each walk's seed, and the initial state that it starts from."""
     for w in range(len(seeds)):
-        seeds[w] = mix64(seed + mix64(np.int64(first + w)))
-        chosen[w] = np.int64(((mix64(seeds[w]) >> np.uint64(32)) * np.uint64(starts)) >> np.uint64(32))
+        seeds[w] = maps.mix64(seed + maps.mix64(np.int64(first + w)))
+        chosen[w] = np.int64(((maps.mix64(seeds[w]) >> np.uint64(32)) * np.uint64(starts)) >> np.uint64(32))
 
 
 @inlined
@@ -293,13 +264,13 @@ def sort_by_fingerprint(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any
     """Write the indices of the successors that are not pruned, ordered by fingerprint; return their number."""
     fitting = 0
     for k in range(n):
-        if successor_violations(t, succ, k)[2]:
+        if arrays.successor_violations(t, succ, k)[2]:
             continue
         total = fingerprints.rows[succ[k, 2]]
         for c in range(3, succ.shape[1]):
             if succ[k, c] != 0:
                 total += fingerprints.contents[succ[k, c]]
-        key = mix64(total ^ mix64(np.int64(succ[k, 0]) + 1))
+        key = maps.mix64(total ^ maps.mix64(np.int64(succ[k, 0]) + 1))
         j = fitting
         while j > 0 and keys[j - 1] > key:
             keys[j], order[j] = keys[j - 1], order[j - 1]
@@ -313,7 +284,7 @@ def sort_by_fingerprint(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any
 def draw_successor(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
     """Return a random element of `order`, other than the `refused` elements drawn and rejected for this step before."""
     for q in range(refused + 1):
-        drawn = mix64(seed + mix64(np.int64(step) << 32 | np.int64(q)))
+        drawn = maps.mix64(seed + maps.mix64(np.int64(step) << 32 | np.int64(q)))
         k = q + np.int64(((drawn >> np.uint64(32)) * np.uint64(n - q)) >> np.uint64(32))
         order[q], order[k] = order[k], order[q]
     return order[refused]

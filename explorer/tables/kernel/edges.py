@@ -8,9 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import bare_array, keep_alive
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import append_retried_state, record_early_stop, successor_violations
-from kraftcheck.explorer.tables.kernel.codes import BUFFER_FULL, MISSING
+from kraftcheck.explorer.tables.kernel import arrays, codes
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_canonical_row, partition_of_words
@@ -44,17 +42,17 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
         # Look up all successors and their images; stop before the array might have no room for their edges.
         n = expand(t, worker, which[i])
         for k in range(n if permutations > 1 else 0):
-            if not write_least_image(t, worker, succ, k, 2, columns, images, k, 0, image):
-                n = MISSING
-        if n == MISSING:
-            append_retried_state(worker, which[i])
+            if not write_least_image(t, worker, succ, k, 2, images, k, image):
+                n = codes.MISSING
+        if n == codes.MISSING:
+            arrays.append_retried_state(worker, which[i])
             continue
-        if n == BUFFER_FULL or edges + n + stats[codes.STATS_BLOCKED] > len(found.sources):
-            record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == BUFFER_FULL else codes.NO_ROOM)
+        if n == codes.BUFFER_FULL or edges + n + stats[codes.STATS_BLOCKED] > len(found.sources):
+            arrays.record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == codes.BUFFER_FULL else codes.NO_ROOM)
             return edges
         # Write an edge for each successor, and one for each step that only an exhausted bound disables.
         for k in range(n):
-            _, _, pruned = successor_violations(t, succ, k)
+            _, _, pruned = arrays.successor_violations(t, succ, k)
             found.sources[edges], found.labels[edges] = which[i], succ[k, 0]
             if pruned:
                 found.owners[edges] = BEYOND

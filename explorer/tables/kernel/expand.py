@@ -12,24 +12,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import bare_array, inlined, prefetch, stack_array
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import (
-    append_retried_state,
-    collect_successor_for_python,
-    is_target_evaluated,
-    judge_successor,
-    record_deadlock,
-    record_early_stop,
-    record_miss,
-)
-from kraftcheck.explorer.tables.kernel.codes import BUFFER_FULL, MISSING, NONE, REFUSED, pair_key, span_start_and_end
-from kraftcheck.explorer.tables.kernel.maps import (
-    GROUP_PLACES,
-    find_grouped,
-    find_value,
-    group_start,
-    home_of_key,
-)
+from kraftcheck.explorer.tables.kernel import arrays, codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, pack_canonical_row, partition_of_hash
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
@@ -44,18 +27,18 @@ def find_next_row(t: Any, worker: Any, row: Any, delta: Any) -> Any:
     """Look up the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     if delta == 0:
         return row
-    found = find_grouped(t.changed, row, delta)
-    if found == MISSING:
-        record_miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
+    found = maps.find_grouped(t.changed, row, delta)
+    if found == codes.MISSING:
+        arrays.record_miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
     return found
 
 
 @inlined
 def find_next_content(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Look up the inbox content after network operation `op`; return REFUSED if forbidden, MISSING if unknown."""
-    found = find_grouped(t.operated, inbox, op)
-    if found == MISSING:
-        record_miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
+    found = maps.find_grouped(t.operated, inbox, op)
+    if found == codes.MISSING:
+        arrays.record_miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
     return found
 
 
@@ -94,7 +77,7 @@ def write_successor(
     """
     succ = worker.succ
     if n >= len(succ) - 1:
-        return BUFFER_FULL
+        return codes.BUFFER_FULL
     target, found = codes.unpack_row_id(goal), codes.unpack_step_flags(goal)
     flags = (found & codes.STEP_FLAGS_MASK) | t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS]
     if flags:
@@ -107,7 +90,7 @@ def write_successor(
     # A control row is evaluated only once the step to it is certain: an inbox operation may still refuse the step, and
     # properties must not be evaluated on a control row that no state has.
     row = np.int64(worker.states[at, 0])
-    if found & codes.MUST_CHECK_TARGET and not is_target_evaluated(t, worker, target, row, ref):
+    if found & codes.MUST_CHECK_TARGET and not arrays.is_target_evaluated(t, worker, target, row, ref):
         return n
     return n + 1
 
@@ -117,7 +100,7 @@ def record_exhausted_label(worker: Any, n: Any, outcome_label: Any) -> Any:
     """Record the label of a step that only an exhausted bound disables; return `n`, or BUFFER_FULL."""
     count = worker.stats[codes.STATS_BLOCKED]
     if count >= len(worker.blocked):
-        return BUFFER_FULL
+        return codes.BUFFER_FULL
     worker.blocked[count] = outcome_label
     worker.stats[codes.STATS_BLOCKED] = count + 1
     return n
@@ -131,7 +114,7 @@ def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: An
     """
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
-        return BUFFER_FULL
+        return codes.BUFFER_FULL
     # Row `n` is scratch here: it shows whether an inbox refuses the step, and the next successor overwrites it.
     if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
         return n
@@ -149,9 +132,9 @@ def expand_outcome(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any,
     """Look up an outcome's next control row, and write the successor; `rest` is the inbox after consumption."""
     delta = np.int64(t.outcomes[outcome, codes.OUTCOME_DELTA])
     goal = find_next_row(t, worker, row, delta)
-    inbox = rest if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else NONE
+    inbox = rest if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else codes.NONE
     if goal < 0:
-        if goal == REFUSED and t.meta[codes.META_WATCH_BOUNDS]:
+        if goal == codes.REFUSED and t.meta[codes.META_WATCH_BOUNDS]:
             return record_exhausted(t, worker, at, n, outcome, row, slot, inbox)
         return n
     return write_successor(t, worker, at, n, outcome, goal, delta, slot, inbox)
@@ -162,12 +145,12 @@ def expand_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local
     """Walk a decision tree and write the successors of the outcomes at its leaf."""
     leaf = walk_tree(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
     if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
-        record_miss(worker, codes.MISS_PATH, node, row, local, at)
+        arrays.record_miss(worker, codes.MISS_PATH, node, row, local, at)
         return n
     first = np.int64(t.nodes[leaf, codes.NODE_A])
     for outcome in range(first, first + t.nodes[leaf, codes.NODE_OUTCOMES]):
         n = expand_outcome(t, worker, at, n, outcome, row, slot, rest)
-        if n == BUFFER_FULL:
+        if n == codes.BUFFER_FULL:
             break
     return n
 
@@ -177,20 +160,20 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
     """Write the successors of the control row's own steps: internal actions of the replicas and of the environment."""
     first = t.row_info[row, codes.ROW_START]
     if first < 0:
-        record_miss(worker, codes.MISS_STEPS, row, 0, 0, 0)
+        arrays.record_miss(worker, codes.MISS_STEPS, row, 0, 0, 0)
         return n
     for k in range(first, first + t.row_info[row, codes.ROW_COUNT]):
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
             goal = codes.pack_row_and_flags(target, extra)
-            n = write_successor(t, worker, at, n, ref, goal, ~np.int64(k), NONE, NONE)
+            n = write_successor(t, worker, at, n, ref, goal, ~np.int64(k), codes.NONE, codes.NONE)
         elif target == codes.EXHAUSTED:
-            n = record_exhausted(t, worker, at, n, ref, row, NONE, NONE)
+            n = record_exhausted(t, worker, at, n, ref, row, codes.NONE, codes.NONE)
         else:
             local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
-            n = expand_tree(t, worker, at, n, ref, row, local, extra, NONE)
-        if n == BUFFER_FULL:
+            n = expand_tree(t, worker, at, n, ref, row, local, extra, codes.NONE)
+        if n == codes.BUFFER_FULL:
             break
     return n
 
@@ -201,18 +184,18 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
     local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + slot])
     if local == 0:
         return n
-    bundle = find_value(t.bundles, pair_key(local, inbox))
+    bundle = maps.find_value(t.bundles, codes.pair_key(local, inbox))
     if bundle < 0:
-        record_miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
+        arrays.record_miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
         return n
-    first, last = span_start_and_end(bundle)
+    first, last = codes.span_start_and_end(bundle)
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
             n = expand_tree(t, worker, at, n, ref, row, local, slot, rest)
         else:
             n = expand_outcome(t, worker, at, n, ref, row, slot, rest)
-        if n == BUFFER_FULL:
+        if n == codes.BUFFER_FULL:
             break
     return n
 
@@ -231,9 +214,9 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
             outcome = np.int64(t.network_steps[j, 0])
             if goal >= 0 and after >= 0:
                 n = write_successor(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
-            elif goal == REFUSED and after >= 0 and after != inbox and t.meta[codes.META_WATCH_BOUNDS]:
+            elif goal == codes.REFUSED and after >= 0 and after != inbox and t.meta[codes.META_WATCH_BOUNDS]:
                 n = record_exhausted_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION])
-            if n == BUFFER_FULL:
+            if n == codes.BUFFER_FULL:
                 return n
     return n
 
@@ -256,11 +239,11 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
         inbox = np.int64(worker.states[at, 1 + slot])
         if t.inbox_codes[inbox] < 0:
             worker.stats[codes.STATS_NOTABLE] = 1
-        if inbox != 0 and n != BUFFER_FULL:
+        if inbox != 0 and n != codes.BUFFER_FULL:
             n = expand_inbox(t, worker, at, n, row, slot, inbox)
-        if inbox != 0 and n != BUFFER_FULL and t.meta[codes.META_NETWORK_STEPS]:
+        if inbox != 0 and n != codes.BUFFER_FULL and t.meta[codes.META_NETWORK_STEPS]:
             n = expand_network(t, worker, at, n, row, slot, inbox)
-    return MISSING if n != BUFFER_FULL and worker.stats[codes.STATS_MISSED] else n
+    return codes.MISSING if n != codes.BUFFER_FULL and worker.stats[codes.STATS_MISSED] else n
 
 
 @jit
@@ -283,9 +266,9 @@ def prefetch_row(t: Any, worker: Any, at: Any) -> None:
     row = np.int64(worker.states[at, 0])
     prefetch(t.row_info, row)
     prefetch(t.rows, row)
-    group = group_start(t.changed, row)
+    group = maps.group_start(t.changed, row)
     prefetch(t.changed, group)
-    prefetch(t.changed, group + GROUP_PLACES // 2)
+    prefetch(t.changed, group + maps.GROUP_PLACES // 2)
 
 
 @inlined
@@ -295,12 +278,12 @@ def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     prefetch(t.row_items, codes.larger(t.row_info[row, codes.ROW_START], 0))
     for slot in range(t.meta[codes.META_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
-        group = group_start(t.operated, inbox)
+        group = maps.group_start(t.operated, inbox)
         prefetch(t.operated, group)
-        prefetch(t.operated, group + GROUP_PLACES // 2)
+        prefetch(t.operated, group + maps.GROUP_PLACES // 2)
         if inbox != 0:
             local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + slot])
-            prefetch(t.bundles, home_of_key(t.bundles, pair_key(local, inbox)))
+            prefetch(t.bundles, maps.home_of_key(t.bundles, codes.pair_key(local, inbox)))
 
 
 @inlined
@@ -377,10 +360,8 @@ def write_canonical_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
         return n
     known = True
     for k in range(n):
-        known &= write_least_image(
-            t, worker, worker.succ, k, 2, worker.states.shape[1], images, k, 0, images[len(images) - 1]
-        )
-    return n if known else MISSING
+        known &= write_least_image(t, worker, worker.succ, k, 2, images, k, images[len(images) - 1])
+    return n if known else codes.MISSING
 
 
 @inlined
@@ -389,6 +370,22 @@ def forget_recent(recent: Any) -> None:
     for place in range(recent.shape[0]):
         for w in range(recent.shape[1]):
             recent[place, w] = ~np.uint64(0)
+
+
+@inlined
+def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Append the state rows[row, column:] to its partition; return the partition's count, or 0 for a duplicate."""
+    h = hash_words(words, k)
+    if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT_PLACES - 1))):
+        return np.int64(0)
+    p = partition_of_hash(h)
+    at = found.counts[p]
+    for c in range(found.rows.shape[2]):
+        found.rows[p, at, c] = rows[row, column + c]
+    for w in range(words.shape[1]):
+        found.words[p, at, w] = words[k, w]
+    found.counts[p] = at + 1
+    return np.int64(at + 1)
 
 
 @inlined
@@ -404,17 +401,7 @@ def append_successor(
             return np.int64(0)
     else:
         pack_canonical_row(t, packing, images, k, 0, words, 1)
-    h = hash_words(words, 1)
-    if is_repeated(recent, words, 1, np.int64(h & np.uint64(RECENT_PLACES - 1))):
-        return np.int64(0)
-    p = partition_of_hash(h)
-    place = found.counts[p]
-    for c in range(found.rows.shape[2]):
-        found.rows[p, place, c] = worker.succ[k, 2 + c]
-    for w in range(words.shape[1]):
-        found.words[p, place, w] = words[1, w]
-    found.counts[p] = place + 1
-    return np.int64(place + 1)
+    return append_unique(found, recent, words, 1, worker.succ, k, 2)
 
 
 @jit
@@ -440,26 +427,26 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         # once the miss is resolved, and its steps must be counted once. The miss is not resolved here: threads may read
         # the tables without locks because no thread writes them, and one call from Python serves a whole batch.
         n = write_canonical_images(t, worker, expand(t, worker, which[i]), best)
-        if n == MISSING:
-            append_retried_state(worker, which[i])
+        if n == codes.MISSING:
+            arrays.append_retried_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
         full = len(worker.collected) > 0 and stats[codes.STATS_COLLECTED] + n > len(worker.collected)
-        if n == BUFFER_FULL or fullest + n >= room or full:
-            record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == BUFFER_FULL else codes.NO_ROOM)
+        if n == codes.BUFFER_FULL or fullest + n >= room or full:
+            arrays.record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == codes.BUFFER_FULL else codes.NO_ROOM)
             return
         # Count the steps, record violations, and give each successor to the partition that owns it.
         if n == 0 and deadlocks:
-            record_deadlock(worker, which[i])
+            arrays.record_deadlock(worker, which[i])
         notable = stats[codes.STATS_NOTABLE] != 0
         if images is None and n > 0:
             pack_canonical_row(t, packing, states, which[i], 0, words, 0)
         for k in range(n):
             if not notable:
                 worker.fired[succ[k, 0]] += 1
-            pruned = notable and not judge_successor(t, worker, which[i], k)
+            pruned = notable and not arrays.judge_successor(t, worker, which[i], k)
             if collects:
-                collect_successor_for_python(t, worker, which[i], k, pruned)
+                arrays.collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:
                 continue
             count = append_successor(t, packing, hides, worker, found, which[i], k, best, words, recent)
@@ -475,8 +462,8 @@ def find_predecessor(t: Any, worker: Any, targets: Any) -> Any:
     for i in range(len(worker.states)):
         n = expand(t, worker, i)
         if n < 0:
-            stats[codes.STATS_CODE] = codes.MANY_SUCCESSORS if n == BUFFER_FULL else codes.OK
-            append_retried_state(worker, i)
+            stats[codes.STATS_CODE] = codes.MANY_SUCCESSORS if n == codes.BUFFER_FULL else codes.OK
+            arrays.append_retried_state(worker, i)
         for k in range(n):
             for target in range(len(targets)):
                 same = True

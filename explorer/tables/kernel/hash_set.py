@@ -261,43 +261,31 @@ def prefetch_home(keys: Any, places: Any, shape: Any, words: Any, place: Any) ->
 
 @jit
 def insert_rows(
-    rows: Any,
-    words: Any,
-    first: Any,
-    last: Any,
-    columns: Any,
-    count: Any,
-    keys: Any,
-    places: Any,
-    layout: Any,
-    new: Any,
-    new_n: Any,
+    rows: Any, words: Any, first: Any, last: Any, keys: Any, places: Any, table: Any, new: Any, new_n: Any
 ) -> Any:
-    """Insert the packed words of states; copy the first `columns` columns of new ones to `new`.
+    """Insert the packed words of states; copy the columns of new ones to `new`.
 
-    Returns the number of states done (fewer than `last` where the partition must grow first), the entries and the new
-    states.
+    Returns the number of states done (fewer than `last` where the partition must grow first), and of new states.
     """
     rows, words, new = bare_array(rows), bare_array(words), bare_array(new)
     keys, places = bare_array(keys), bare_array(places)
-    mixed, shape = stack_array(1, PREFETCH_DISTANCE), layout_as_tuple(layout)
-    limit = np.int64(shape[CAPACITY] * MAX_HASH_SET_LOAD)
+    mixed, shape = stack_array(1, PREFETCH_DISTANCE), layout_as_tuple(table)
+    limit = np.int64(shape[CAPACITY] * MAX_HASH_SET_LOAD) - table[ENTRIES] + new_n  # of new states
     for i in range(first, smaller(first + PREFETCH_DISTANCE, last)):
         mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i)
     for i in range(first, last):
-        if count >= limit:
-            return i, count, new_n
+        if new_n >= limit:
+            return i, new_n
         code = insert_words(keys, places, shape, words, i, mixed[0, i % PREFETCH_DISTANCE])
         if code == IS_TOO_FAR_FROM_HOME:
-            return i, count, new_n
+            return i, new_n
         if code >= 0:
-            count += 1
-            for c in range(columns):
+            for c in range(new.shape[1]):
                 new[new_n, c] = rows[i, c]
             new_n += 1
         if i + PREFETCH_DISTANCE < last:
             mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i + PREFETCH_DISTANCE)
-    return last, count, new_n
+    return last, new_n
 
 
 @jit
@@ -312,11 +300,9 @@ def insert_successors(found: Any, tables: Any, p: Any, first: Any, end: Any, new
     while p < end and not enough[0]:
         keys = bytes_at_address(tables[p, KEYS], tables[p, KEYS_COUNT])
         places = bytes_at_address(tables[p, PLACES], tables[p, PLACES_COUNT])
-        last, layout = smaller(found.counts[p], first + INSERTIONS_A_STOP_CHECK), tables[p]
-        rows, words, columns, count = found.rows[p], found.words[p], new.shape[1], tables[p, ENTRIES]
-        first, tables[p, ENTRIES], new_n = insert_rows(
-            rows, words, first, last, columns, count, keys, places, layout, new, new_n
-        )
+        last, before = smaller(found.counts[p], first + INSERTIONS_A_STOP_CHECK), new_n
+        first, new_n = insert_rows(found.rows[p], found.words[p], first, last, keys, places, tables[p], new, new_n)
+        tables[p, ENTRIES] += new_n - before
         if first < last:
             break
         if last == found.counts[p]:

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, request_python
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, pair_key
-from kraftcheck.explorer.tables.kernel.maps import find_grouped, grouped_key, is_map_full, mix64, store_grouped
+from kraftcheck.explorer.tables.kernel import arrays, codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_by_control_row
 
@@ -28,15 +25,15 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
 
     `groups` is None where operations are on single messages only; Numba then compiles nothing for groups and channels.
     """
-    key = grouped_key(np.int64(inbox), np.int64(op))
-    found = find_grouped(t.operated, np.int64(inbox), np.int64(op))
-    if found != MISSING:
+    key = maps.grouped_key(np.int64(inbox), np.int64(op))
+    found = maps.find_grouped(t.operated, np.int64(inbox), np.int64(op))
+    if found != codes.MISSING:
         return found
-    if is_map_full(t.meta[codes.META_OPERATIONS], t.operated):
-        abort_to_grow(t, codes.GROW_MAP)
+    if maps.is_map_full(t.meta[codes.META_OPERATIONS], t.operated):
+        arrays.abort_to_grow(t, codes.GROW_MAP)
     if t.operations[op, 2] == PYTHON_RULE:
-        request_python(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
-        return np.int64(MISSING)
+        arrays.request_python(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
+        return np.int64(codes.MISSING)
     if groups is None:
         result = apply_counting_rule(t, inbox, op)
     elif t.operations[op, 2] == CHANNEL_RULE:
@@ -44,17 +41,17 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     else:
         result = remove_group(t, inbox, op) if t.operations[op, 2] == GROUP_RULE else apply_counting_rule(t, inbox, op)
     t.meta[codes.META_OPERATIONS] += 1
-    store_grouped(t.operated, key, result)
+    maps.store_grouped(t.operated, key, result)
     return result
 
 
 @inlined
 def find_items_and_free_place(t: Any, inbox: Any) -> Any:
     """Return the place and the number of an inbox content's items, and a free place for a changed copy of them."""
-    start, n = t.contents[inbox, codes.CONTENT_START], t.contents[inbox, codes.CONTENT_COUNT]
+    start, n = np.int64(t.contents[inbox, codes.CONTENT_START]), np.int64(t.contents[inbox, codes.CONTENT_COUNT])
     free = t.meta[codes.META_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        abort_to_grow(t, codes.GROW_CONTENTS)
+        arrays.abort_to_grow(t, codes.GROW_CONTENTS)
     return start, n, free
 
 
@@ -79,19 +76,19 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
         if not seen and m > message:
             seen = True
             if t.operations[op, 2] < 0:
-                return np.int64(REFUSED)
+                return np.int64(codes.REFUSED)
             end = write_content_item(t, end, message, t.operations[op, 2])
         if m == message:
             seen = True
             if c < t.operations[op, 4]:
-                return np.int64(REFUSED)
+                return np.int64(codes.REFUSED)
             c += t.operations[op, 3]
             if c == 0 and t.operations[op, 5]:
                 continue
         end = write_content_item(t, end, m, c)
     if not seen:
         if t.operations[op, 2] < 0:
-            return np.int64(REFUSED)
+            return np.int64(codes.REFUSED)
         end = write_content_item(t, end, message, t.operations[op, 2])
     return intern_content(t, np.int64(t.operations[op, 0]), end - free)
 
@@ -127,7 +124,7 @@ def apply_channel_rule(t: Any, inbox: Any, op: Any) -> Any:
                 is_there = True
                 is_oldest = is_oldest or t.content_items[k, 1] == 1
     if (change < 0 and not is_oldest) or (change > 0 and is_there and t.operations[op, 4] > 1):
-        return np.int64(REFUSED)
+        return np.int64(codes.REFUSED)
     # Copy the items. Counts are positions in the channel: removing the oldest message moves each other one up.
     end, is_done = free, False
     for k in range(start, start + n):
@@ -153,7 +150,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     free = t.meta[codes.META_CONTENT_ITEMS]
     fresh = t.meta[codes.META_CONTENTS]
     if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
-        abort_to_grow(t, codes.GROW_CONTENTS)
+        arrays.abort_to_grow(t, codes.GROW_CONTENTS)
     # Look for an equal content.
     mask = np.int64(len(t.content_table) - 1)
     i = np.int64(inbox_hash(t, slot, free, n)) & mask
@@ -163,12 +160,8 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
             start = t.contents[other, codes.CONTENT_START]
             same = True
             for k in range(n):
-                if (
-                    t.content_items[start + k, 0] != t.content_items[free + k, 0]
-                    or t.content_items[start + k, 1] != t.content_items[free + k, 1]
-                ):
-                    same = False
-                    break
+                same &= t.content_items[start + k, 0] == t.content_items[free + k, 0]
+                same &= t.content_items[start + k, 1] == t.content_items[free + k, 1]
             if same:
                 return np.int64(other)
         i = (i + 1) & mask
@@ -194,10 +187,9 @@ def inbox_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
     """Hash the items of an inbox content."""
     h = np.uint64(slot)
     for k in range(start, start + n):
-        h = mix64(h ^ np.uint64(t.content_items[k, 0])) + np.uint64(t.content_items[k, 1]) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
-    return mix64(h)
+        count = np.uint64(t.content_items[k, 1])
+        h = maps.mix64(h ^ np.uint64(t.content_items[k, 0])) + count * np.uint64(0x9E3779B97F4A7C15)
+    return maps.mix64(h)
 
 
 @jit
@@ -217,11 +209,8 @@ def intern_content_images(t: Any, content: Any) -> None:
     """Intern an inbox content's images under every permutation, and cache their ids."""
     if t.permuted_contents[content, 0] >= 0:
         return
-    start, n = np.int64(t.contents[content, codes.CONTENT_START]), np.int64(t.contents[content, codes.CONTENT_COUNT])
     for g in range(t.meta[codes.META_PERMUTATIONS] - 1, -1, -1):
-        free = t.meta[codes.META_CONTENT_ITEMS]
-        if free + n + 2 >= len(t.content_items):
-            abort_to_grow(t, codes.GROW_CONTENTS)
+        start, n, free = find_items_and_free_place(t, content)
         for k in range(n):  # the images of the items, sorted by insertion
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
@@ -238,9 +227,9 @@ def control_row_home(t: Any, row: Any) -> Any:
     """Return the home place of a control row in the hash table of control rows; it hashes two columns at a time."""
     h, columns = np.uint64(1469598103934665603), t.rows.shape[1]
     for c in range(0, columns - 1, 2):
-        h = (h ^ np.uint64(pair_key(t.rows[row, c], t.rows[row, c + 1]))) * np.uint64(0x9E3779B97F4A7C15)
+        h = (h ^ np.uint64(codes.pair_key(t.rows[row, c], t.rows[row, c + 1]))) * np.uint64(0x9E3779B97F4A7C15)
         h ^= h >> np.uint64(29)
-    return np.int64(mix64(h + np.uint64(t.rows[row, columns - 1]))) & np.int64(len(t.row_table) - 1)
+    return np.int64(maps.mix64(h + np.uint64(t.rows[row, columns - 1]))) & np.int64(len(t.row_table) - 1)
 
 
 @jit
@@ -248,9 +237,9 @@ def intern_row(t: Any, written: Any) -> Any:
     """Intern the control row written at a free place; return its id."""
     fresh = t.meta[codes.META_ROWS]
     if written + 2 >= t.rows.shape[0]:
-        abort_to_grow(t, codes.GROW_ROWS)
+        arrays.abort_to_grow(t, codes.GROW_ROWS)
     if (fresh + 2) * 2 > len(t.row_table):
-        abort_to_grow(t, codes.GROW_HASHES)
+        arrays.abort_to_grow(t, codes.GROW_HASHES)
     # Look for an equal control row.
     mask, i = np.int64(len(t.row_table) - 1), control_row_home(t, written)
     columns = t.rows.shape[1]
@@ -284,7 +273,7 @@ def set_row_identity(t: Any, row: Any) -> None:
     hides = False
     fresh = t.meta[codes.META_ROWS]
     if fresh + 2 >= t.rows.shape[0]:
-        abort_to_grow(t, codes.GROW_ROWS)
+        arrays.abort_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         hides |= t.hidden[c] != 0
         t.rows[fresh, c] = 0 if t.hidden[c] != 0 else t.rows[row, c]
@@ -313,7 +302,7 @@ def intern_row_images(t: Any, row: Any) -> None:
     for g in range(t.meta[codes.META_PERMUTATIONS] - 1, -1, -1):
         fresh = t.meta[codes.META_ROWS]
         if fresh + 2 >= t.rows.shape[0]:
-            abort_to_grow(t, codes.GROW_ROWS)
+            arrays.abort_to_grow(t, codes.GROW_ROWS)
         for c in range(t.rows.shape[1]):
             t.rows[fresh, c] = 0
         for c in range(bounds):
@@ -353,7 +342,7 @@ def evaluate_row(t: Any, row: Any) -> None:
                 leaf = walk_by_control_row(t, root, row, me, peer)
                 if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                     missing = True
-                    request_python(t, codes.ASK_PATH, root, row, me, peer, NONE)
+                    arrays.request_python(t, codes.ASK_PATH, root, row, me, peer, codes.NONE)
                 elif t.nodes[leaf, codes.NODE_A] == 0:
                     if t.properties[p, 2]:
                         flags |= codes.PRUNED_ROW
@@ -382,7 +371,7 @@ def evaluate_step(t: Any, row: Any, target: Any) -> Any:
             leaf = walk_by_control_row(t, root, row, before, after)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                 missing = True
-                request_python(t, codes.ASK_PATH, root, row, before, after, NONE)
+                arrays.request_python(t, codes.ASK_PATH, root, row, before, after, codes.NONE)
             elif t.nodes[leaf, codes.NODE_A] == 0:
                 flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_violation_flags(p)
-    return np.int64(MISSING) if missing else flags
+    return np.int64(codes.MISSING) if missing else flags

@@ -8,15 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel.codes import (
-    CONTENT_COUNT,
-    CONTENT_START,
-    META_BOUNDS,
-    META_SLOT_BASE,
-    META_SLOTS,
-    MISSING,
-    smaller,
-)
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.native import jit
 
 GROUPED_KEY_SECOND_BITS = 24  # of a near map's key, for its second number
@@ -59,7 +51,7 @@ def find_value(pairs: Any, key: Any) -> Any:
         if k == key:
             return pairs[i, 1]
         if k == -1:
-            return MISSING
+            return codes.MISSING
         i = (i + 1) & mask
 
 
@@ -106,7 +98,7 @@ def find_grouped(pairs: Any, number: Any, other: Any) -> Any:
         if pairs[i, 0] == key:
             return pairs[i, 1]
         if pairs[i, 0] == -1:
-            return MISSING
+            return codes.MISSING
     return find_value(pairs, key)
 
 
@@ -158,14 +150,14 @@ class FingerprintArrays(ArrayGroup):
 @jit
 def fingerprint_rows(t: Any, of: Any, first: Any, last: Any) -> None:
     """Write the fingerprints of control rows from the bounds used, the shared fields and each replica's local state."""
-    bounds, base = t.meta[META_BOUNDS], t.meta[META_SLOT_BASE]
+    bounds, base = t.meta[codes.META_BOUNDS], t.meta[codes.META_SLOT_BASE]
     for row in range(first, last):
         total = np.uint64(0)
         for c in range(bounds):
             total += mix64((c + 1) << 32 | np.int64(t.rows[row, c]))
-        for c in range(bounds, smaller(base, bounds + len(of.shared))):
+        for c in range(bounds, codes.smaller(base, bounds + len(of.shared))):
             total += of.shared[c - bounds, t.rows[row, c]]
-        for s in range(t.meta[META_SLOTS]):
+        for s in range(t.meta[codes.META_SLOTS]):
             if t.rows[row, base + s] != 0:
                 total += mix64(of.slots[s] ^ of.locals[t.rows[row, base + s]])
         of.rows[row] = total
@@ -176,7 +168,7 @@ def fingerprint_contents(t: Any, of: Any, first: Any, last: Any) -> None:
     """Write the fingerprints of inbox contents that are counts of messages."""
     for content in range(first, last):
         total = np.uint64(0)
-        start = np.int64(t.contents[content, CONTENT_START])
-        for k in range(start, start + t.contents[content, CONTENT_COUNT]):
+        start = np.int64(t.contents[content, codes.CONTENT_START])
+        for k in range(start, start + t.contents[content, codes.CONTENT_COUNT]):
             total += mix64(of.messages[t.content_items[k, 0]] ^ mix64(np.int64(t.content_items[k, 1]) + 1))
         of.contents[content] = total

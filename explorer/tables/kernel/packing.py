@@ -20,9 +20,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import add_atomically, bare_array, inlined, replace_atomically
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, ROW_IDENTITY, first_inbox_column
-from kraftcheck.explorer.tables.kernel.maps import mix64
+from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 
 PARTITION_BITS = 6
@@ -78,9 +76,9 @@ def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
 @inlined
 def hash_of_unmixed_bits(words: Any, place: Any) -> Any:
     """Return a hash, `MIXED_BITS` bits long, of the bits of packed words after the first `MIXED_BITS`."""
-    h = mix64((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
+    h = maps.mix64((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
     for w in range(1, words.shape[1]):
-        h = mix64(h ^ words[place, w])
+        h = maps.mix64(h ^ words[place, w])
     return h >> np.uint64(64 - MIXED_BITS)
 
 
@@ -122,7 +120,7 @@ def pack_canonical_row(t: Any, packing: Any, states: Any, at: Any, column: Any, 
         words[place, w] = np.uint64(0)
     for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
-        value = np.uint64(t.inbox_codes[field] & CODE_MASK if f > 0 else t.row_info[field, ROW_IDENTITY])
+        value = np.uint64(t.inbox_codes[field] & codes.CODE_MASK if f > 0 else t.row_info[field, codes.ROW_IDENTITY])
         put_bits(words, place, packing.position[f], packing.width[f], value)
 
 
@@ -184,8 +182,8 @@ def write_partitions_of_ids(states: Any, parts: Any, owner: Any) -> None:
         h = np.uint64(0)
         for f in range(states.shape[1]):
             if states[i, f] != 0:
-                h += mix64((np.uint64(f + 1) << np.uint64(32)) | np.uint64(states[i, f]))
-        owner[i] = np.int64(((mix64(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
+                h += maps.mix64((np.uint64(f + 1) << np.uint64(32)) | np.uint64(states[i, f]))
+        owner[i] = np.int64(((maps.mix64(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
 CLUSTER_HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
@@ -198,7 +196,7 @@ SPARE_CLUSTER_ROOM_STATES = 1 << 8  # states of extra room: a thread's view of t
 def packed_column_value(t: Any, packing: Any, column: Any, held: Any) -> Any:
     """Return the packed value of a single-column field that has the value `held`."""
     code = held
-    if column >= first_inbox_column(t, len(packing.field_of)):
+    if column >= codes.first_inbox_column(t, len(packing.field_of)):
         code = np.int64(t.inbox_codes[held] & codes.CODE_MASK)
     elif column >= t.meta[codes.META_SLOT_BASE]:
         code = np.int64(t.local_codes[held])
@@ -219,7 +217,7 @@ def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
         held = np.int64(rows[row, column + packing.columns[k]])
         some |= held
         h += np.uint64(held) * packing.factors[k]
-    return np.int64(mix64(h) >> np.uint64(64 - CLUSTER_HASH_BITS)) if some else ALL_ZERO_CONTENTS
+    return np.int64(maps.mix64(h) >> np.uint64(64 - CLUSTER_HASH_BITS)) if some else ALL_ZERO_CONTENTS
 
 
 @inlined

@@ -11,35 +11,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, prefetch
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, request_handlers, request_python
-from kraftcheck.explorer.tables.kernel.codes import (
-    JUDGED_ROW,
-    MISSING,
-    NONE,
-    REFUSED,
-    REQUEST_PENDING,
-    pack_start_and_length,
-    pair_key,
-)
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.interning import (
-    apply_operation,
-    control_row_home,
-    evaluate_row,
-    evaluate_step,
-    intern_content_images,
-    intern_row,
-    intern_row_images,
-)
-from kraftcheck.explorer.tables.kernel.maps import (
-    find_grouped,
-    find_value,
-    grouped_key,
-    is_map_full,
-    store_grouped,
-    store_value,
-)
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_by_control_row, walk_tree
 
@@ -47,17 +20,8 @@ from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, 
 @jit
 def change_local(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some fields, or MISSING after one request to Python."""
-    key = pair_key(change, local)
-    found = find_value(t.changed_locals, key)
-    if found >= 0:
-        return found
-    if found == MISSING:
-        if is_map_full(t.meta[codes.META_LOCAL_CHANGES], t.changed_locals):
-            abort_to_grow(t, codes.GROW_MAP)
-        request_python(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
-        t.meta[codes.META_LOCAL_CHANGES] += 1
-        store_value(t.changed_locals, key, REQUEST_PENDING)
-    return np.int64(MISSING)
+    key = codes.pair_key(change, local)
+    return arrays.find_or_request(t, t.changed_locals, codes.META_LOCAL_CHANGES, key, codes.ASK_CHANGE, local, change)
 
 
 @jit
@@ -68,7 +32,7 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
         if t.rows[row, column] + codes.larger(np.int64(amount), 1) > t.limits[column]:
-            return np.int64(REFUSED)
+            return np.int64(codes.REFUSED)
         t.rows[place, column] += amount
     missing = False
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
@@ -81,7 +45,7 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
             value = change_local(t, t.rows[row, column], ~value)
             missing |= value < 0
         t.rows[place, column] = value
-    return np.int64(MISSING) if missing else np.int64(0)
+    return np.int64(codes.MISSING) if missing else np.int64(0)
 
 
 @inlined
@@ -96,31 +60,31 @@ def clear_check_flag(t: Any, row: Any, ref: Any) -> None:
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS_MASK
     else:
-        value = find_grouped(t.changed, np.int64(row), np.int64(ref))
+        value = maps.find_grouped(t.changed, np.int64(row), np.int64(ref))
         settled = value & ~codes.pack_row_and_flags(np.int64(0), codes.MUST_CHECK_TARGET)
-        store_grouped(t.changed, grouped_key(np.int64(row), np.int64(ref)), settled)
+        maps.store_grouped(t.changed, maps.grouped_key(np.int64(row), np.int64(ref)), settled)
 
 
 @jit
 def apply_delta(t: Any, row: Any, delta: Any) -> Any:
     """Compute the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
-    key = grouped_key(np.int64(row), np.int64(delta))
-    found = find_grouped(t.changed, np.int64(row), np.int64(delta))
-    if found != MISSING:
+    key = maps.grouped_key(np.int64(row), np.int64(delta))
+    found = maps.find_grouped(t.changed, np.int64(row), np.int64(delta))
+    if found != codes.MISSING:
         return found
-    if is_map_full(t.meta[codes.META_DELTAS], t.changed):
-        abort_to_grow(t, codes.GROW_MAP)
+    if maps.is_map_full(t.meta[codes.META_DELTAS], t.changed):
+        arrays.abort_to_grow(t, codes.GROW_MAP)
     fresh = t.meta[codes.META_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
-        abort_to_grow(t, codes.GROW_ROWS)
+        arrays.abort_to_grow(t, codes.GROW_ROWS)
     result = write_next_row(t, row, delta, fresh)
     if result == 0:
-        target = intern_row(t, fresh)
-        flags = evaluate_step(t, row, target)
+        target = interning.intern_row(t, fresh)
+        flags = interning.evaluate_step(t, row, target)
         result = np.int64(flags) if flags < 0 else codes.pack_row_and_flags(target, flags_of_step_to(t, target, flags))
-    if result != MISSING:
+    if result != codes.MISSING:
         t.meta[codes.META_DELTAS] += 1
-        store_grouped(t.changed, key, result)
+        maps.store_grouped(t.changed, key, result)
     return result
 
 
@@ -138,7 +102,7 @@ def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
         local = np.int64(t.rows[row, base + s]) if s < slots else np.int64(0)
         if s < slots and local == 0:
             continue
-        roots = request_handlers(t, local, 0)
+        roots = arrays.request_handlers(t, local, 0)
         if roots < 0:
             missing = True
             continue
@@ -146,31 +110,31 @@ def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
             root = np.int64(t.list_nodes[k])
             if root < 0:  # the action reads inboxes, so no control row decides its outcomes
                 if start + n + 2 >= len(t.row_items):
-                    abort_to_grow(t, codes.GROW_ITEMS)
+                    arrays.abort_to_grow(t, codes.GROW_ITEMS)
                 t.row_items[start + n, 0] = ~root
-                t.row_items[start + n, 1] = NONE
-                t.row_items[start + n, 2] = s if s < slots else NONE
+                t.row_items[start + n, 1] = codes.NONE
+                t.row_items[start + n, 2] = s if s < slots else codes.NONE
                 n += 1
                 continue
             # The tree's leaf has the outcomes. Write the control row that each leads to.
             leaf = walk_by_control_row(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] == codes.UNKNOWN:
                 missing = True
-                request_python(t, codes.ASK_PATH, root, row, local, 0, NONE)
+                arrays.request_python(t, codes.ASK_PATH, root, row, local, 0, codes.NONE)
                 continue
             first, count = t.nodes[leaf, codes.NODE_A], t.nodes[leaf, codes.NODE_OUTCOMES]
             if start + n + count + 2 >= len(t.row_items):
-                abort_to_grow(t, codes.GROW_ITEMS)
+                arrays.abort_to_grow(t, codes.GROW_ITEMS)
             if fresh + written + count + 4 >= t.rows.shape[0]:
-                abort_to_grow(t, codes.GROW_ROWS)
+                arrays.abort_to_grow(t, codes.GROW_ROWS)
             for o in range(first, first + count):
                 found = write_next_row(t, row, np.int64(t.outcomes[o, codes.OUTCOME_DELTA]), fresh + written)
                 t.row_items[start + n, 0] = o
                 t.row_items[start + n, 1] = fresh + written if found == 0 else codes.EXHAUSTED
-                t.row_items[start + n, 2] = NONE
-                missing |= found == MISSING
+                t.row_items[start + n, 2] = codes.NONE
+                missing |= found == codes.MISSING
                 written += found == 0
-                n += found == 0 or (found == REFUSED and t.meta[codes.META_WATCH_BOUNDS] != 0)
+                n += found == 0 or (found == codes.REFUSED and t.meta[codes.META_WATCH_BOUNDS] != 0)
     return n, missing
 
 
@@ -183,7 +147,7 @@ def build_row_steps(t: Any, row: Any) -> None:
     # the random reads of the hash table, then those of the rows found there.
     for k in range(start, start + n):
         if t.row_items[k, 1] >= 0:
-            home = control_row_home(t, np.int64(t.row_items[k, 1]))
+            home = interning.control_row_home(t, np.int64(t.row_items[k, 1]))
             prefetch(t.row_table, home)
             t.row_items[k, 2] = home
     for k in range(start, start + n):
@@ -193,8 +157,8 @@ def build_row_steps(t: Any, row: Any) -> None:
         place = np.int64(t.row_items[k, 1])
         if place < 0:
             continue
-        target = intern_row(t, place)
-        flags = evaluate_step(t, row, target)
+        target = interning.intern_row(t, place)
+        flags = interning.evaluate_step(t, row, target)
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
@@ -204,7 +168,7 @@ def build_row_steps(t: Any, row: Any) -> None:
         # Without an operation no inbox can refuse the step.
         is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.OUTCOME_COUNT] == 0
         if is_sure and not t.row_info[target, codes.ROW_FLAGS] & codes.JUDGED_ROW:
-            evaluate_row(t, target)
+            interning.evaluate_row(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
             t.row_items[k, 2] = flags_of_step_to(t, target, np.int64(t.row_items[k, 2]))
     # Keep only a complete list; otherwise it is built again once Python has answered the requests.
@@ -221,21 +185,21 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     start = t.meta[codes.META_BUNDLE_ITEMS]
     n = 0
     missing = False
-    if is_map_full(t.meta[codes.META_BUNDLES], t.bundles):
-        abort_to_grow(t, codes.GROW_MAP)
+    if maps.is_map_full(t.meta[codes.META_BUNDLES], t.bundles):
+        arrays.abort_to_grow(t, codes.GROW_MAP)
     first_item = t.contents[inbox, codes.CONTENT_START]
     for k in range(first_item, first_item + t.contents[inbox, codes.CONTENT_COUNT]):
         if t.content_items[k, 1] <= 0:
             continue
         # Find the message's handlers, and the inbox without the message.
         message = np.int64(t.content_items[k, 0])
-        roots = request_handlers(t, local, message + 1)
+        roots = arrays.request_handlers(t, local, message + 1)
         if roots < 0:
             missing = True
             continue
         if t.lists[roots, 1] == 0:
             continue
-        rest = apply_operation(t, inbox, np.int64(t.messages[message, 0]), groups)
+        rest = interning.apply_operation(t, inbox, np.int64(t.messages[message, 0]), groups)
         if rest < 0:
             missing = True
             continue
@@ -248,7 +212,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             first = t.nodes[node, codes.NODE_A] if leaf else node
             last = first + t.nodes[node, codes.NODE_OUTCOMES] if leaf else first + 1
             if start + n + (last - first) + 2 >= len(t.bundle_items):
-                abort_to_grow(t, codes.GROW_BUNDLE_ITEMS)
+                arrays.abort_to_grow(t, codes.GROW_BUNDLE_ITEMS)
             for o in range(first, last):
                 t.bundle_items[start + n, 0] = o
                 t.bundle_items[start + n, 1] = 0 if leaf else 1
@@ -258,7 +222,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
         return
     t.meta[codes.META_BUNDLE_ITEMS] = start + n
     t.meta[codes.META_BUNDLES] += 1
-    store_value(t.bundles, pair_key(local, inbox), pack_start_and_length(start, n))
+    maps.store_value(t.bundles, codes.pair_key(local, inbox), codes.pack_start_and_length(start, n))
 
 
 MOST_EXPANSIONS_BEFORE_PYTHON = 16
@@ -274,31 +238,31 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
             build_row_steps(t, a)
         return t.row_info[a, codes.ROW_START] >= 0
     if kind == codes.MISS_BUNDLE:
-        if find_value(t.bundles, pair_key(a, b)) == MISSING:
+        if maps.find_value(t.bundles, codes.pair_key(a, b)) == codes.MISSING:
             build_bundle(t, a, b, groups)
-        return find_value(t.bundles, pair_key(a, b)) != MISSING
+        return maps.find_value(t.bundles, codes.pair_key(a, b)) != codes.MISSING
     if kind == codes.MISS_CHANGED:
-        return apply_delta(t, a, b) != MISSING
+        return apply_delta(t, a, b) != codes.MISSING
     if kind == codes.MISS_OPERATED:
-        return apply_operation(t, a, b, groups) != MISSING
+        return interning.apply_operation(t, a, b, groups) != codes.MISSING
     if kind == codes.MISS_JUDGED:
-        if not t.row_info[a, codes.ROW_FLAGS] & JUDGED_ROW:
-            evaluate_row(t, a)
-        if t.row_info[a, codes.ROW_FLAGS] == JUDGED_ROW:
+        if not t.row_info[a, codes.ROW_FLAGS] & codes.JUDGED_ROW:
+            interning.evaluate_row(t, a)
+        if t.row_info[a, codes.ROW_FLAGS] == codes.JUDGED_ROW:
             clear_check_flag(t, b, c)
-        return t.row_info[a, codes.ROW_FLAGS] & JUDGED_ROW != 0
+        return t.row_info[a, codes.ROW_FLAGS] & codes.JUDGED_ROW != 0
     if kind == codes.MISS_PATH:
         at = worker.misses[i, 4]
         leaf = walk_tree(t, t.rows, b, ALL_SLOTS, a, c, np.int64(0), worker.states, at, ROW_INBOXES)
         if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
-            request_python(t, codes.ASK_PATH, a, b, c, 0, at)
+            arrays.request_python(t, codes.ASK_PATH, a, b, c, 0, at)
             return False
     # The last kinds occur under a symmetry only.
     if symmetric is not None:
         if kind == codes.MISS_ROW_IMAGES:
-            intern_row_images(t, a)
+            interning.intern_row_images(t, a)
         elif kind == codes.MISS_CONTENT_IMAGES:
-            intern_content_images(t, a)
+            interning.intern_content_images(t, a)
     return True
 
 
@@ -339,7 +303,7 @@ def resolve_states(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         worker.stats[codes.STATS_MISSES] = 0
-        while may_miss_again(t, worker, at) and expand(t, worker, at) == MISSING:
+        while may_miss_again(t, worker, at) and expand(t, worker, at) == codes.MISSING:
             tries += 1
             if not resolve_misses(t, worker, symmetric, groups) or tries == MOST_EXPANSIONS_BEFORE_PYTHON:
                 t.waiting[t.meta[codes.META_WAITING]] = at

@@ -12,50 +12,43 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import bare_array, inlined, keep_alive
-from kraftcheck.explorer.tables.kernel.arrays import record_miss
-from kraftcheck.explorer.tables.kernel.codes import (
-    META_PERMUTATIONS,
-    MISS_CONTENT_IMAGES,
-    MISS_ROW_IMAGES,
-    ROW_IDENTITY,
-)
+from kraftcheck.explorer.tables.kernel import arrays, codes
 from kraftcheck.explorer.tables.kernel.native import jit
 
 
 @inlined
-def write_least_image(
-    t: Any, worker: Any, states: Any, at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any
-) -> Any:
-    """Write the least image of states[at, column:] to best[place, to:]; return False where an image is not cached."""
+def write_least_image(t: Any, worker: Any, states: Any, at: Any, column: Any, best: Any, place: Any, image: Any) -> Any:
+    """Write the least image of states[at, column:] to best[place]; return False where an image is not cached."""
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
+    columns = len(image)
     # The least image is known only if all images are cached; record the first one that is missing.
-    row = t.row_info[states[at, column], ROW_IDENTITY]
+    row = t.row_info[states[at, column], codes.ROW_IDENTITY]
     known = True
     if permuted_rows[row, 0] < 0:
-        record_miss(worker, MISS_ROW_IMAGES, row, 0, 0, 0)
+        arrays.record_miss(worker, codes.MISS_ROW_IMAGES, row, 0, 0, 0)
         known = False
     for c in range(1, columns):
         content = np.int64(states[at, column + c])
         if known and content != 0 and permuted_contents[content, 0] < 0:
-            record_miss(worker, MISS_CONTENT_IMAGES, content, 0, 0, 0)
+            arrays.record_miss(worker, codes.MISS_CONTENT_IMAGES, content, 0, 0, 0)
             known = False
     # Compare the control row first: its image rules out most permutations without a look at the inboxes.
-    for g in range(t.meta[META_PERMUTATIONS] if known else 0):
+    for g in range(t.meta[codes.META_PERMUTATIONS] if known else 0):
         image[0] = permuted_rows[row, g]
-        if g > 0 and image[0] > best[place, to]:
+        if g > 0 and image[0] > best[place, 0]:
             continue
         for c in range(1, columns):
             content = np.int64(states[at, column + c])
             image[1 + permuted_slots[g, c - 1]] = 0 if content == 0 else permuted_contents[content, g]
-        smaller = g == 0 or image[0] < best[place, to]
+        smaller = g == 0 or image[0] < best[place, 0]
         if not smaller:
             for c in range(1, columns):
-                if image[c] != best[place, to + c]:
-                    smaller = image[c] < best[place, to + c]
+                if image[c] != best[place, c]:
+                    smaller = image[c] < best[place, c]
                     break
         if smaller:
             for c in range(columns):
-                best[place, to + c] = image[c]
+                best[place, c] = image[c]
     return known
 
 
@@ -63,12 +56,11 @@ def write_least_image(
 def write_least_images(t: Any, worker: Any, states: Any, images: Any) -> Any:
     """Write the canonical image of each state; return the number of states with an image that is not cached."""
     states, images = bare_array(states), bare_array(images)
-    columns = states.shape[1]
-    own_image = np.zeros(columns, np.int32)
+    own_image = np.zeros(states.shape[1], np.int32)
     image = bare_array(own_image)
     unknown = 0
     for i in range(len(states)):
-        if not write_least_image(t, worker, states, i, 0, columns, images, i, 0, image):
+        if not write_least_image(t, worker, states, i, 0, images, i, image):
             unknown += 1
     keep_alive(own_image)
     return unknown

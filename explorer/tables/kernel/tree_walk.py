@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import bare_array, inlined
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair_key
-from kraftcheck.explorer.tables.kernel.maps import find_value, store_value
+from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 
 ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # arguments of `walk_tree` for states with control rows
@@ -21,7 +19,7 @@ def find_child(t: Any, node: Any, answer: Any) -> Any:
     """Return a node's child for an answer, or MISSING."""
     if answer < t.nodes[node, codes.NODE_JUMP_COUNT]:
         return np.int64(t.jumps[t.nodes[node, codes.NODE_JUMPS] + answer])
-    return find_value(t.branches, pair_key(node, answer))
+    return maps.find_value(t.branches, codes.pair_key(node, answer))
 
 
 @inlined
@@ -57,10 +55,10 @@ def walk_tree(
             inbox = states[at, column] if column < states.shape[1] else 0  # or test one that is newer than the state
             answer = np.int64(t.inbox_answers[t.nodes[node, codes.NODE_A], inbox])
             if answer < 0:
-                return MISSING
+                return codes.MISSING
         node = find_child(t, node, answer)
         if node < 0:
-            return MISSING
+            return codes.MISSING
 
 
 @jit
@@ -82,14 +80,14 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             t.nodes[node, codes.NODE_JUMP_COUNT] = 0
         for column in range(3):
             if t.nodes[node, column] != path[k, column]:
-                return MISSING, nodes, jumps
+                return codes.MISSING, nodes, jumps
         answer = path[k, 3]
         found = find_child(t, node, answer)
         if found < 0:
             found = np.int64(nodes)
             t.nodes[found] = 0
             nodes += 1
-            t.meta[codes.META_BRANCHES] += store_value(t.branches, pair_key(node, answer), found)
+            t.meta[codes.META_BRANCHES] += maps.store_value(t.branches, codes.pair_key(node, answer), found)
             jumps = _store_jump(t, node, answer, found, jumps)
         node = found
     return node, nodes, jumps
@@ -104,7 +102,7 @@ def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
         while more <= answer:
             more *= 2
         for one in range(more):
-            t.jumps[jumps + one] = t.jumps[start + one] if one < size else MISSING
+            t.jumps[jumps + one] = t.jumps[start + one] if one < size else codes.MISSING
         t.nodes[node, codes.NODE_JUMPS], t.nodes[node, codes.NODE_JUMP_COUNT] = jumps, more
         start, size = t.nodes[node, codes.NODE_JUMPS], t.nodes[node, codes.NODE_JUMP_COUNT]
         jumps += more
@@ -116,7 +114,7 @@ def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
 @jit
 def walk_by_control_row(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
     """Walk a decision tree until a leaf, or until a query that a control row does not answer."""
-    return walk_tree(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, NONE, ROW_INBOXES)
+    return walk_tree(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, codes.NONE, ROW_INBOXES)
 
 
 @jit

@@ -15,27 +15,9 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import bare_array, inlined, prefetch, stack_array
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import (
-    abort_to_grow,
-    append_retried_state,
-    collect_successor_for_python,
-    record_deadlock,
-    record_early_stop,
-    record_violations,
-)
-from kraftcheck.explorer.tables.kernel.codes import (
-    BUFFER_FULL,
-    MISSING,
-    first_inbox_column,
-    flat_slot_count,
-    pair_key,
-    violated_by_step,
-)
-from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, forget_recent, is_repeated
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
+from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, append_unique, forget_recent
 from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
-from kraftcheck.explorer.tables.kernel.interning import intern_content_images
-from kraftcheck.explorer.tables.kernel.maps import GROUP_PLACES, group_start, home_of_key
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     ALL_ZERO_CONTENTS,
@@ -97,8 +79,8 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
         if content != 0 and t.inbox_codes[content] & codes.CODE_IMAGED == 0:  # a dense array, unlike the image table
             if t.permuted_contents[content, 0] < 0:
                 if not serial:
-                    return np.int64(MISSING)
-                intern_content_images(t, content)
+                    return np.int64(codes.MISSING)
+                interning.intern_content_images(t, content)
             t.inbox_codes[content] |= codes.CODE_IMAGED
     # Drop permutations column by column: by local states, then inboxes, then shared fields.
     for g in range(count):
@@ -148,7 +130,7 @@ def find_canonical_permutations(t: Any, worker: Any, serial: Any, n: Any) -> Any
     for k in range(n):
         if worker.succ[k, 1] != codes.SELF_LOOP_FLAGS:
             worker.least[k] = canonical_permutation(t, worker, serial, worker.succ, k, np.int64(2))
-            known &= worker.least[k] != MISSING
+            known &= worker.least[k] != codes.MISSING
     return known
 
 
@@ -162,7 +144,7 @@ def pack_flat_rows(t: Any, packing: Any, worker: Any, states: Any, words: Any, o
         if t.meta[codes.META_PERMUTATIONS] > 1:
             g = canonical_permutation(t, worker, True, states, i, np.int64(0))
         if lacks_cluster_room(t, packing, 1):
-            abort_to_grow(t, 0)
+            arrays.abort_to_grow(t, 0)
         write_image(t, worker, states, i, np.int64(0), g, images, 0)
         pack_single_columns(t, packing, images, 0, np.int64(0), words, i)
         for f in range(clusters):
@@ -184,10 +166,10 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         while True:
             n = expand_flat(t, packing, worker, at, True)
-            known = n != MISSING and n != BUFFER_FULL and check_pruned_successors(t, worker, True, n)
+            known = n != codes.MISSING and n != codes.BUFFER_FULL and check_pruned_successors(t, worker, True, n)
             if known and t.meta[codes.META_PERMUTATIONS] > 1:
                 known = find_canonical_permutations(t, worker, True, n)
-            if known or n == BUFFER_FULL:
+            if known or n == codes.BUFFER_FULL:
                 break
             tries += 1
             if t.meta[codes.META_ASKED] or tries == MOST_EXPANSIONS_BEFORE_PYTHON:
@@ -201,10 +183,10 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
 def judge_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
-    record_violations(worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, violated_by_step(flags))
+    arrays.record_violations(worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, codes.violated_by_step(flags))
     if flags & codes.STEP_PRUNED == 0:
         return True
-    record_violations(worker, state, codes.EVENT_BAD_STATE, codes.STATS_SEEN, np.int64(worker.broken[k]))
+    arrays.record_violations(worker, state, codes.EVENT_BAD_STATE, codes.STATS_SEEN, np.int64(worker.broken[k]))
     return False
 
 
@@ -212,14 +194,14 @@ def judge_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
 def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a flat state's inboxes."""
     columns = worker.states.shape[1]
-    for s in range(flat_slot_count(t, columns)):
-        inbox = np.int64(worker.states[at, first_inbox_column(t, columns) + s])
+    for s in range(codes.flat_slot_count(t, columns)):
+        inbox = np.int64(worker.states[at, codes.first_inbox_column(t, columns) + s])
         if inbox != 0:
             local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + s])
-            prefetch(t.bundles, home_of_key(t.bundles, pair_key(local, inbox)))
-            group = group_start(t.operated, inbox)
+            prefetch(t.bundles, maps.home_of_key(t.bundles, codes.pair_key(local, inbox)))
+            group = maps.group_start(t.operated, inbox)
             prefetch(t.operated, group)
-            prefetch(t.operated, group + GROUP_PLACES // 2)
+            prefetch(t.operated, group + maps.GROUP_PLACES // 2)
 
 
 @inlined
@@ -229,22 +211,6 @@ def is_same_packed_state(words: Any, a: Any, b: Any) -> Any:
     for w in range(words.shape[1]):
         same &= words[a, w] == words[b, w]
     return same
-
-
-@inlined
-def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Append the state rows[row, column:] to its partition; return the partition's count, or 0 for a duplicate."""
-    h = hash_words(words, k)
-    if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT_PLACES - 1))):
-        return np.int64(0)
-    p = partition_of_hash(h)
-    at = found.counts[p]
-    for c in range(found.rows.shape[2]):
-        found.rows[p, at, c] = rows[row, column + c]
-    for w in range(words.shape[1]):
-        found.words[p, at, w] = words[k, w]
-    found.counts[p] = at + 1
-    return np.int64(at + 1)
 
 
 @inlined
@@ -259,10 +225,8 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
     for k in range(count):
         for f in range(clusters):
             if hashes[k, f] != ALL_ZERO_CONTENTS:
-                prefetch(
-                    t.cluster_items,
-                    t.cluster_table[cluster_home(t.cluster_table, hashes[k, f])] & CLUSTER_ITEM_MASK,
-                )
+                home = cluster_home(t.cluster_table, hashes[k, f])
+                prefetch(t.cluster_items, t.cluster_table[home] & CLUSTER_ITEM_MASK)
 
 
 @jit
@@ -307,21 +271,20 @@ def expand_and_judge(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or BUFFER_FULL."""
     n = expand_flat(t, packing, worker, at, False)
     if n > 0 and not check_pruned_successors(t, worker, False, n):
-        n = MISSING
+        n = codes.MISSING
     if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical_permutations(t, worker, False, n):
-        n = MISSING
+        n = codes.MISSING
     return n
 
 
 @inlined
 def reserve_successors(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
     """Return the code that ends the batch if there is no room for `n` more successors, else OK with room reserved."""
+    full = len(worker.collected) > 0 and worker.stats[codes.STATS_COLLECTED] + n > len(worker.collected)
     code = codes.OK
-    if n == BUFFER_FULL:
+    if n == codes.BUFFER_FULL:
         code = codes.MANY_SUCCESSORS
-    elif fullest + codes.larger(n, 0) >= found.rows.shape[1] or (
-        len(worker.collected) > 0 and worker.stats[codes.STATS_COLLECTED] + n > len(worker.collected)
-    ):
+    elif fullest + codes.larger(n, 0) >= found.rows.shape[1] or full:
         code = codes.NO_ROOM
     elif n > 0 and packing.clusters[0] > 0 and not reserve_cluster_room(t, packing, n):
         code = codes.MANY_CLUSTERS
@@ -344,18 +307,18 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             prefetch_inboxes(t, worker, which[i + PREFETCH_DISTANCE])
         # A miss drops all successors of the state, so that its steps are counted once: see `expand_batch`.
         n = expand_and_judge(t, packing, worker, which[i])
-        if n == MISSING:
-            append_retried_state(worker, which[i])
+        if n == codes.MISSING:
+            arrays.append_retried_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
         code = reserve_successors(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
-            record_early_stop(worker, i, code)
+            arrays.record_early_stop(worker, i, code)
             break
         # Count the steps and record violations. A successor goes to the partition that owns it, or is queued: cluster
         # ids are random reads in a large table, and QUEUE_PLACES successors at a time overlap these reads.
         if n == 0 and deadlocks:
-            record_deadlock(worker, which[i])
+            arrays.record_deadlock(worker, which[i])
         notable, unused = stats[codes.STATS_NOTABLE] != 0, n
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
@@ -363,7 +326,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
                 continue
             pruned = notable and not judge_flat_successor(t, worker, which[i], k)
             if len(worker.collected) > 0:
-                collect_successor_for_python(t, worker, which[i], k, pruned)
+                arrays.collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:
                 continue
             count = append_or_queue(t, packing, worker, found, recent, k, waiting)

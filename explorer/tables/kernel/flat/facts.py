@@ -15,17 +15,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import bare_array, inlined
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import (
-    abort_to_grow,
-    append_retried_state,
-    record_violations,
-    request_handlers,
-    request_python,
-)
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, first_inbox_column, flat_slot_count, pair_key
-from kraftcheck.explorer.tables.kernel.interning import apply_operation, intern_row, set_row_identity
-from kraftcheck.explorer.tables.kernel.maps import find_grouped, find_value, mix64
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolve import build_bundle
 from kraftcheck.explorer.tables.kernel.tree_walk import find_child, walk_tree
@@ -36,10 +26,10 @@ def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
     """Intern the control row in the first `known` columns of a row; return its id."""
     fresh = t.meta[codes.META_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
-        abort_to_grow(t, codes.GROW_ROWS)
+        arrays.abort_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         t.rows[fresh, c] = rows[row, c] if c < known else 0
-    return intern_row(t, fresh)
+    return interning.intern_row(t, fresh)
 
 
 @jit
@@ -50,26 +40,25 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
         if t.meta[codes.META_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.META_ROWS] + 4) * 2 > len(t.row_table):
             return i
         ids[i] = intern_columns(t, flat, np.int64(i), flat.shape[1])
-        set_row_identity(t, np.int64(ids[i]))
+        interning.set_row_identity(t, np.int64(ids[i]))
     return len(flat)
 
 
 @jit
 def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
     """Request the result of a decision tree; Python reads the state as an interned control row."""
-    request_python(
-        t, codes.ASK_PATH, root, intern_columns(t, rows, row, first_inbox_column(t, rows.shape[1])), me, peer, at
-    )
+    interned = intern_columns(t, rows, row, codes.first_inbox_column(t, rows.shape[1]))
+    arrays.request_python(t, codes.ASK_PATH, root, interned, me, peer, at)
 
 
 @inlined
 def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
     """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
-    slots, inboxes = flat_slot_count(t, rows.shape[1]), first_inbox_column(t, rows.shape[1])
+    slots, inboxes = codes.flat_slot_count(t, rows.shape[1]), codes.first_inbox_column(t, rows.shape[1])
     leaf = walk_tree(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
     if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
         worker.stats[codes.STATS_MISSED] = 1
-        leaf = MISSING
+        leaf = codes.MISSING
         if serial:
             request_tree_result(t, rows, row, root, me, peer, at)
     return leaf
@@ -82,17 +71,17 @@ def internal_handler_list(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     if found < 0:
         worker.stats[codes.STATS_MISSED] = 1
         if serial:
-            request_handlers(t, local, np.int64(0))
+            arrays.request_handlers(t, local, np.int64(0))
     return found
 
 
 @inlined
 def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
     """Return an inbox's content after network operation `op`: REFUSED if forbidden, MISSING if unknown."""
-    found = find_grouped(t.operated, inbox, op)
-    if found == MISSING and serial:
-        found = apply_operation(t, inbox, op, True)
-    if found == MISSING:
+    found = maps.find_grouped(t.operated, inbox, op)
+    if found == codes.MISSING and serial:
+        found = interning.apply_operation(t, inbox, op, True)
+    if found == codes.MISSING:
         worker.stats[codes.STATS_MISSED] = 1
     return found
 
@@ -100,10 +89,10 @@ def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any)
 @inlined
 def inbox_handler_span(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
     """Return the span of `bundle_items` with a local state's handlers for its inbox, or a negative number."""
-    found = find_value(t.bundles, pair_key(local, inbox))
+    found = maps.find_value(t.bundles, codes.pair_key(local, inbox))
     if found < 0 and serial:
         build_bundle(t, local, inbox, True)
-        found = find_value(t.bundles, pair_key(local, inbox))
+        found = maps.find_value(t.bundles, codes.pair_key(local, inbox))
     if found < 0:
         worker.stats[codes.STATS_MISSED] = 1
     return found
@@ -167,7 +156,7 @@ def shared_contents_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
         h = (h ^ np.uint64(rows[row, c])) * np.uint64(0x9E3779B97F4A7C15)
         h ^= h >> np.uint64(29)
     mask = np.int64(len(places) - 1)
-    i = np.int64(mix64(h)) & mask
+    i = np.int64(maps.mix64(h)) & mask
     while places[i] != 0:
         number = np.int64(places[i])
         same = True
@@ -278,10 +267,10 @@ def walk_by_shared_and_locals(
                 return READS_OTHER_PARTS
             answer = np.int64(rows[row, a] if asks == codes.SHARED else t.shared_answers[a, rows[row, b]])
         else:
-            return np.int64(MISSING) if asks == codes.UNKNOWN else READS_OTHER_PARTS
+            return np.int64(codes.MISSING) if asks == codes.UNKNOWN else READS_OTHER_PARTS
         node = find_child(t, node, answer)
         if node < 0:
-            return np.int64(MISSING)
+            return np.int64(codes.MISSING)
 
 
 @inlined
@@ -292,27 +281,18 @@ def decide_property_by_parts(
     leaf, certain = walk_by_shared_and_locals(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
-        leaf = find_leaf(t, worker, serial, rows, row, root, me, peer, NONE)
+        leaf = find_leaf(t, worker, serial, rows, row, root, me, peer, codes.NONE)
     return leaf >= 0 and t.nodes[leaf, codes.NODE_A] == 0, certain, leaf >= 0
-
-
-@inlined
-def memoized_verdicts(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
-    """Return the memoized verdicts for one or two replicas: masks of properties satisfied (low bits) and violated."""
-    kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
-    return get_fact(worker, fact_key(kind, shared_number_in_key(worker, kind, shared), me, peer))
 
 
 @jit
 def memoized_violations_of_part(
-    t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any
+    t: Any, worker: Any, serial: Any, rows: Any, row: Any, kind: Any, number: Any, left: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of the properties in `left` that a state, a replica or a pair of replicas violates; or MISSING.
 
     Verdicts that these parts alone decide are memoized. A pair is evaluated in both orders.
     """
-    kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
-    number = shared_number_in_key(worker, kind, shared)
     key = fact_key(kind, number, me, peer)
     bad, missing, sure = np.int64(0), False, np.int64(0)
     for p in range(t.meta[codes.META_PROPERTIES]):
@@ -334,7 +314,7 @@ def memoized_violations_of_part(
         missing |= not is_known
     if sure:
         put_fact(worker, key, sure | get_fact(worker, key))
-    return np.int64(MISSING) if missing else bad
+    return np.int64(codes.MISSING) if missing else bad
 
 
 @inlined
@@ -342,16 +322,17 @@ def violations_of_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
-    fact = memoized_verdicts(worker, shared, me, peer)
+    # A fact has masks of the properties that hold (low bits) and of those violated.
+    kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
+    number = shared_number_in_key(worker, kind, shared)
+    fact = get_fact(worker, fact_key(kind, number, me, peer))
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
-    if (
-        peer != 0
-        and fact & asked == asked
-        and shared_number_in_key(worker, FACT_HOLDS_OF_PAIR, shared) == NO_SHARED_NUMBER
-    ):
+    if peer != 0 and fact & asked == asked and number == NO_SHARED_NUMBER:
         store_safe_pair(worker, me, peer, constraints + 1)
-    found = memoized_violations_of_part(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
+    found = np.int64(0)
+    if left:
+        found = memoized_violations_of_part(t, worker, serial, rows, row, kind, number, left, me, peer)
     return bad | found, found >= 0
 
 
@@ -359,7 +340,7 @@ def violations_of_part(
 def violated_by_messages(t: Any, rows: Any, row: Any) -> Any:
     """Return the mask of message invariants that messages in flight violate."""
     bad = np.int64(0)
-    for c in range(first_inbox_column(t, rows.shape[1]), rows.shape[1]):
+    for c in range(codes.first_inbox_column(t, rows.shape[1]), rows.shape[1]):
         if t.inbox_codes[rows[row, c]] < 0:
             bad |= t.contents[rows[row, c], codes.CONTENT_VIOLATED]
     return bad
@@ -368,7 +349,7 @@ def violated_by_messages(t: Any, rows: Any, row: Any) -> Any:
 @jit
 def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
-    base, slots = t.meta[codes.META_SLOT_BASE], flat_slot_count(t, rows.shape[1])
+    base, slots = t.meta[codes.META_SLOT_BASE], codes.flat_slot_count(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
     shared = shared_contents_number(t, worker, rows, row)
     bad, known = np.int64(0), True
@@ -390,7 +371,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
             known &= is_known
     if not constraints:
         bad |= violated_by_messages(t, rows, row)
-    return bad if known else np.int64(MISSING)
+    return bad if known else np.int64(codes.MISSING)
 
 
 @jit
@@ -402,9 +383,9 @@ def evaluate_flat_batch(t: Any, worker: Any, which: Any) -> None:
             clear_shared_numbers(worker)
         bad = violated_by_flat_state(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
-            append_retried_state(worker, which[i])
+            arrays.append_retried_state(worker, which[i])
         else:
-            record_violations(worker, which[i], codes.EVENT_BAD_STATE, codes.STATS_SEEN, bad)
+            arrays.record_violations(worker, which[i], codes.EVENT_BAD_STATE, codes.STATS_SEEN, bad)
 
 
 @jit

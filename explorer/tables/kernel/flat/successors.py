@@ -7,41 +7,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import (
-    BUFFER_FULL,
-    MISSING,
-    NONE,
-    first_inbox_column,
-    flat_slot_count,
-    pack_start_and_length,
-    pair_key,
-    span_start_and_end,
-)
-from kraftcheck.explorer.tables.kernel.flat.facts import (
-    AT_CURRENT_NUMBER,
-    AT_LISTED_NODES,
-    AT_NUMBERS_RAN_OUT,
-    FACT_ENABLED_ACTIONS,
-    FACT_STEP_HOLDS,
-    clear_facts,
-    clear_shared_numbers,
-    decide_property_by_parts,
-    fact_key,
-    find_leaf,
-    get_fact,
-    inbox_after_operation,
-    inbox_handler_span,
-    internal_handler_list,
-    put_fact,
-    shared_contents_number,
-    shared_number_in_key,
-    span_as_fact,
-    span_of_fact,
-    violated_by_flat_state,
-    walk_by_shared_and_locals,
-)
-from kraftcheck.explorer.tables.kernel.maps import find_value
+from kraftcheck.explorer.tables.kernel import codes, maps
+from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_single_columns, update_packed_column
 from kraftcheck.explorer.tables.kernel.resolve import change_local
@@ -79,7 +46,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
         before = np.int64(states[at, column])
         if value < 0:
             fields = ~value
-            value = find_value(t.changed_locals, pair_key(fields, before))
+            value = maps.find_value(t.changed_locals, codes.pair_key(fields, before))
             if value < 0:
                 known = False
                 worker.stats[codes.STATS_MISSED] = 1
@@ -94,39 +61,37 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.META_SLOT_BASE]
-    flags, number = (
-        np.int64(0),
-        shared_number_in_key(worker, FACT_STEP_HOLDS, worker.fact_counts[AT_CURRENT_NUMBER]),
-    )
+    kind, flags = facts.FACT_STEP_HOLDS, np.int64(0)
+    number = facts.shared_number_in_key(worker, kind, worker.fact_counts[facts.AT_CURRENT_NUMBER])
     missing = False
-    for s in range(flat_slot_count(t, states.shape[1])):
+    for s in range(codes.flat_slot_count(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
-        key = fact_key(FACT_STEP_HOLDS, number, before, later)
-        if get_fact(worker, key):
+        key = facts.fact_key(kind, number, before, later)
+        if facts.get_fact(worker, key):
             continue
         all_hold = True
         for p in range(t.meta[codes.META_STEP_PROPERTIES]):
-            is_bad, certain, is_known = decide_property_by_parts(
-                t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), FACT_STEP_HOLDS, number, before, later
+            root = np.int64(t.step_properties[p, 0])
+            is_bad, certain, is_known = facts.decide_property_by_parts(
+                t, worker, serial, states, at, root, kind, number, before, later
             )
             all_hold &= certain and not is_bad
             missing |= not is_known
             if is_bad:
                 flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_violation_flags(p)
         if all_hold:
-            put_fact(worker, key, np.int64(1))
-    return np.int64(MISSING) if missing else flags
+            facts.put_fact(worker, key, np.int64(1))
+    return np.int64(codes.MISSING) if missing else flags
 
 
 @inlined
-def satisfies_constraints(t: Any, worker: Any, serial: Any, n: Any) -> Any:
-    """Return whether successor `n` satisfies the constraints, or MISSING."""
+def violated_by_successor(t: Any, worker: Any, serial: Any, k: Any, constraints: Any) -> Any:
+    """Return the mask of invariants, or of constraints, that successor `k` violates; or MISSING."""
     for c in range(worker.scratch.shape[1]):
-        worker.scratch[0, c] = worker.succ[n, 2 + c]
-    broken = violated_by_flat_state(t, worker, serial, worker.scratch, np.int64(0), 1)
-    return broken if broken < 0 else np.int64(broken == 0)
+        worker.scratch[0, c] = worker.succ[k, 2 + c]
+    return facts.violated_by_flat_state(t, worker, serial, worker.scratch, np.int64(0), constraints)
 
 
 @inlined
@@ -136,9 +101,9 @@ def write_flat_successor(
     """Write the successor of an outcome at index `n`, with the actor's new inbox; return the next, or BUFFER_FULL."""
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
-        return BUFFER_FULL
+        return codes.BUFFER_FULL
     # A self-loop is only counted: it needs the action, and no successor.
-    inboxes = first_inbox_column(t, states.shape[1])
+    inboxes = codes.first_inbox_column(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
     if stays and delta == 0 and operations == 0 and t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
@@ -161,7 +126,7 @@ def write_flat_successor(
     for k in range(first, first + operations):
         op = np.int64(t.outcome_operations[k])
         place = np.int64(t.operations[op, 0])
-        content = inbox_after_operation(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
+        content = facts.inbox_after_operation(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
         if content < 0:
             return n
         change_column(t, packing, worker, n, inboxes + place, content)
@@ -173,10 +138,10 @@ def write_flat_successor(
             return n
         flags |= more
     if t.meta[codes.META_CONSTRAINTS]:
-        inside = satisfies_constraints(t, worker, serial, n)
-        if inside < 0:
+        broken = violated_by_successor(t, worker, serial, n, 1)
+        if broken < 0:
             return n
-        if inside == 0:
+        if broken:
             flags |= codes.STEP_PRUNED
     if flags:
         worker.stats[codes.STATS_NOTABLE] = 1
@@ -187,35 +152,25 @@ def write_flat_successor(
 
 @jit
 def expand_tree(
-    t: Any,
-    packing: Any,
-    worker: Any,
-    serial: Any,
-    at: Any,
-    n: Any,
-    root: Any,
-    local: Any,
-    slot: Any,
-    outcomes: Any,
-    inbox: Any,
+    t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, root: Any, me: Any, slot: Any, only: Any, rest: Any
 ) -> Any:
-    """Write the successors of outcome `outcomes` or, if that is NONE, of all outcomes at the leaf of tree `root`.
+    """Write the successors of outcome `only` or, if that is NONE, of all outcomes at the leaf of tree `root`.
 
-    `inbox` is the actor's inbox without the message that the step consumes, or NONE.
+    `rest` is the actor's inbox without the message that the step consumes, or NONE.
     """
-    first, last = outcomes, outcomes + 1
-    if outcomes < 0:
-        leaf = find_leaf(t, worker, serial, worker.states, at, root, local, np.int64(0), at)
+    first, last = only, only + 1
+    if only < 0:
+        leaf = facts.find_leaf(t, worker, serial, worker.states, at, root, me, np.int64(0), at)
         if leaf < 0:
             return n
         first = np.int64(t.nodes[leaf, codes.NODE_A])
         last = first + t.nodes[leaf, codes.NODE_OUTCOMES]
     for outcome in range(first, last):
-        left = inbox if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else NONE
-        n = write_flat_successor(
-            t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.OUTCOME_DELTA], slot, left
-        )
-        if n == BUFFER_FULL:
+        delta, inbox = t.outcomes[outcome, codes.OUTCOME_DELTA], codes.NONE
+        if t.outcomes[outcome, codes.OUTCOME_CONSUMES]:
+            inbox = rest
+        n = write_flat_successor(t, packing, worker, serial, at, n, outcome, delta, slot, inbox)
+        if n == codes.BUFFER_FULL:
             break
     return n
 
@@ -229,11 +184,11 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
             continue
         for j in range(t.meta[codes.META_NETWORK_STEPS]):
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
-            content = inbox_after_operation(t, worker, serial, inbox, op)
+            content = facts.inbox_after_operation(t, worker, serial, inbox, op)
             if content >= 0:
                 outcome, delta = np.int64(t.network_steps[j, 0]), t.network_steps[j, 1]
                 n = write_flat_successor(t, packing, worker, serial, at, n, outcome, delta, slot, content)
-            if n == BUFFER_FULL:
+            if n == codes.BUFFER_FULL:
                 return n
     return n
 
@@ -246,39 +201,42 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
     """
     states, known, n = worker.states, True, np.int64(0)
     first, count = t.lists[roots, 0], t.lists[roots, 1]
-    if worker.fact_counts[AT_LISTED_NODES] + count > len(worker.listed):
-        clear_facts(worker)
-    start = worker.fact_counts[AT_LISTED_NODES]
+    if worker.fact_counts[facts.AT_LISTED_NODES] + count > len(worker.listed):
+        facts.clear_facts(worker)
+    start = worker.fact_counts[facts.AT_LISTED_NODES]
     for k in range(first, first + count):
         root = np.int64(t.list_nodes[k])
         root = root if root >= 0 else ~root
-        node = walk_by_shared_and_locals(t, worker, FACT_ENABLED_ACTIONS, number, states, at, root, local, np.int64(0))
-        known &= node != MISSING
+        node = facts.walk_by_shared_and_locals(
+            t, worker, facts.FACT_ENABLED_ACTIONS, number, states, at, root, local, np.int64(0)
+        )
+        known &= node != codes.MISSING
         if node < 0 or t.nodes[node, codes.NODE_OUTCOMES] > 0:
             worker.listed[start + n] = root if node < 0 else node
             n += 1
-    return span_as_fact(pack_start_and_length(start, n)), known
+    return facts.span_as_fact(codes.pack_start_and_length(start, n)), known
 
 
 @inlined
 def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
-    number = shared_number_in_key(worker, FACT_ENABLED_ACTIONS, worker.fact_counts[AT_CURRENT_NUMBER])
-    key = fact_key(FACT_ENABLED_ACTIONS, number, local, np.int64(0))
-    fact = get_fact(worker, key)
+    number = facts.shared_number_in_key(worker, facts.FACT_ENABLED_ACTIONS, worker.fact_counts[facts.AT_CURRENT_NUMBER])
+    key = facts.fact_key(facts.FACT_ENABLED_ACTIONS, number, local, np.int64(0))
+    fact = facts.get_fact(worker, key)
     if fact == 0:
-        roots = internal_handler_list(t, worker, serial, local)
+        roots = facts.internal_handler_list(t, worker, serial, local)
         if roots < 0:
             return n
         fact, known = list_enabled_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
-            first, last = span_start_and_end(span_of_fact(fact))
-            worker.fact_counts[AT_LISTED_NODES] += last - first
-            put_fact(worker, key, fact)
-    first, last = span_start_and_end(span_of_fact(fact))
+            first, last = codes.span_start_and_end(facts.span_of_fact(fact))
+            worker.fact_counts[facts.AT_LISTED_NODES] += last - first
+            facts.put_fact(worker, key, fact)
+    first, last = codes.span_start_and_end(facts.span_of_fact(fact))
     for k in range(first, last):
-        n = expand_tree(t, packing, worker, serial, at, n, np.int64(worker.listed[k]), local, slot, NONE, NONE)
-        if n == BUFFER_FULL:
+        root = np.int64(worker.listed[k])
+        n = expand_tree(t, packing, worker, serial, at, n, root, local, slot, codes.NONE, codes.NONE)
+        if n == codes.BUFFER_FULL:
             break
     return n
 
@@ -287,13 +245,13 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
 def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of a replica's message handlers, and of the network's steps on its messages."""
     local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + slot])
-    bundle = inbox_handler_span(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
-    first, last = span_start_and_end(codes.larger(bundle, 0))
+    bundle = facts.inbox_handler_span(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
+    first, last = codes.span_start_and_end(codes.larger(bundle, 0))
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
-        outcome = NONE if t.bundle_items[k, 1] else ref
+        outcome = codes.NONE if t.bundle_items[k, 1] else ref
         n = expand_tree(t, packing, worker, serial, at, n, ref, local, slot, outcome, rest)
-        if n == BUFFER_FULL:
+        if n == codes.BUFFER_FULL:
             return n
     return expand_network(t, packing, worker, serial, at, n, slot, inbox) if t.meta[codes.META_NETWORK_STEPS] else n
 
@@ -304,27 +262,27 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
     Returns their number, MISSING after a cache miss, or BUFFER_FULL where the buffer has no room.
     """
-    states, base, slots = worker.states, t.meta[codes.META_SLOT_BASE], flat_slot_count(t, worker.states.shape[1])
+    states, base, slots = worker.states, t.meta[codes.META_SLOT_BASE], codes.flat_slot_count(t, worker.states.shape[1])
     worker.stats[codes.STATS_MISSED] = 0
     worker.stats[codes.STATS_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
-    if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
-        clear_shared_numbers(worker)
-    worker.fact_counts[AT_CURRENT_NUMBER] = shared_contents_number(t, worker, states, at)
+    if worker.fact_counts[facts.AT_NUMBERS_RAN_OUT]:
+        facts.clear_shared_numbers(worker)
+    worker.fact_counts[facts.AT_CURRENT_NUMBER] = facts.shared_contents_number(t, worker, states, at)
     if t.meta[codes.META_PERMUTATIONS] == 1:
         pack_single_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
     # Internal actions of the replicas, then those of the environment.
     n = np.int64(0)
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
-        if n != BUFFER_FULL and (s == slots or local != 0):
+        if n != codes.BUFFER_FULL and (s == slots or local != 0):
             n = expand_internal(t, packing, worker, serial, at, n, s, local)
     # Message handlers, and the network's own steps.
     for s in range(slots):
         inbox = np.int64(states[at, base + slots + s])
-        if n != BUFFER_FULL and inbox != 0:
+        if n != codes.BUFFER_FULL and inbox != 0:
             n = expand_inbox(t, packing, worker, serial, at, n, s, inbox)
-    return MISSING if n != BUFFER_FULL and worker.stats[codes.STATS_MISSED] else n
+    return codes.MISSING if n != codes.BUFFER_FULL and worker.stats[codes.STATS_MISSED] else n
 
 
 @inlined
@@ -334,9 +292,6 @@ def check_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     for k in range(n if worker.stats[codes.STATS_NOTABLE] else 0):
         worker.broken[k] = 0
         if worker.succ[k, 1] & codes.STEP_PRUNED:
-            for c in range(worker.scratch.shape[1]):
-                worker.scratch[0, c] = worker.succ[k, 2 + c]
-            bad = violated_by_flat_state(t, worker, serial, worker.scratch, np.int64(0), 0)
-            worker.broken[k] = bad
-            known &= bad >= 0
+            worker.broken[k] = violated_by_successor(t, worker, serial, k, 0)
+            known &= worker.broken[k] >= 0
     return known
