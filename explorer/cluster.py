@@ -127,16 +127,14 @@ class Cluster:
         from pyspark import SparkContext
         from pyspark.errors import PySparkException
 
-        known = kill_children_on_interrupt(
-            unless=lambda: SparkContext._gateway
-        )  # a JVM that it does not know yet would not end
+        # A JVM that it does not know yet would not end.
+        known = kill_children_on_interrupt(unless=lambda: SparkContext._gateway)
         try:
             with nullcontext() if self._says is None else stderr_into(self._says), self._temporary.made_within(), known:
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
-                logging.getLogger().addFilter(
-                    _is_not_logged_by_py4j
-                )  # it and the server print a traceback if the JVM ends
+                # Py4J and the server print a traceback if the JVM ends.
+                logging.getLogger().addFilter(_is_not_logged_by_py4j)
                 if server is not None:
                     server.handle_error = lambda *_: None
                 if "spark.log.level" not in self._conf:

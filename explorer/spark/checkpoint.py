@@ -36,10 +36,8 @@ MANIFEST_SHAPE = {
 """Shape of the engine's entry in the manifest: see `require_shape`."""
 
 MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
-SAMPLED_ROW_GROUPS, STATES_OF_SAMPLED_GROUP = (
-    16,
-    1 << 10,
-)  # row groups of a larger search that are sampled, and states of each
+SAMPLED_ROW_GROUPS, STATES_OF_SAMPLED_GROUP = 16, 1 << 10
+"""Row groups of a larger search that are sampled, and states of each."""
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -134,9 +135,7 @@ class IdAssigner:
             return definition
         if definition.kind == RecordKind.INBOX:
             items = sorted(zip(map(resolve, given[::2]), given[1::2], strict=True))
-            return definition._replace(
-                column=resolve(definition.column), numbers=tuple(n for item in items for n in item)
-            )
+            return definition._replace(column=resolve(definition.column), numbers=tuple(chain(*items)))
         replicas = [0] * len(self._values.get((RecordKind.SLOT, 0), ()))
         for slot, local in zip(given[self._base :: 2], given[self._base + 1 :: 2], strict=True):
             replicas[resolve(slot)] = resolve(local)
@@ -144,10 +143,7 @@ class IdAssigner:
 
     def _key(self, definition: DefinitionRecord) -> DefinitionRecord:
         """Return a definition as a key: the trailing zeros of a control row (slots without a replica) are dropped."""
-        numbers = definition.numbers
-        if definition.kind == RecordKind.CONTROL:
-            last = len(numbers)
-            while last > self._base and numbers[last - 1] == 0:
-                last -= 1
-            numbers = numbers[:last]
-        return definition._replace(numbers=numbers)
+        last = len(definition.numbers)
+        while definition.kind == RecordKind.CONTROL and last > self._base and definition.numbers[last - 1] == 0:
+            last -= 1
+        return definition._replace(numbers=definition.numbers[:last])

@@ -87,11 +87,7 @@ class GlobalIds:
     """The global ids that one process knows."""
 
     def __init__(
-        self,
-        interner: Interner,
-        classes: dict[ClassName, type],
-        values: Iterable[Value],
-        hidden: HiddenNames | None = None,
+        self, interner: Interner, classes: dict[ClassName, type], values: Iterable[Value], hidden: HiddenNames | None
     ) -> None:
         self.interner = interner
         interner.shared.sets.is_allowed = False
@@ -110,11 +106,6 @@ class GlobalIds:
         self._control_classes = ControlRowClasses(None if hides is None else np.flatnonzero(hides).tolist())
 
     @property
-    def is_viewed(self) -> bool:
-        """Whether states with equal views count as one."""
-        return self._control_classes.is_viewed
-
-    @property
     def counts(self) -> list[int]:
         """Number of global ids in each column of a state, including 0."""
         return [len(self.controls.own), *map(len, self._contents_of)]
@@ -125,10 +116,8 @@ class GlobalIds:
         """Load definitions of global ids; each one defines the next id of its kind."""
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
-            require_valid(
-                not (numbers if kind in VALUE_KINDS else encoding and kind == RecordKind.CONTROL),
-                "a definition of two kinds",
-            )
+            unwanted = numbers if kind in VALUE_KINDS else encoding and kind == RecordKind.CONTROL
+            require_valid(not unwanted, "a definition of two kinds")
             require_valid(column == 0 or kind not in KINDS_WITHOUT_COLUMN, "a definition with a column")
             if kind in VALUE_KINDS:
                 self._add_value(kind, column, decode(encoding, self.lexicon))
@@ -209,10 +198,8 @@ class GlobalIds:
         """Raise CorruptFileError unless every global id in the states has a definition."""
         require_valid(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
         if len(states):
-            most = np.array(self.counts[: states.shape[1]])
-            require_valid(
-                (states.min(axis=0) >= 0) & (states.max(axis=0) < most), "a state has a part that is not defined"
-            )
+            is_defined = (states.min(axis=0) >= 0) & (states.max(axis=0) < self.counts[: states.shape[1]])
+            require_valid(is_defined, "a state has a part that is not defined")
 
     def to_global(self, rows: StateRows) -> StateRows:
         """Return states with global ids; under symmetry, their representatives.
@@ -237,7 +224,7 @@ class GlobalIds:
 
     def compared(self, states: StateRows) -> StateRows:
         """Return the comparison keys of states: under a VIEW, the first column holds the class of the control row."""
-        if not self.is_viewed:
+        if not self._control_classes.is_viewed:
             return states
         result = states.copy()
         result[:, 0] = self._control_classes.by_id[states[:, 0]]
@@ -258,8 +245,7 @@ class GlobalIds:
         if len(new) and self._symmetric:
             tables = self.interner.tables
             new = np.unique((tables.permuted_contents if column else tables.permuted_rows)[new])
-        found: list[int] = new.tolist()
-        return found
+        return [*new.tolist()]
 
     def report(self) -> UnknownPartReport:
         """Return a new report on states without global ids."""
@@ -340,13 +326,12 @@ class UnknownPartReport:
         return DefinitionRecord(RecordKind.CONTROL, 0, b"", tuple(numbers))
 
     def _inbox(self, own: int) -> DefinitionRecord:
-        interner = self._ids.interner
-        slot = interner.inboxes.slot_of_content(own)
-        if own in interner.inboxes.content_values:
-            encoding = self._encoded(interner.inboxes.content_values[own])
+        inboxes = self._ids.interner.inboxes
+        slot = inboxes.slot_of_content(own)
+        if own in inboxes.content_values:
+            encoding = self._encoded(inboxes.content_values[own])
             return DefinitionRecord(RecordKind.INBOX, self._slot(slot), encoding)
         numbers: list[int] = []
-        inboxes = interner.inboxes
         for message, count in inboxes.items_of_content(own):
             numbers += [self._number(self._ids.messages, RecordKind.MESSAGE, message, inboxes.messages[message]), count]
         return DefinitionRecord(RecordKind.INBOX, self._slot(slot), b"", tuple(numbers))

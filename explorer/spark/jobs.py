@@ -17,15 +17,9 @@ import pyarrow as pa
 from kraftcheck.explorer.cluster import Cluster
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
-from kraftcheck.explorer.spark import tasks
+from kraftcheck.explorer.spark import definitions, tasks
 from kraftcheck.explorer.spark.checkpoint import RunLog
-from kraftcheck.explorer.spark.definitions import (
-    RECORDS_DDL,
-    RECORDS_SCHEMA,
-    DefinitionRecord,
-    RecordKind,
-    records_from_table,
-)
+from kraftcheck.explorer.spark.definitions import RECORDS_DDL, DefinitionRecord, RecordKind, records_from_table
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, StateRows, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.language.protocol import Protocol
@@ -70,31 +64,27 @@ class LevelJobs:
         shares = self._shares(log, level)
         reducers = 1 if total <= SMALL_LEVEL_STATES else min(log.parts, 2 * self._cluster.parallelism)
         self._shared.begin_level(level + 1)
-        files = {
-            part: [number for number, parts in enumerate(log.levels, start=1) if part in parts]
-            for part in range(log.parts)
-        }
+        levels = list(enumerate(log.levels, start=1))
+        files = {part: [number for number, parts in levels if part in parts] for part in range(log.parts)}
         first = tasks.EXPAND, self._arguments(log, tasks=shares, counts=counts, reducers=reducers), tasks.STATES_DDL
         second = tasks.DEDUPLICATE, self._arguments(log, level=level + 1, files=files, counts=counts), RECORDS_DDL
         runner = self._runner(log, total)
-        table = runner.exchange(len(shares), first, reducers, second)
-        rows = list(records_from_table(table))
+        rows = list(records_from_table(runner.exchange(len(shares), first, reducers, second)))
         found = {row.column: row.numbers for row in rows if row.kind == RecordKind.NEW}
         new = {part: states for part, (states, _, _) in found.items() if states}
         self._shared.sync(level + 1, sorted(new))
         log.levels.append(new)
         sent = sum(received for _, _, received in found.values())
-        log.figures.append(
-            {
-                "level": level + 1,
-                "states": sum(new.values()),
-                "sent": sent,
-                "bytes_sent": sent * StatePacking(counts).bytes_a_state,
-                "bytes_written": sum(size for _, size, _ in found.values()),
-                "seconds": round(time.monotonic() - began, 3),
-                "driver": runner is self._driver,
-            }
-        )
+        figures = {
+            "level": level + 1,
+            "states": sum(new.values()),
+            "sent": sent,
+            "bytes_sent": sent * StatePacking(counts).bytes_a_state,
+            "bytes_written": sum(size for _, size, _ in found.values()),
+            "seconds": round(time.monotonic() - began, 3),
+            "driver": runner is self._driver,
+        }
+        log.figures.append(figures)
         return [row for row in rows if row.kind != RecordKind.NEW]
 
     def predecessor(self, log: RunLog, target: Any, level: int) -> StateRows:
@@ -117,27 +107,22 @@ class LevelJobs:
 
     def _shares(self, log: RunLog, level: int) -> list[list[tuple[int, int, int]]]:
         """Divide a level among tasks; return the row groups of each, as (level, partition, group)."""
-        parts = log.levels[level - 1]
-        total = log.count(level)
+        parts, total = sorted(log.levels[level - 1].items()), log.count(level)
         wanted = 1 if total <= SMALL_LEVEL_STATES else max(-(-total // STATES_A_TASK), self._cluster.parallelism)
-        groups = [
-            (level, part, group) for part, rows in sorted(parts.items()) for group in range(row_group_count(rows))
-        ]
+        groups = [(level, part, group) for part, rows in parts for group in range(row_group_count(rows))]
         ends = np.linspace(0, len(groups), min(wanted, len(groups)) + 1).astype(int).tolist()
         return [groups[first:last] for first, last in pairwise(ends)]
 
     def _arguments(self, log: RunLog, **more: Any) -> str:
-        return compact_json(
-            {
-                "run": self._run_id,
-                "description": self._description,
-                "folder": str(self._shared.path.resolve()),
-                "named": log.named,
-                "violated": sorted({violation.property for violation in log.violations}),
-                "parts": log.parts,
-                **more,
-            }
-        )
+        arguments = {
+            "run": self._run_id,
+            "description": self._description,
+            "folder": str(self._shared.path.resolve()),
+            "named": log.named,
+            "violated": sorted({violation.property for violation in log.violations}),
+            "parts": log.parts,
+        }
+        return compact_json(arguments | more)
 
 
 def cheaper_engine_note(figures: Sequence[Mapping[str, Any]], start: float) -> list[str]:
@@ -183,13 +168,14 @@ class InProcessTasks:
 
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
         """Run tasks; return the table of their rows. Parameters as in `Cluster.run`."""
-        return pa.Table.from_batches(self._run(name, arguments, _task_number_batches(count)), RECORDS_SCHEMA)
+        batches = self._run(name, arguments, _task_number_batches(count))
+        return pa.Table.from_batches(batches, definitions.RECORDS_SCHEMA)
 
     def exchange(self, count: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
         """Run tasks that send rows to a second task; return the second's rows. Parameters as in `Cluster.exchange`."""
         assert reducers == 1, "several reducers need a job"
         sent = self._run(first[0], first[1], _task_number_batches(count))
-        return pa.Table.from_batches(self._run(second[0], second[1], sent), RECORDS_SCHEMA)
+        return pa.Table.from_batches(self._run(second[0], second[1], sent), definitions.RECORDS_SCHEMA)
 
     def _run(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         tasks.install_expander(self._run_id, self._expander)

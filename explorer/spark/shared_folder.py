@@ -154,8 +154,6 @@ def _table_to_states(table: Any) -> StateRows:
     return states
 
 
-PackedBytes = NDArray[np.uint8]
-
 WORD_BYTES = 8
 
 
@@ -189,7 +187,7 @@ class StatePacking:
 
     def from_bytes(self, data: Any) -> Words:
         """Return packed words from their bytes."""
-        octets: PackedBytes = np.frombuffer(data, np.uint8).reshape(-1, self.bytes_a_state)
+        octets: NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(-1, self.bytes_a_state)
         whole = np.zeros((len(octets), WORD_BYTES * self._fields.words), np.uint8)
         whole[:, : self.bytes_a_state] = octets
         return whole.view("<u8").astype(np.uint64, copy=False)

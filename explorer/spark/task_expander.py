@@ -40,13 +40,10 @@ class TaskExpander:
         semantics = Semantics(protocol)
         starts = initial_states(semantics, options.init)
         self.table_expander.encode(starts)  # this lays out the columns
-        self.ids = GlobalIds(
-            self.table_expander.learner.interner,
-            reachable_classes(protocol, starts),
-            [*protocol.constant_values().values(), *starts],
-            None if options.view is None else protocol.hidden(options.view),
-        )
         learner, parts = self.table_expander.learner, self.table_expander.parts
+        values = [*protocol.constant_values().values(), *starts]
+        hidden = None if options.view is None else protocol.hidden(options.view)
+        self.ids = GlobalIds(learner.interner, reachable_classes(protocol, starts), values, hidden)
 
         def holds(prop: Property, row: Any) -> bool:
             return semantics.holds(prop, learner.interner.decode_state(row))
@@ -105,9 +102,8 @@ class TaskExpander:
         for number, (prop, verdicts) in enumerate(self.non_local):
             if prop.name not in self._violated and (PRUNED_VIOLATION, number) not in self.events:
                 for index in pruned[~verdicts.of(pruned[:, 1:]), 0][:1].tolist():
-                    event = DefinitionRecord(
-                        RecordKind.EVENT, PRUNED_VIOLATION, b"", (number, *sources[index].tolist())
-                    )
+                    numbers = number, *sources[index].tolist()
+                    event = DefinitionRecord(RecordKind.EVENT, PRUNED_VIOLATION, b"", numbers)
                     self.events[PRUNED_VIOLATION, number] = event
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:

@@ -168,11 +168,10 @@ def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatch
         levels = arguments["files"].get(str(part), ())
         before = chain.from_iterable(shared.read_part(number, part) for number in levels)
         mine = candidates.pop(part)
-        fresh = (
-            _unvisited_words(mine, before, layout)
-            if compared is None
-            else _unvisited_words_by_view(mine, before, layout, compared)
-        )
+        if compared is None:
+            fresh = _unvisited_words(mine, before, layout)
+        else:
+            fresh = _unvisited_words_by_view(mine, before, layout, compared)
         count = size = 0
         if len(fresh):
             discovery = discovery or _DiscoveryReport(arguments)

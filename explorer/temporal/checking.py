@@ -76,9 +76,8 @@ def fairness_conditions_of(fairness: Iterable[Fairness], labels: list[StepLabel]
 
 def fairness_masks_of_labels(labels: list[StepLabel], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
     """Return for each label a bit mask of the fairness conditions that concern it."""
-    return np.array(
-        [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
-    )
+    masks = [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels]
+    return np.array(masks, np.uint64)
 
 
 MOST_AUTOMATON_STATES = 256
@@ -161,10 +160,8 @@ def _merge_equivalent_states(automaton: Automaton) -> Automaton:
             number.append(by_moves.setdefault(possible, len(by_moves)))
         if len(by_moves) == automaton.states:
             return automaton
-        moves = dict.fromkeys(
-            move._replace(source=number[move.source], target=number[move.target]) for move in automaton.moves
-        )
-        automaton = automaton._replace(states=len(by_moves), moves=tuple(moves))
+        moves = (move._replace(source=number[move.source], target=number[move.target]) for move in automaton.moves)
+        automaton = automaton._replace(states=len(by_moves), moves=tuple(dict.fromkeys(moves)))
 
 
 def _tableau_branches(state: Obligations) -> list[TableauBranch]:
@@ -277,15 +274,9 @@ def _accepting_cycle_states(automaton: Automaton) -> set[int]:
         reach |= np.outer(reach[:, middle], reach[middle])
     found: set[int] = set()
     for state in range(automaton.states):
-        inner = [
-            m
-            for m in automaton.moves
-            if reach[m.target, m.source] and reach[state, m.source] and reach[m.source, state]
-        ]
-        accepted = 0
-        for move in inner:
-            accepted |= move.accepts
-        if inner and accepted == automaton.acceptance:
+        component = reach[state] & reach[:, state]
+        inner = [move for move in automaton.moves if component[move.source] and reach[move.target, move.source]]
+        if inner and np.bitwise_or.reduce([move.accepts for move in inner]) == automaton.acceptance:
             found.add(state)
     return found
 
@@ -326,11 +317,8 @@ class ProductGraph:
 
     def _partition_states(self, of_labels: MaskArray) -> None:
         """Partition the states into kinds: the same true atoms and the same enabled fairness conditions."""
-        held = {
-            bit: self._graph.holds(a.prop)
-            for bit, a in enumerate(self._automaton.atoms)
-            if isinstance(a, StatePredicate)
-        }
+        atoms = enumerate(self._automaton.atoms)
+        held = {bit: self._graph.holds(atom.prop) for bit, atom in atoms if isinstance(atom, StatePredicate)}
         self.arrays.kind = self._graph.room.array(self._graph.count, np.int32)
         most = FIRST_STATE_KINDS_CAPACITY
         while not self._try_partition(of_labels, held, most):
@@ -359,9 +347,8 @@ class ProductGraph:
 
     def reach(self) -> int:
         """Visit the reachable nodes; return their number."""
-        return int(
-            kernel.visit_reachable(self.arrays, np.arange(self._graph.starts, dtype=np.int64) * self._automaton.states)
-        )
+        starts = np.arange(self._graph.starts, dtype=np.int64) * self._automaton.states
+        return int(kernel.visit_reachable(self.arrays, starts))
 
     def find_fair(self) -> bool:
         """Mark the nodes of fair components; return whether there is one."""
@@ -389,73 +376,52 @@ class ProductGraph:
         """Return a lasso into the first fair component reached, or a lasso that ends in a fair stutter if shorter."""
         arrays, every = self.arrays, self._weak | self._strong
         first, still = kernel.first_fair_node(arrays, reached, self._acceptance, every)
-        way = self._way(first)
-        short = self._way(still) if still >= 0 else None
+        way = _path_along(arrays.parent, first)
+        short = _path_along(arrays.parent, still) if still >= 0 else None
         arrays.rank[:] = -1
         cycle = self._cycle(first)
         if short is not None and len(short) <= len(way) + len(cycle):
             return self._lasso_of(short, [])
         return self._lasso_of(way, cycle)
 
-    def _way(self, node: int) -> list[int]:
-        """Return the nodes on a shortest path to a node."""
-        way = [node]
-        while self.arrays.parent[way[-1]] != way[-1]:
-            way.append(int(self.arrays.parent[way[-1]]))
-        return way[::-1]
-
     def _cycle(self, node: int) -> list[tuple[int, int]]:
         """Return the edges of a fair cycle through a node, each as (edge number, target node)."""
-        arrays = self.arrays
+        arrays, states = self.arrays, self._automaton.states
         inside = arrays.mark == arrays.mark[node]
         # Strong fairness demands only the conditions that are enabled somewhere in the component.
-        ever = np.bitwise_or.reduce(arrays.enabled[arrays.kind[np.flatnonzero(inside) // self._automaton.states]])
+        ever = np.bitwise_or.reduce(arrays.enabled[arrays.kind[np.flatnonzero(inside) // states]])
         accepts, weak, strong = self._acceptance, self._weak, self._strong & ever
         here, edges = node, []
         # Walk to the nearest edge that fulfils an open demand, an acceptance set or a fairness condition, until no
         # demand is open. Then return to the first node.
         while True:
             source, edge, move, count = kernel.find_demanded_edge(arrays, here, -1, accepts, weak | strong, weak)
-            edges += self._between(here, source) if source >= 0 else []
-            self._forget(count)
+            edges += self._edges_along(_path_along(arrays.rank, source)) if source >= 0 else []
+            arrays.rank[arrays.order[:count]] = -1
             if source < 0:
                 break
-            there = int(kernel.target_node_of_edge(arrays, source, edge, move))
-            edges.append((edge, there))
-            state = source // self._automaton.states
-            taken = EMPTY_MASK
-            if edge >= 0:
-                taken = arrays.label_taken[arrays.label[edge]]
+            state = source // states
+            here = int(arrays.target[edge] if edge >= 0 else state) * states + int(arrays.move_target[move])
+            edges.append((edge, here))
+            taken = arrays.label_taken[arrays.label[edge]] if edge >= 0 else EMPTY_MASK
             accepts &= ~arrays.accepts[move]
             weak &= arrays.enabled[arrays.kind[state]] & ~taken
             strong &= ~taken
-            here = there
             if not (accepts | weak | strong):
                 break
         if here != node or not edges:
-            source, edge, move, count = kernel.find_demanded_edge(
-                arrays, here, node, EMPTY_MASK, EMPTY_MASK, EMPTY_MASK
-            )
-            edges += [*self._between(here, source), (edge, node)]
-            self._forget(count)
+            source, edge, move, count = kernel.find_demanded_edge(arrays, here, node, *[EMPTY_MASK] * 3)
+            edges += [*self._edges_along(_path_along(arrays.rank, source)), (edge, node)]
+            arrays.rank[arrays.order[:count]] = -1
         return edges
 
-    def _between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the edges of the path from `start` to `end` that the last `find_demanded_edge` found."""
-        way = [end]
-        while way[-1] != start:
-            way.append(int(self.arrays.rank[way[-1]]))
-        way.reverse()
+    def _edges_along(self, way: list[int]) -> list[tuple[int, int]]:
+        """Return the edges along a path of nodes, each as (edge number, target node)."""
         return [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in itertools.pairwise(way)]
-
-    def _forget(self, count: int) -> None:
-        self.arrays.rank[self.arrays.order[:count]] = -1
 
     def _lasso_of(self, way: list[int], cycle: list[tuple[int, int]]) -> Lasso:
         states = self._automaton.states
-        into = [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in itertools.pairwise(way)]
-        taken = self._moves(way[0] // states, into)
-        again = self._moves(way[-1] // states, cycle)
+        taken, again = self._moves(self._edges_along(way)), self._moves(cycle)
         round_ = [way[-1] // states, *(move.target for move in again)]
         inside = {way[-1] % states, *(node % states for _, node in cycle)}
         waited = self._waited(round_, inside)
@@ -478,14 +444,10 @@ class ProductGraph:
                 names |= atom.actions - {NEXT_ACTION}
         return tuple(sorted(names))
 
-    def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[LassoStep]:
+    def _moves(self, edges: list[tuple[int, int]]) -> list[LassoStep]:
         """Return the steps along edges of the product, without stuttering steps."""
-        found = []
-        for edge, node in edges:
-            if edge >= 0:
-                target = node // self._automaton.states
-                found.append(LassoStep(target, self._graph.book.labels[self._graph.label[edge]]))
-        return found
+        labels, states = self._graph.book.labels, self._automaton.states
+        return [LassoStep(node // states, labels[self._graph.label[edge]]) for edge, node in edges if edge >= 0]
 
     def _kept(self, states: list[int], moves: list[LassoStep]) -> list[str]:
         """Return for each fairness condition how a cycle satisfies it."""
@@ -500,14 +462,14 @@ class ProductGraph:
 
 def _atoms_of_labels(labels: list[StepLabel], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]) -> MaskArray:
     """Return for each label a bit mask of the atoms of type `kind` that name the label's action."""
-    return np.array(
-        [
-            sum(
-                1 << bit
-                for bit, atom in enumerate(atoms)
-                if isinstance(atom, kind) and not {NEXT_ACTION, label.action}.isdisjoint(atom.actions)
-            )
-            for label in labels
-        ],
-        np.uint64,
-    )
+    named = [(1 << bit, atom.actions) for bit, atom in enumerate(atoms) if isinstance(atom, kind)]
+    masks = [sum(bit for bit, names in named if names & {NEXT_ACTION, label.action}) for label in labels]
+    return np.array(masks, np.uint64)
+
+
+def _path_along(previous: NDArray[np.int32], node: int) -> list[int]:
+    """Return the path to a node, given the node before each; the first node of a path comes before itself."""
+    way = [node]
+    while previous[way[-1]] != way[-1]:
+        way.append(int(previous[way[-1]]))
+    return way[::-1]

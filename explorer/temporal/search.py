@@ -108,9 +108,8 @@ def _lasso_as_behaviour(
         steps.append(step_of_transition(found))
     back_to = len(lasso.way) + 1
     never = why_never_taken(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
-    if not lasso.cycle:
-        return tuple(steps), None, LassoCycle(back_to, None, lasso.kept, never)
-    return tuple(steps[:-1]), None, LassoCycle(back_to, steps[-1], lasso.kept, never)
+    again = steps.pop() if lasso.cycle else None
+    return tuple(steps), None, LassoCycle(back_to, again, lasso.kept, never)
 
 
 def _matches_lasso_step(transition: Transition, move: LassoStep) -> bool:

@@ -275,11 +275,8 @@ def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
     if p.enabled[p.kind[s]] & conditions:
         return False
     for m in range(p.move_first[q], p.move_first[q + 1]):
-        if (
-            p.move_target[m] == q
-            and (acceptance & ~p.accepts[m]) == 0
-            and automaton_move_agrees(p, m, p.held[p.kind[s]])
-        ):
+        stays = p.move_target[m] == q and (acceptance & ~p.accepts[m]) == 0
+        if stays and automaton_move_agrees(p, m, p.held[p.kind[s]]):
             return True
     return False
 
@@ -351,14 +348,6 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
             if t * states + p.move_target[m] == w and automaton_move_agrees(p, m, letter):
                 return edge
     return np.int64(-2)
-
-
-@jit
-def target_node_of_edge(p: Any, v: Any, edge: Any, m: Any) -> Any:
-    """Return the target node of an edge with a move."""
-    states = np.int64(len(p.move_first) - 1)
-    t = v // states if edge == STUTTER_EDGE else np.int64(p.target[edge])
-    return t * states + p.move_target[m]
 
 
 @jit
