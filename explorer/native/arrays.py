@@ -132,10 +132,8 @@ def _generate_array_read(context: Any, builder: Any, kind: Any, directory: Any, 
 
     result = context.make_array(_array_type(declared))(context, builder)
     size = _ir.Constant(_INT64_TYPE, declared.kind.itemsize)
-    shape = [
-        number(1 + axis) if length < 0 else _ir.Constant(_INT64_TYPE, length)
-        for axis, length in enumerate(declared.shape)
-    ]
+    lengths = enumerate(declared.shape, start=1)
+    shape = [number(place) if length < 0 else _ir.Constant(_INT64_TYPE, length) for place, length in lengths]
     strides = [size]
     for length in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
@@ -145,9 +143,7 @@ def _generate_array_read(context: Any, builder: Any, kind: Any, directory: Any, 
 
 
 OWN_PAGES_FROM_BYTES = 1 << 18  # bytes from which on a table gets pages of its own
-HUGE_PAGES_FROM_BYTES = (
-    1 << 25
-)  # default number of bytes from which on a table gets huge pages: the last page is half empty
+HUGE_PAGES_FROM_BYTES = 1 << 25  # default bytes from which on a table gets huge pages: the last is half empty
 RESERVED_ADDRESSES_RATIO = 4  # ratio of reserved addresses to bytes
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -41,6 +42,7 @@ numba_config = _numba.config
 NUMBA_SERIES = "0.68."
 """The series of Numba releases whose internals this module uses; a test fails with any other."""
 IS_DEBUG = os.environ.get("KRAFTCHECK_KERNEL") == "debug"
+_numba_jit: Any = partial(_numba.njit, boundscheck=IS_DEBUG, no_cfunc_wrapper=True)
 _CACHE_FOLDER_NAME = "kraftcheck"
 CHECKSUM_BYTES = 4
 OMITTED_NUMBA_PASSES = (
@@ -57,9 +59,7 @@ OMITTED_NUMBA_PASSES = (
     "DumpParforDiagnostics",
 )
 """Numba passes that change nothing in a kernel."""
-_NumbaFunctionCache: Any = caching.FunctionCache
-_NumbaCacheFile: Any = caching.IndexDataCacheFile
-_NumbaCompileResultCache: Any = caching.CompileResultCacheImpl
+_numba_caching: Any = caching
 _NumbaCodeLibrary: Any = codegen.JITCodeLibrary
 _NumbaCompiler: Any = numba_compiler.Compiler
 _NumbaLowering: Any = typed_passes.NativeLowering
@@ -119,9 +119,7 @@ def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
     before = numba_config.CACHE_DIR
     numba_config.CACHE_DIR = folder
     try:
-        entry = _numba.njit(
-            cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=IS_DEBUG, pipeline_class=_EntryCompiler
-        )(function)
+        entry = _numba_jit(cache=True, nogil=True, pipeline_class=_EntryCompiler)(function)
         entry._cache = _KernelCache(function)
     finally:
         numba_config.CACHE_DIR = before
@@ -139,13 +137,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 def _compile_callee(function: Callable[..., Any], **options: Any) -> Any:
     """Compile a function to LLVM intermediate code, which its compiled callers link and optimise."""
-    callee = _numba.njit(
-        pipeline_class=_CalleeCompiler,
-        boundscheck=IS_DEBUG,
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-        **options,
-    )(function)
+    callee = _numba_jit(pipeline_class=_CalleeCompiler, no_cpython_wrapper=True, **options)(function)
     callee.get_call_template = _ignore_integer_literals(callee.get_call_template)
     return callee
 
@@ -237,7 +229,7 @@ def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: An
 arrayobj.fix_integer_index = _unchecked_index
 
 
-class _MachineCodeSerializer(_NumbaCompileResultCache):  # type: ignore[misc]
+class _MachineCodeSerializer(_numba_caching.CompileResultCacheImpl):  # type: ignore[misc]
     """Serializer of compiled code. It loads machine code without the intermediate code, which takes longer to read."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
@@ -280,7 +272,7 @@ def _deserialized_library(generator: Any, name: str, machine_code: bytes, functi
     return library
 
 
-class _ChecksummedCacheFiles(_NumbaCacheFile):  # type: ignore[misc]
+class _ChecksummedCacheFiles(_numba_caching.IndexDataCacheFile):  # type: ignore[misc]
     """Cache files with a checksum at their end; a damaged file counts as missing."""
 
     def load(self, key: Any) -> Any:
@@ -316,7 +308,7 @@ def _checksum(content: bytes) -> bytes:
     return crc32(content).to_bytes(CHECKSUM_BYTES, "big")
 
 
-class _KernelCache(_NumbaFunctionCache):  # type: ignore[misc]
+class _KernelCache(_numba_caching.FunctionCache):  # type: ignore[misc]
     """Disk cache of a function's compiled code.
 
     Numba prepares its whole compiler before it reads its cache. This class skips that; compiling a function that is not
@@ -392,8 +384,7 @@ def prefetch(_context: Any, array: Any, place: Any) -> Any:
 
 def _byte_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Return a pointer to the eight bytes of a byte array from an index on."""
-    data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
-    return builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
+    return builder.bitcast(_element_pointer(context, builder, signature, arguments), ir.IntType(64).as_pointer())
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
@@ -441,9 +432,8 @@ def add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
     """Add to an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.atomic_rmw(
-            "add", _element_pointer(context, builder, signature, arguments), arguments[2], "seq_cst"
-        )
+        at = _element_pointer(context, builder, signature, arguments)
+        return builder.atomic_rmw("add", at, arguments[2], "seq_cst")
 
     return types.int64(array, types.int64, types.int64), generate
 

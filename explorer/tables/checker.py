@@ -37,10 +37,8 @@ from kraftcheck.spec.language.state import State
 
 FIRST_CALL_SAMPLE_STATES = 1_000  # at the first sample
 FEWEST_CALLS_TO_WARN = 1_000  # for a warning
-LONG_LEARNING_SECONDS, LONG_LEARNING_FRACTION = (
-    10.0,
-    0.1,
-)  # seconds, and the part of them in learning, from which a note says so
+# The seconds, and the part of them in learning, from which a note says so.
+LONG_LEARNING_SECONDS, LONG_LEARNING_FRACTION = 10.0, 0.1
 STEEP_CALL_GROWTH_EXPONENT = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
 
 StepAndCallCounts = tuple[dict[str, int], dict[str, int]]

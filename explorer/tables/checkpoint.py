@@ -97,9 +97,8 @@ class CheckpointRecheck:
         known, levels = VisitedSet(self._expander.threads), self._levels
         new, level = sum(map(self._count, known.add(self._expander.load(starts)))), 1
         while True:
-            require_valid(
-                new == levels.count(level), f"level {level}: expected {new} states, found {levels.count(level)}"
-            )
+            stored = levels.count(level)
+            require_valid(new == stored, f"level {level}: expected {new} states, found {stored}")
             for rows in levels.chunks(level, STATES_A_READ):
                 require_valid(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
             if level == levels.depth or sum(levels.counts[:level]) > MOST_REPEATED_STATES:
@@ -133,11 +132,9 @@ class CheckpointRecheck:
         """Yield random slices of the expanded states from level `first` on, and always the last slice."""
         levels = [(level, self._expanded(level)) for level in range(first, self._levels.depth)]
         ends = np.cumsum([states for _, states in levels]) if levels else np.zeros(1, np.int64)
-        chosen = {
-            max(int(ends[-1]) - STATES_A_SAMPLED_PIECE, 0),
-            *(self._random.randrange(int(ends[-1]) or 1) for _ in range(count)),
-        }
-        for place in sorted(chosen) if ends[-1] else ():
+        end = int(ends[-1])
+        chosen = {max(end - STATES_A_SAMPLED_PIECE, 0), *(self._random.randrange(end or 1) for _ in range(count))}
+        for place in sorted(chosen) if end else ():
             number = int(np.searchsorted(ends, place, side="right"))
             level, states = levels[number]
             start = place - (int(ends[number]) - states)
@@ -214,13 +211,10 @@ class TablesCheckpoint(SearchCheckpoint):
             noted, violations = self.read_search(MANIFEST_SHAPE)
             self._values.load(noted.pop("ids"))
             snapshot = Snapshot(**noted, violations=violations)
-            self._require_levels(snapshot)
-            require_valid(
-                snapshot.actions.keys() == {*self._learner.action_names}, "the step counts are of other actions"
-            )
+            self._require_valid(snapshot)
         return snapshot
 
-    def _require_levels(self, snapshot: Snapshot) -> None:
+    def _require_valid(self, snapshot: Snapshot) -> None:
         levels, most = snapshot.levels, self._learner.interner.width
         counts = [sum(rows for rows, _ in level) for level in levels]
         require_valid(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
@@ -229,3 +223,4 @@ class TablesCheckpoint(SearchCheckpoint):
         require_file_length(STATES_FILE, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
         before = counts[-2] if len(counts) > 1 else 0
         require_valid(snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}")
+        require_valid(snapshot.actions.keys() == {*self._learner.action_names}, "the step counts are of other actions")

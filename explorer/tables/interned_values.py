@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint
 from kraftcheck.explorer.native.arrays import grow_array
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import packed_inbox_codes
-from kraftcheck.explorer.tables.kernel.interning import PYTHON_RULE
+from kraftcheck.explorer.tables.kernel import codes, interning
 from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows
@@ -40,16 +38,6 @@ from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
 FILES_OF_VALUES = ("values", "controls", "inboxes", "inbox_items")
 SLOT_TAG, LOCAL_TAG, MESSAGE_TAG, SHARED_TAG, INBOX_TAG = b"SLMHI"
 NUMBER_BYTES = 4  # bytes of a number in the file of values
-MANIFEST_SHAPE = {
-    "slots": int,
-    "locals": int,
-    "messages": int,
-    "shared": [int],
-    "inboxes": int,
-    "items": int,
-    "controls": [(int, int)],
-}
-"""Schema of the manifest: see `require_shape`."""
 
 
 class SavedValueCounts(NamedTuple):
@@ -62,6 +50,11 @@ class SavedValueCounts(NamedTuple):
     inboxes: int = 1  # content 0, the empty inbox, is not written
     items: int = 0
     controls: int = 0
+
+
+MANIFEST_SHAPE: dict[str, Any] = dict.fromkeys(SavedValueCounts._fields, int)
+MANIFEST_SHAPE |= {"shared": [int], "controls": [(int, int)]}
+"""Schema of the manifest: see `require_shape`."""
 
 
 class InternedValues:
@@ -134,13 +127,8 @@ class InternedValues:
 
     def _counts(self) -> SavedValueCounts:
         interner = self.interner
-        return SavedValueCounts(
-            len(interner.slots),
-            len(interner.locals),
-            len(interner.inboxes.messages),
-            tuple(map(len, interner.shared.values)),
-            *interner.totals(),
-        )
+        counts = len(interner.slots), len(interner.locals), len(interner.inboxes.messages)
+        return SavedValueCounts(*counts, tuple(map(len, interner.shared.values)), *interner.totals())
 
     def _values(self) -> list[tuple[int, Value]]:
         """Intern all values of the file; return (id, value) of each inbox content that is stored as a value."""
@@ -205,7 +193,7 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     if n > 1:
         bad = tables.messages[items[:, 0], 1]
         contents[1:n, codes.CONTENT_VIOLATED] = np.bitwise_or.reduceat(bad, contents[1:n, codes.CONTENT_START])
-        numbers[1:n] = packed_inbox_codes(numbers[1:n], contents[1:n, codes.CONTENT_VIOLATED])
+        numbers[1:n] = codes.packed_inbox_codes(numbers[1:n], contents[1:n, codes.CONTENT_VIOLATED])
     tables.contents, tables.inbox_codes = contents, numbers
     tables.content_items = grow_array(tables.content_items, 2 * len(items) + 16)
     tables.content_items[: len(items)] = items
@@ -296,10 +284,8 @@ def require_valid_contents(interner: Interner, heads: Rows, items: Rows, learned
     require_valid((slots >= 0) & (slots < len(interner.slots)), "an inbox content of an unknown replica")
     require_valid((counts > 0) & (counts <= len(items)), "an inbox content with a wrong number of messages")
     require_valid(counts.sum() == len(items), f"expected {len(items)} messages in inbox contents, found {counts.sum()}")
-    messages = items[:, 0]
-    require_valid(
-        (messages >= 0) & (messages < len(interner.inboxes.messages)), "an inbox content with an unknown message"
-    )
+    messages, known = items[:, 0], len(interner.inboxes.messages)
+    require_valid((messages >= 0) & (messages < known), "an inbox content with an unknown message")
     of = np.repeat(np.arange(len(heads)), counts)
     operations = interner.tables.messages[messages, 0]
     destinations = interner.tables.operations[operations, 0]
@@ -310,7 +296,7 @@ def require_valid_contents(interner: Interner, heads: Rows, items: Rows, learned
     has_value = np.zeros(len(heads), bool)
     has_value[learned - 1] = True
     needs_value = np.zeros(len(heads), bool)
-    needs_value[of[interner.tables.operations[operations, 2] == PYTHON_RULE]] = True
+    needs_value[of[interner.tables.operations[operations, 2] == interning.PYTHON_RULE]] = True
     require_valid(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):
@@ -331,10 +317,8 @@ def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:
             before <= columns <= width, f"expected control rows of {before} to {width} columns, found {columns}"
         )
         before = columns
-        require_valid(
-            (block[:, :base] >= 0) & (block[:, :base] <= np.array(most)), "a control row with an unknown value"
-        )
-        locals_ = block[:, base:]
+        values, locals_ = block[:, :base], block[:, base:]
+        require_valid((values >= 0) & (values <= np.array(most)), "a control row with an unknown value")
         require_valid((locals_ >= 0) & (locals_ < len(slot_of)), "a control row with an unknown local state")
         is_own = (slot_of[locals_] == np.arange(columns - base)) | (locals_ == 0)
         require_valid(is_own, "a control row with the local state of another replica")

@@ -12,19 +12,14 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
 from kraftcheck.explorer.tables.python_checks import non_local_read
-from kraftcheck.explorer.tables.rows import (
-    MOST_SERIAL_STATES,
-    SUCCESSOR_ROOM_A_STATE,
-    Indices,
-    Rows,
-    Words,
-    WorkerBuffers,
-)
+from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, SUCCESSOR_ROOM_A_STATE, Indices, Rows, WorkerBuffers
 from kraftcheck.explorer.transition_system import BoolArray, StepArrays
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
-PackedKeys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the visited set that own them
+PackedKeys = tuple[
+    NDArray[np.uint64], Indices
+]  # packed canonical rows, and the partitions of the visited set that own them
 
 
 class WorkerEdges(EdgeArrays):
@@ -93,10 +88,8 @@ class LearnedSystem:
             expander.threads.run(partial(self._find, parts, found), len(parts))
             rest: list[Indices] = []
             for worker, part, edges, count in zip(workers, parts, self._edges, found.tolist(), strict=False):
-                rest += [
-                    worker.missed_states(),
-                    part[worker.stats[codes.STATS_DONE] :] if worker.stats[codes.STATS_CODE] else part[:0],
-                ]
+                left = part[worker.stats[codes.STATS_DONE] :] if worker.stats[codes.STATS_CODE] else part[:0]
+                rest += [worker.missed_states(), left]
                 if worker.stats[codes.STATS_CODE] == codes.MANY_SUCCESSORS:
                     worker.make_room()
                 keys, ends = (edges.words[:count], edges.owners[:count]), np.minimum(edges.owners[:count], 0)

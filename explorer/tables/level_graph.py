@@ -12,8 +12,7 @@ from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import PropertyUnderHiddenBounds, StateGraph, require_countable_states
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
-from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags
-from kraftcheck.explorer.tables.kernel.hash_set import number_entries as number_states
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, number_entries
 from kraftcheck.explorer.tables.learned_system import LearnedSystem, PackedKeys
 from kraftcheck.explorer.tables.level_states import LevelStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
@@ -22,17 +21,15 @@ from kraftcheck.explorer.transition_system import StateNumbers
 from kraftcheck.persistence.stored_files import SpillArena
 from kraftcheck.spec.language.state import State
 
+PathTo = Callable[[Any, int], Behaviour]
+"""Function that returns a shortest trace to a state, given its row and level."""
+
 
 class LevelStore:
     """`StateStore` over the levels of a breadth-first search."""
 
     def __init__(
-        self,
-        states: LevelStates,
-        system: LearnedSystem,
-        room: SpillArena,
-        path_to: Callable[[Any, int], Behaviour],
-        pause: Callable[[], None],
+        self, states: LevelStates, system: LearnedSystem, room: SpillArena, path_to: PathTo, pause: Callable[[], None]
     ) -> None:
         levels = states.levels
         self.count, self.starts = sum(levels.counts), levels.counts[0] if levels.counts else 0
@@ -47,7 +44,7 @@ class LevelStore:
             for p, mine in states_by_partition(owners):
                 partition = self._partitions[p]
                 keys, places, layout = partition.keys, partition.places, partition.layout
-                number_states(keys, places, layout, words[mine], first + mine, self._numbers[p])
+                number_entries(keys, places, layout, words[mine], first + mine, self._numbers[p])
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Rows]]:
         """Yield the rows of all levels in chunks, each with the number of its first state."""
@@ -103,11 +100,7 @@ def mark_predecessors(
 
 
 def check_graph_properties(
-    states: LevelStates,
-    checker: ViolationChecker,
-    options: SearchRequest,
-    path_to: Callable[[Any, int], Behaviour],
-    pause: Callable[[], None],
+    states: LevelStates, checker: ViolationChecker, options: SearchRequest, path_to: PathTo, pause: Callable[[], None]
 ) -> None:
     """Check AG EF and temporal properties on the complete state graph."""
     expander, books, semantics = states.expander, checker.books, checker.semantics

@@ -11,7 +11,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 from math import log
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -84,15 +84,9 @@ class MemoUsage:
             "messages": len(interner.inboxes.messages),
             _HANDLER_CALLS_KIND: sum(learner.calls.counts.values()),
         }
-        taken["replica states"] += self._of_values("replica states", len(interner.locals), interner.locals.__getitem__)
-        messages = interner.inboxes.messages
-        taken["messages"] += self._of_values("messages", len(messages), messages.__getitem__)
-        contents = interner.inboxes.content_values
-        last = list(contents)[-SAMPLED_VALUES:] if self._is_due("inbox contents", len(contents)) else []
-        first = len(contents) - len(last)
-        taken["inbox contents"] += self._of_values(
-            "inbox contents", len(contents), lambda place: contents[last[place - first]]
-        )
+        taken["replica states"] += self._of_values("replica states", interner.locals)
+        taken["messages"] += self._of_values("messages", interner.inboxes.messages)
+        taken["inbox contents"] += self._of_values("inbox contents", interner.inboxes.content_values.values())
         taken["messages"] += BYTES_OF_INTERNED_VALUE * len(interner.inboxes.operations)
         taken[_HANDLER_CALLS_KIND] += BYTES_OF_TREE_BRANCH * meta[codes.META_BRANCHES] + BYTES_OF_INTERNED_VALUE * (
             meta[codes.META_ROOTS] + meta[codes.META_DELTAS]
@@ -110,15 +104,14 @@ class MemoUsage:
             "raise --memory, or use smaller bounds"
         )
 
-    def _is_due(self, what: str, count: int) -> bool:
-        return count >= 2 * self._sampled.get(what, (0, 0.0))[0]
-
-    def _of_values(self, what: str, count: int, value: Callable[[int], Any]) -> int:
-        """Return the estimated bytes of `count` values; their mean is sampled again whenever the count has doubled."""
-        if count and self._is_due(what, count):
-            sample = range(max(0, count - SAMPLED_VALUES), count)
-            self._sampled[what] = count, deep_size_in_bytes(map(value, sample)) / len(sample)
-        return int(count * (self._sampled.get(what, (0, 0.0))[1] + BYTES_OF_INTERNED_VALUE))
+    def _of_values(self, what: str, values: Any) -> int:
+        """Return the estimated bytes of values; their mean is sampled again whenever their number has doubled."""
+        before, mean = self._sampled.get(what, (0, 0.0))
+        if values and len(values) >= 2 * before:
+            sample = list(islice(reversed(values), SAMPLED_VALUES))
+            mean = deep_size_in_bytes(sample) / len(sample)
+            self._sampled[what] = len(values), mean
+        return int(len(values) * (mean + BYTES_OF_INTERNED_VALUE))
 
 
 def deep_size_in_bytes(values: Iterable[Any]) -> int:
@@ -126,10 +119,8 @@ def deep_size_in_bytes(values: Iterable[Any]) -> int:
     seen: set[int] = set()
     found, waiting = 0, [value for value in values if value is not None]
     while waiting:
-        waiting = [
-            one for one in waiting if id(one) not in seen and not isinstance(one, type | ModuleType | FunctionType)
-        ]
-        waiting = list({id(one): one for one in waiting}.values())
+        data = {id(one): one for one in waiting if not isinstance(one, type | ModuleType | FunctionType)}
+        waiting = [one for number, one in data.items() if number not in seen]
         seen.update(map(id, waiting))
         found += sum(map(sys.getsizeof, waiting))
         waiting = list(chain.from_iterable(gc.get_referents(one) for one in waiting))
@@ -249,10 +240,8 @@ LEAST_SAVED_BITS_TO_REPACK = 16
 """Minimum number of bits saved per state that pays for repacking all states."""
 SAMPLED_STATES = 1 << 17  # states in the sample
 BITMAP_LOG2 = 20  # binary logarithm of the bitmap size for linear counting
-BYTES_OF_CLUSTER_CONTENT, BYTES_OF_CLUSTER_COLUMN = (
-    24,
-    4,
-)  # bytes of a content: its hash-table entry and head; each column
+BYTES_OF_CLUSTER_CONTENT = 24  # bytes of a content's hash-table entry and head
+BYTES_OF_CLUSTER_COLUMN = 4  # bytes of each of its columns
 SAVED_BYTES_WEIGHT = 0.7  # weight of bytes saved in states against bytes spent on contents
 
 
@@ -260,10 +249,8 @@ class LayoutPolicy:
     """Decides when a breadth-first search switches its layout or packing."""
 
     def __init__(self, options: SearchRequest, states: LevelStates, python: PythonChecks | None) -> None:
-        self.flat_from, self.clusters_from = (
-            FLAT_FROM_STATES,
-            CLUSTERING_FROM_STATES,
-        )  # number of states at the next decision
+        # The numbers of states at the next decisions.
+        self.flat_from, self.clusters_from = FLAT_FROM_STATES, CLUSTERING_FROM_STATES
         self._options, self._states, self._python = options, states, python
 
     def wants_flat(self) -> bool:

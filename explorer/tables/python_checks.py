@@ -213,10 +213,9 @@ class PythonChecks:
         self._evaluated: Counter[str] = Counter()
         self.beyond = 0
         self._violated_by: dict[bytes, list[str]] = {}
-        self._verdicts = {
-            prop.name: VerdictMemo(interner, calls, prop, partial(self._holds_in, prop))
-            for prop in (*parts.non_local, *parts.non_local_constraints)
-        }
+        self._judged = (*parts.non_local, *parts.non_local_constraints)
+        memo = partial(VerdictMemo, interner, calls)
+        self._verdicts = {prop.name: memo(prop, partial(self._holds_in, prop)) for prop in self._judged}
 
     @property
     def constrains(self) -> bool:
@@ -225,9 +224,7 @@ class PythonChecks:
 
     def is_within(self, row: Any) -> bool:
         """Return whether a state, given as a row, satisfies the non-local constraints."""
-        return self._within(self._decode(row))
-
-    def _within(self, state: State) -> bool:
+        state = self._decode(row)
         return all(self._holds(constraint, state) for constraint in self._parts.non_local_constraints)
 
     def violated_by(self, row: Any) -> list[str]:
@@ -322,7 +319,7 @@ class PythonChecks:
         return [
             f"{prop.name} reads {non_local_read(prop) or 'local inputs, but the tables have no bit left for it'}: "
             f"it was evaluated {self._evaluated[prop.name] + self._verdicts[prop.name].evaluated + starts:,} times"
-            for prop in (*self._parts.non_local, *self._parts.non_local_constraints)
+            for prop in self._judged
         ]
 
 
@@ -384,12 +381,8 @@ class AbstractStates:
         if self._columns != (base, len(interner.slots)):  # columns of other meaning
             self._columns = base, len(interner.slots)
             self._known.clear()
-        found = {
-            "spent": control[:, :bounds],
-            "shared": control[:, bounds:base],
-            "replicas": control[:, base:],
-            "inboxes": contents,
-        }
+        spent, shared, replicas = np.hsplit(control, [bounds, base])
+        found = {"spent": spent, "shared": shared, "replicas": replicas, "inboxes": contents}
         parts = [np.zeros((len(rows), 1), np.int32), *(found[name] for name in self._parts)]
         return np.ascontiguousarray(np.concatenate(parts, axis=1, dtype=np.int32).T)
 

@@ -52,10 +52,8 @@ class BitPacking(PackingArrays):
         self.columns = np.array([column for field in fields for column in field], np.int32)
         self.firsts = np.cumsum([0, *map(len, fields)]).astype(np.int32)
         self.factors = np.array([_column_hash_factor(number) for number in range(len(self.columns))], np.uint64)
-        several = [len(field) for field in fields if len(field) > 1]
-        self.clusters, self.items = np.array(
-            [[len(several)], [sum(several) + CLUSTER_HEAD_SIZE * len(several)]], np.int64
-        )
+        sizes = [len(field) for field in fields if len(field) > 1]
+        self.clusters, self.items = np.array([[len(sizes)], [sum(sizes) + CLUSTER_HEAD_SIZE * len(sizes)]], np.int64)
         self.field_of = np.full(columns, -1, np.int32)
         self.field_of[self.columns] = np.repeat(np.arange(len(fields)), np.diff(self.firsts))
         return self

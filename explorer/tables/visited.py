@@ -119,10 +119,6 @@ class Partition:
         """Number of entries."""
         return int(self.table[ENTRIES])
 
-    def _recycle(self, tables: tuple[Any, Any]) -> None:
-        for spare, left in zip(self._spare, tables, strict=True):
-            spare.leave(left)
-
     @property
     def nbytes(self) -> int:
         """Size of the partition's arrays in bytes."""
@@ -142,7 +138,8 @@ class Partition:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self._small else GROWTH)) + 1
             self._allocate(capacity)
             is_done = copy_all(*old, self.keys, self.places, self.layout, self._packing.words)
-            self._recycle(left if is_done else self._bytes)
+            for spare, unused in zip(self._spare, left if is_done else self._bytes, strict=True):
+                spare.leave(unused)
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
         """Insert states, append new ones to `new`, and return its length."""
@@ -188,7 +185,8 @@ class VisitedSet:
         self._tables = np.zeros((PARTITION_COUNT, NUMBERS_OF_TABLE_RECORD), np.int64)
         packing, small, spare = self.packing, self._small, self._spare
         each = enumerate(zip(capacities, self._tables, strict=True))
-        return [Partition(packing, number, n, small, spare, table) for number, (n, table) in each]
+        least = FIRST_PARTITION_CAPACITY
+        return [Partition(packing, number, max(n, least), small, spare, table) for number, (n, table) in each]
 
     @property
     def count(self) -> int:
@@ -270,9 +268,7 @@ class VisitedSet:
             self.reserve(0, new)
             return
         before = self.partitions
-        self.partitions = self._empty(
-            [max(FIRST_PARTITION_CAPACITY, int(p.count / MAX_HASH_SET_LOAD) + 16) for p in before]
-        )
+        self.partitions = self._empty([int(p.count / MAX_HASH_SET_LOAD) + 16 for p in before])
         locks = [Lock() for _ in self.partitions]
         owners = self._threads.count if states > MOST_SERIAL_STATES else 1
         left = iter(range(PARTITION_COUNT))
@@ -298,9 +294,7 @@ class VisitedSet:
     def reserve(self, states: int, packing: BitPacking) -> None:
         """Allocate an empty set for `states` states of this packing."""
         self.packing = packing
-        capacity = max(
-            FIRST_PARTITION_CAPACITY, int(states / PARTITION_COUNT * SPARE_PARTITION_FACTOR / MAX_HASH_SET_LOAD)
-        )
+        capacity = int(states / PARTITION_COUNT * SPARE_PARTITION_FACTOR / MAX_HASH_SET_LOAD)
         self.partitions = self._empty([capacity] * PARTITION_COUNT)
 
     def clear(self) -> None:

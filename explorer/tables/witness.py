@@ -8,7 +8,7 @@ order of a level depend on the number of threads, so states are compared by fing
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -61,24 +61,21 @@ class LeastStateFinder:
 
         `leads` takes rows and returns the index of the first that qualifies, or None.
         """
-        with self._expander.with_control_rows():
-            return self._of_level(map(self._expander.unflattened, self._levels.chunks(level, self._batch)), leads)
-
-    def _of_level(self, chunks: Iterable[Rows], leads: Callable[[Rows], int | None]) -> Any:
         best, found = None, None
-        for rows in chunks:
-            if time.monotonic() > self._until:
-                self.gave_up = True
-                if found is not None:
-                    break
-            rows = self._expander.with_columns(rows)
-            keys = self._keys(rows)
-            order = np.argsort(keys, kind="stable")
-            if best is not None:
-                order = order[keys[order] < best]
-            place = leads(rows[order]) if len(order) else None
-            if place is not None:
-                best, found = keys[order[place]], rows[order[place]]
+        with self._expander.with_control_rows():
+            for rows in map(self._expander.unflattened, self._levels.chunks(level, self._batch)):
+                if time.monotonic() > self._until:
+                    self.gave_up = True
+                    if found is not None:
+                        break
+                rows = self._expander.with_columns(rows)
+                keys = self._keys(rows)
+                order = np.argsort(keys, kind="stable")
+                if best is not None:
+                    order = order[keys[order] < best]
+                place = leads(rows[order]) if len(order) else None
+                if place is not None:
+                    best, found = keys[order[place]], rows[order[place]]
         return found
 
     def first(self, rows: Rows, fits: Callable[[Any], bool]) -> int | None:
@@ -164,9 +161,7 @@ class WitnessSearch:
         """
         while events:
             self._allow_time()
-            row = self.least.least_in_level(
-                level, lambda found: self.least.first_violating(found, self._books.violated)
-            )
+            row = self.least.least_in_level(level, lambda rows: self.least.first_violating(rows, self._books.violated))
             if row is None:
                 if self.least.gave_up:
                     self._checker.report_events(events, trace_to)
@@ -187,9 +182,7 @@ class WitnessSearch:
             except RaisedError:  # the search will report it
                 return []
 
-        row = self.least.least_in_level(
-            level, lambda rows: self.least.first(rows, lambda one: bool(breaking(decode(one))))
-        )
+        row = self.least.least_in_level(level, partial(self.least.first, fits=lambda one: bool(breaking(decode(one)))))
         for path in () if row is None else (self.to_orbit, self.to_row):
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []

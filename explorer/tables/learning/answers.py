@@ -12,10 +12,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import HandlerCalls, MissingRead
 from kraftcheck.explorer.calls.proxies import SharedProxy
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import WorkerArrays
-from kraftcheck.explorer.tables.kernel.codes import REFUSED
-from kraftcheck.explorer.tables.kernel.tree_walk import next_unanswered_request
+from kraftcheck.explorer.tables.kernel import arrays, codes, tree_walk
 from kraftcheck.explorer.tables.learning.decision_trees import (
     DecisionTrees,
     EffectTable,
@@ -58,7 +55,7 @@ class MissAnswers:
         """Reset all decision trees."""
         self.trees.forget_all(self._roots)
 
-    def answer(self, worker: WorkerArrays) -> None:
+    def answer(self, worker: arrays.WorkerArrays) -> None:
         """Answer each distinct request of the kernel once; skip requests that an earlier answer covers."""
         tables, known, done = self.interner.tables, 0, set[tuple[int, ...]]()
         inboxes, count = self.interner.first_inbox, int(tables.meta[codes.META_ASKED])
@@ -71,7 +68,7 @@ class MissAnswers:
         for number, (kind, a, b, c, d, e) in enumerate(tables.asked[:count].tolist()):
             if kind == codes.ASK_PATH:
                 if number >= known:
-                    known = next_unanswered_request(tables, number, count, worker.states, inboxes)
+                    known = tree_walk.next_unanswered_request(tables, number, count, worker.states, inboxes)
                 if number == known:
                     self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
             elif (kind, a, b) not in done:
@@ -208,7 +205,7 @@ class MissAnswers:
         name, message = inboxes.operations[op]
         after = self.calls.protocol.network.apply(name, inboxes.decode_content(content), inboxes.messages[message])
         slot = int(tables.operations[op, 0])
-        result = int(REFUSED) if after is None else inboxes.content(slot, after)
+        result = int(codes.REFUSED) if after is None else inboxes.content(slot, after)
         tables.put("operated", content << 24 | op, result)
 
 

@@ -35,20 +35,7 @@ from kraftcheck.explorer.calls.proxies import (
     StateProxy,
     unwrap,
 )
-from kraftcheck.explorer.tables.kernel.codes import (
-    INBOX_QUERY,
-    KEY_LIMIT,
-    LEAF,
-    LOCAL_QUERY,
-    ME,
-    MISSING,
-    NODE_JUMP_COUNT,
-    NODE_KIND,
-    PEER,
-    SHARED,
-    SHARED_QUERY,
-    UNKNOWN,
-)
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.tree_walk import find_child_from_python, insert_path
 from kraftcheck.explorer.tables.learning.growing_tables import (
     CLASS_QUERY_KEY,
@@ -88,12 +75,7 @@ class ReadLog:
     """The reads of one call, and the proxies that record them."""
 
     def __init__(
-        self,
-        interner: Interner,
-        row: int,
-        inboxes: list[int],
-        by_field: bool = True,
-        me_by_field: bool = True,
+        self, interner: Interner, row: int, inboxes: list[int], by_field: bool = True, me_by_field: bool = True
     ) -> None:
         self.by_field, self._me_by_field = by_field, me_by_field
         self.used_proxies = False
@@ -126,7 +108,7 @@ class ReadLog:
             return shared
         if name == "spent":
             for column in range(len(interner.bounds)):
-                self._note((SHARED, column, 0), self._control[column])
+                self._note((codes.SHARED, column, 0), self._control[column])
             return Map(zip(interner.bounds, self._control, strict=False))
         query = interner.queries.number(("own", ""), lambda _: WHOLE_REPLICA_ANSWER)
         return ProjectionProxy(interner.slots, partial(self._read_part, query))
@@ -136,18 +118,20 @@ class ReadLog:
         interner = self._interner
         index = interner.shared.names.index(name)
         column = len(interner.bounds) + index
+        answer = self._control[column]
         if index in interner.shared.sets.elements:
-            self._note((SHARED, column, 0), self._control[column])  # so that the path is never empty
+            self._note((codes.SHARED, column, 0), answer)  # so that the path is never empty
             found = self._set(index)
             return found if self.by_field else frozenset(found)
-        value = interner.shared.values[index][self._control[column]]
+        value = interner.shared.values[index][answer]
         if self.by_field and index in interner.shared.records:
-            source = self._shared_source(index, value)
+            whole, queries = ((codes.SHARED, column, 0), answer), interner.shared.queries[index]
+            source = TrackedRecord(value, queries, answer, codes.SHARED_QUERY, column, whole)
             self._ask(source, CLASS_QUERY_KEY, type)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
                 return LocalProxy(value, partial(self._read_field, source, ()))
-        self._note((SHARED, column, 0), self._control[column])
+        self._note((codes.SHARED, column, 0), answer)
         return value
 
     def _set(self, index: int) -> SetProxy:
@@ -159,7 +143,7 @@ class ReadLog:
 
             def has_at(_: Value, place: int) -> bool:  # of each element of each test, so without further calls
                 column = sets.first[index] + place
-                note_once((SHARED, column, 0), control[column])
+                note_once((codes.SHARED, column, 0), control[column])
                 return control[column] == 1
 
             def has(element: Value) -> bool:
@@ -178,11 +162,6 @@ class ReadLog:
         has = self._sets[name][1]
         change = value.changes(has)
         return change if change is None or not is_minimal else value.minimal().changes(has)
-
-    def _shared_source(self, index: int, value: Record) -> TrackedRecord:
-        column, queries = len(self._interner.bounds) + index, self._interner.shared.queries[index]
-        answer = self._control[column]
-        return TrackedRecord(value, queries, answer, SHARED_QUERY, column, ((SHARED, column, 0), answer))
 
     def _projection(self, read: Projection) -> ProjectionProxy:
         """Return a proxy for a projection of all replicas."""
@@ -215,7 +194,7 @@ class ReadLog:
         queries, slot = self._interner.queries, self._interner.slots[key]
         local = self._control[self._interner.base + slot]
         answer = queries.answer(query, local)
-        self._note((LOCAL_QUERY, query, slot), answer)
+        self._note((codes.LOCAL_QUERY, query, slot), answer)
         value = queries.value(query, answer) if local else ABSENT_REPLICA
         return ABSENT_REPLICA if value is NOT_PROJECTED else value
 
@@ -225,7 +204,7 @@ class ReadLog:
         if self._read_replica(self._interner.queries.number(PRESENT_QUERY_KEY, lambda _: True), key) is ABSENT_REPLICA:
             return ABSENT_REPLICA
         answer = queries.answer(query, self._inboxes[slot] if slot < len(self._inboxes) else 0)
-        self._note((INBOX_QUERY, query, slot), answer)
+        self._note((codes.INBOX_QUERY, query, slot), answer)
         return queries.value(query, answer)
 
     def steps(self, calls: HandlerCalls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
@@ -248,8 +227,8 @@ class ReadLog:
     def holds(self, calls: HandlerCalls, prop: Property, me: int, peer: int) -> bool:
         """Evaluate a property of local states `me` and `peer`, and record its reads; return whether it holds."""
         given = self.arguments(prop)
-        names = {ME: "before", PEER: "after"} if prop.over_steps else {ME: "me", PEER: "peer"}
-        for role, local in ((ME, me), (PEER, peer)):
+        names = {codes.ME: "before", codes.PEER: "after"} if prop.over_steps else {codes.ME: "me", codes.PEER: "peer"}
+        for role, local in ((codes.ME, me), (codes.PEER, peer)):
             name = names[role]
             if name not in prop.asks:
                 continue
@@ -266,7 +245,9 @@ class ReadLog:
         """Return the replica that a property takes, as a record or a proxy."""
         record = self._interner.locals[local]
         if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
-            self._note((LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), self._interner.queries.answer(WHOLE_LOCAL_QUERY, local))
+            self._note(
+                (codes.LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), self._interner.queries.answer(WHOLE_LOCAL_QUERY, local)
+            )
             return record
         source, self.used_proxies = self._local_source(role, local), True
         self._ask(source, CLASS_QUERY_KEY, type)
@@ -288,8 +269,8 @@ class ReadLog:
 
     def _local_source(self, role: int, local: int) -> TrackedRecord:
         queries = self._interner.queries
-        whole = (LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), queries.answer(WHOLE_LOCAL_QUERY, local)
-        return TrackedRecord(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
+        whole = (codes.LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), queries.answer(WHOLE_LOCAL_QUERY, local)
+        return TrackedRecord(self._interner.locals[local], queries, local, codes.LOCAL_QUERY, role, whole)
 
     def _read_field(self, source: TrackedRecord, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
         """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
@@ -302,7 +283,7 @@ class ReadLog:
             self._note(*source.whole)
             return None
         if inner and _may_hold_record(_value_at_path(path[:-1], source.record).__class__, path[-1]):
-            self._ask(source, ("class", *path), partial(_class_at_path, path))
+            self._ask(source, ("class", *path), lambda record: type(_value_at_path(path, record)))
             value = _value_at_path(path, source.record)
             if isinstance(value, Record):
                 self.used_proxies = True
@@ -328,10 +309,6 @@ def _may_hold_record(kind: type[Record], field: str) -> bool:
     with suppress(NameError):  # of an annotation that does not resolve
         return may_be_record(field_types(kind)[field])
     return False
-
-
-def _class_at_path(path: FieldPath, record: Record) -> type:
-    return type(_value_at_path(path, record))
 
 
 def _projected_or_whole_answer(project: Callable[[Record], Value], record: Record) -> Value:
@@ -418,26 +395,28 @@ class DecisionTrees:
 
     def node(self) -> int:
         """Return a new, UNKNOWN node."""
-        return self._tables.append("nodes", (UNKNOWN, 0, 0, 0, 0, 0))
+        return self._tables.append("nodes", (codes.UNKNOWN, 0, 0, 0, 0, 0))
 
     def set_leaf(self, node: int, value: int, count: int = 0) -> None:
         """Make a node a leaf that holds `value`, with the `count` of outcomes if `value` is the first of several."""
-        self._tables.nodes[node] = LEAF, value, 0, count, 0, 0
+        self._tables.nodes[node] = codes.LEAF, value, 0, count, 0, 0
 
     def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int]) -> bool:
         """Return whether a decision tree has a result for a control row, local states and inboxes."""
         node = root
         while node >= 0:
             kind, a, b, *_ = self._tables.nodes[node].tolist()
-            if kind in (UNKNOWN, LEAF):
-                return bool(kind == LEAF)
-            if kind == SHARED:
+            if kind in (codes.UNKNOWN, codes.LEAF):
+                return bool(kind == codes.LEAF)
+            if kind == codes.SHARED:
                 answer = int(self._tables.rows[row, a])
-            elif kind == SHARED_QUERY:
+            elif kind == codes.SHARED_QUERY:
                 queries = self._interner.shared.queries[b - len(self._interner.bounds)]
                 answer = queries.answer(a, int(self._tables.rows[row, b]))
-            elif kind == LOCAL_QUERY:
-                local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
+            elif kind == codes.LOCAL_QUERY:
+                local = me if b == codes.ME else peer
+                if b >= 0:
+                    local = int(self._tables.rows[row, self._interner.base + b])
                 answer = self._interner.queries.answer(a, local)
             else:
                 answer = self._interner.inboxes.queries.answer(a, inboxes[b] if b < len(inboxes) else 0)
@@ -454,16 +433,16 @@ class DecisionTrees:
             nodes, jumps = tables.room_for_path(len(laid))
             node, nodes, jumps = insert_path(tables, root, laid, nodes, jumps)
             tables.note_used(nodes=nodes, jumps=jumps)
-        if node < 0 or tables.nodes[node, NODE_KIND] not in (UNKNOWN, LEAF):
+        if node < 0 or tables.nodes[node, codes.NODE_KIND] not in (codes.UNKNOWN, codes.LEAF):
             raise ImpureCallError
         return node
 
     def forget(self, root: int) -> None:
         """Reset a tree to an UNKNOWN root."""
         for answer in self._first.pop(root, ()):
-            self._tables.put("branches", root << 32 | answer, int(MISSING))
-        self._tables.nodes[root, NODE_KIND] = UNKNOWN
-        self._tables.nodes[root, NODE_JUMP_COUNT] = 0
+            self._tables.put("branches", root << 32 | answer, int(codes.MISSING))
+        self._tables.nodes[root, codes.NODE_KIND] = codes.UNKNOWN
+        self._tables.nodes[root, codes.NODE_JUMP_COUNT] = 0
 
     def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], ElementTestFunction | None]) -> None:
         """Record the element tests of a tree's calls; a new element of the set that passes one resets the tree."""
@@ -591,7 +570,8 @@ class EffectTable:
             self._deltas = {((), ()): 0}
         found = self._deltas.get((assigned, spending))
         if found is None:
-            found = self._deltas[assigned, spending] = require_id_below(self._count, KEY_LIMIT, "different changes")
+            found = require_id_below(self._count, codes.KEY_LIMIT, "different changes")
+            self._deltas[assigned, spending] = found
             self._count += 1
             first = self._tables.extend("assignments", assigned)
             spent = self._tables.extend("spendings", spending)

@@ -15,11 +15,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel.codes import META_CONTENTS, META_ROWS
-from kraftcheck.explorer.tables.kernel.maps import (
-    FingerprintArrays,
-    fingerprint_contents,
-    fingerprint_rows,
-)
+from kraftcheck.explorer.tables.kernel.maps import FingerprintArrays, fingerprint_contents, fingerprint_rows
 from kraftcheck.explorer.tables.learning.growing_tables import with_more_columns
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.spec.encoding import encode

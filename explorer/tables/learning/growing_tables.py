@@ -20,10 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import reserve_zero_bytes
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import MemoTables, TableFull
-from kraftcheck.explorer.tables.kernel.interning import rehash_contents, rehash_rows
-from kraftcheck.explorer.tables.kernel.maps import copy_map, is_map_full, put_from_python
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.packing import CLUSTER_ITEM_MASK, rehash_clusters
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.spec.errors import ProtocolError
@@ -59,7 +56,7 @@ TABLES_WITH_ID_COLUMNS = ("local_answers", "shared_answers", "network_operations
 NOT_EVALUATED = -1  # an answer or an image that is not evaluated yet
 
 
-class GrowingTables(MemoTables):
+class GrowingTables(arrays.MemoTables):
     """The memo tables of one learner."""
 
     def __init__(self, permutations: int, network_operations: int) -> None:
@@ -134,7 +131,7 @@ class GrowingTables(MemoTables):
         nodes, jumps = self._used["nodes"], self._used["jumps"]
         self.lengthen("nodes", nodes + length)
         self.lengthen("jumps", jumps + length * MOST_JUMPS)
-        while is_map_full.py_func(self.meta[codes.META_BRANCHES] + length, self.branches):
+        while maps.is_map_full.py_func(self.meta[codes.META_BRANCHES] + length, self.branches):
             self._grow_map("branches")
         return nodes, jumps
 
@@ -154,14 +151,14 @@ class GrowingTables(MemoTables):
     def put(self, name: str, key: int, value: int) -> None:
         """Set the value of a key in a map, which grows if needed."""
         count = META_PLACE_BY_MAP[name]
-        if is_map_full.py_func(self.meta[count], getattr(self, name)):
+        if maps.is_map_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
-        self.meta[count] += put_from_python(getattr(self, name), key, value, name in GROUPED_MAPS)
+        self.meta[count] += maps.put_from_python(getattr(self, name), key, value, name in GROUPED_MAPS)
 
     def _grow_map(self, name: str) -> None:
         array = getattr(self, name)
         larger = np.full(((4 if len(array) < MAP_DOUBLES_FROM_PLACES else 2) * len(array), 2), -1, np.int64)
-        copy_map(array, larger, name in GROUPED_MAPS)
+        maps.copy_map(array, larger, name in GROUPED_MAPS)
         setattr(self, name, larger)
 
     def call_with_room(self, call: Callable[[], None]) -> None:
@@ -170,7 +167,7 @@ class GrowingTables(MemoTables):
             try:
                 call()
                 return
-            except TableFull:
+            except arrays.TableFull:
                 self.grow()
 
     def grow(self, more: int = 0) -> None:
@@ -195,7 +192,7 @@ class GrowingTables(MemoTables):
 
     def _grow_maps(self) -> None:
         for name, count in META_PLACE_BY_MAP.items():
-            if is_map_full.py_func(self.meta[count], getattr(self, name)):
+            if maps.is_map_full.py_func(self.meta[count], getattr(self, name)):
                 self._grow_map(name)
 
     def _grow_contents(self) -> None:
@@ -251,12 +248,12 @@ class GrowingTables(MemoTables):
     def rehash_rows(self, places: int) -> None:
         """Insert every control row into a new hash table of `places` places."""
         self.row_table = np.full(places, -1, np.int32)
-        rehash_rows(self)
+        interning.rehash_rows(self)
 
     def rehash_contents(self, places: int) -> None:
         """Insert every inbox content into a new hash table of `places` places."""
         self.content_table = np.full(places, -1, np.int32)
-        rehash_contents(self)
+        interning.rehash_contents(self)
 
 
 def _most_rows(name: str) -> int:

@@ -13,29 +13,9 @@ import numpy as np
 
 from kraftcheck.explorer.calls.proxies import FieldValues
 from kraftcheck.explorer.native.arrays import grow_array
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import TableFull
-from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, packed_inbox_codes
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning
 from kraftcheck.explorer.tables.kernel.flat.facts import intern_flat
-from kraftcheck.explorer.tables.kernel.interning import (
-    CHANNEL_RULE,
-    GROUP_RULE,
-    PYTHON_RULE,
-    intern_content,
-    intern_row,
-    set_row_identity,
-)
-from kraftcheck.explorer.tables.learning.growing_tables import (
-    NOT_EVALUATED,
-    GrowingTables,
-    InboxQueries,
-    InternedList,
-    OrbitInterner,
-    PermutationGroup,
-    ValueQueries,
-    require_id_below,
-    with_more_columns,
-)
+from kraftcheck.explorer.tables.learning import growing_tables
 from kraftcheck.explorer.tables.learning.shared_sets import SharedFields
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.spec.language.network import Network
@@ -50,17 +30,17 @@ class InboxInterner:
     def __init__(
         self,
         network: Network,
-        tables: GrowingTables,
-        orbits: OrbitInterner,
+        tables: growing_tables.GrowingTables,
+        orbits: growing_tables.OrbitInterner,
         group: list[Permutation],
         slot: Callable[[Value], int],
         judge: Callable[[Record], int],
     ) -> None:
-        self.messages = InternedList()
-        self.operations = InternedList()
+        self.messages = growing_tables.InternedList()
+        self.operations = growing_tables.InternedList()
         self.has_groups = False  # whether some operation is on a group of messages, or on a channel
         self.content_values: dict[int, Value] = {}
-        self.queries = InboxQueries(tables, self.decode_content)
+        self.queries = growing_tables.InboxQueries(tables, self.decode_content)
         self._network, self._tables, self._orbits, self._group = network, tables, orbits, group
         self._slot, self._judge = slot, judge
         self._content_ids: dict[tuple[int, Value], int] = {}
@@ -84,17 +64,17 @@ class InboxInterner:
 
     def operation(self, name: str, message: int) -> int:
         """Return the id of a network operation on a message."""
-        found = self.operations.find((name, message))
+        key = name, message
+        found = self.operations.find(key)
         if found is None:
-            found = require_id_below(
-                self.operations.add((name, message), (name, message)), KEY_LIMIT, "network operations"
-            )
+            found = self.operations.add(key, key)
+            growing_tables.require_id_below(found, codes.KEY_LIMIT, "network operations")
             record = self.messages[message]
             rule = self._network.rule_of(name, record)
-            kind: int | np.int64 = PYTHON_RULE
+            kind: int | np.int64 = interning.PYTHON_RULE
             if rule is not None:
-                kind = GROUP_RULE if rule.clears else CHANNEL_RULE if rule.queues else rule.absent
-            self.has_groups |= kind in (GROUP_RULE, CHANNEL_RULE)
+                kind = interning.GROUP_RULE if rule.clears else interning.CHANNEL_RULE if rule.queues else rule.absent
+            self.has_groups |= kind in (interning.GROUP_RULE, interning.CHANNEL_RULE)
             counting = (kind, rule.change, rule.least, rule.forgets) if rule else (kind, 0, 0, 0)
             self._tables.set("operations", found, (self._slot(record.dest), message, *counting))
         return found
@@ -116,9 +96,9 @@ class InboxInterner:
             free = int(tables.meta[codes.META_CONTENT_ITEMS])
             if free + len(items) + 2 < len(tables.content_items):
                 tables.content_items[free : free + len(items)] = items
-                with suppress(TableFull):
-                    return int(intern_content(tables, slot, len(items)))
-            tables.grow(GROW_CONTENTS)
+                with suppress(arrays.TableFull):
+                    return int(interning.intern_content(tables, slot, len(items)))
+            tables.grow(codes.GROW_CONTENTS)
 
     def _learned_content(self, slot: int, inbox: Value) -> int:
         """Return the id of an inbox content that is kept as a value, since no counting rule applies."""
@@ -130,14 +110,14 @@ class InboxInterner:
         known = {self.message(message) for message in self._network.known(inbox)}
         found, free = int(tables.meta[codes.META_CONTENTS]), int(tables.meta[codes.META_CONTENT_ITEMS])
         while found + 2 >= len(tables.contents) or free + len(known) + 2 >= len(tables.content_items):
-            tables.grow(GROW_CONTENTS)
+            tables.grow(codes.GROW_CONTENTS)
         bad = 0
         for k, message in enumerate(sorted(known)):
             tables.content_items[free + k] = message, int(message in deliverable)
             bad |= int(tables.messages[message, 1])
         tables.slot_contents[slot] += 1
         tables.contents[found] = slot, free, len(known), bad
-        tables.inbox_codes[found] = packed_inbox_codes(tables.slot_contents[slot], bad)
+        tables.inbox_codes[found] = codes.packed_inbox_codes(tables.slot_contents[slot], bad)
         tables.meta[codes.META_CONTENTS] = found + 1
         tables.meta[codes.META_CONTENT_ITEMS] = free + len(known)
         self.note_content(found, slot, inbox)
@@ -174,26 +154,22 @@ class Interner:
     """The ids of one protocol's values."""
 
     def __init__(
-        self,
-        protocol: Protocol,
-        judge: Callable[[Record], int],
-        view: str | None,
-        symmetry: str | None,
+        self, protocol: Protocol, judge: Callable[[Record], int], view: str | None, symmetry: str | None
     ) -> None:
         self.protocol = protocol
         self.bounds = list(protocol.bounds)
         self.slots: dict[Value, int] = {}
         self.flat_slots: int | None = None  # number of replicas in a flat state; None: states have control rows
-        self.locals = InternedList([None])
+        self.locals = growing_tables.InternedList([None])
         self.slot_added: Callable[[], None] = lambda: None  # called for each new replica
         self.group = permutation_group(protocol.symmetry_sets(symmetry) if symmetry is not None else ())
-        self.tables = GrowingTables(len(self.group), len(list(protocol.network.own_operations())))
-        self.queries = ValueQueries(self.tables, "local_answers", self.locals, count())
+        self.tables = growing_tables.GrowingTables(len(self.group), len(list(protocol.network.own_operations())))
+        self.queries = growing_tables.ValueQueries(self.tables, "local_answers", self.locals, count())
         self.queries.number(("whole",), lambda record: record)  # has the number WHOLE
         self._view_name = view
         self._locals_of: Counter[Value] = Counter()
-        self._changes = InternedList()
-        self._orbits = OrbitInterner(PermutationGroup(self.group), self.tables)
+        self._changes = growing_tables.InternedList()
+        self._orbits = growing_tables.OrbitInterner(growing_tables.PermutationGroup(self.group), self.tables)
         self.inboxes = InboxInterner(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
         self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
         self.shared.sets.is_allowed = len(self.group) == 1 and view is None
@@ -214,10 +190,8 @@ class Interner:
 
     def totals(self) -> tuple[int, int, int]:
         """Return the numbers of inbox contents, of their items, and of control rows."""
-        contents, items, rows = self.tables.meta[
-            [codes.META_CONTENTS, codes.META_CONTENT_ITEMS, codes.META_ROWS]
-        ].tolist()
-        return contents, items, rows
+        meta = self.tables.meta
+        return int(meta[codes.META_CONTENTS]), int(meta[codes.META_CONTENT_ITEMS]), int(meta[codes.META_ROWS])
 
     # Values
 
@@ -236,7 +210,7 @@ class Interner:
     def _widen(self, columns: int) -> None:
         tables = self.tables
         if columns > tables.rows.shape[1]:
-            tables.rows = with_more_columns(tables.rows, columns)
+            tables.rows = growing_tables.with_more_columns(tables.rows, columns)
             tables.hidden = grow_array(tables.hidden, columns)
             tables.rehash_rows(len(tables.row_table))
 
@@ -244,12 +218,12 @@ class Interner:
         """Return the id of a local state."""
         found = self.locals.find(record)
         if found is None:
-            found = require_id_below(self.locals.add(record, record), KEY_LIMIT, "local states")
+            found = growing_tables.require_id_below(self.locals.add(record, record), codes.KEY_LIMIT, "local states")
             self.queries.add(found, record)
             key: Value = record.id  # type: ignore[attr-defined]
             self._locals_of[key] += 1
             self.tables.set("local_codes", found, self._locals_of[key])
-            self.tables.set("own_roots", found, NOT_EVALUATED)
+            self.tables.set("own_roots", found, growing_tables.NOT_EVALUATED)
             self._orbits.note("permuted_locals", found, record, self.local)
         return found
 
@@ -300,7 +274,7 @@ class Interner:
         for column in places:
             values[column] = 1
         row = self.control_row(values + replicas)
-        self.tables.call_with_room(partial(set_row_identity, self.tables, row))
+        self.tables.call_with_room(partial(interning.set_row_identity, self.tables, row))
         result = [row] + [0] * len(self.slots)
         for slot, content in contents:
             result[1 + slot] = content
@@ -313,9 +287,9 @@ class Interner:
             fresh = int(tables.meta[codes.META_ROWS])
             if fresh < len(tables.rows):
                 tables.rows[fresh] = values
-                with suppress(TableFull):
-                    return int(intern_row(tables, fresh))
-            tables.grow(0 if tables.meta[codes.META_GROW] else GROW_ROWS)
+                with suppress(arrays.TableFull):
+                    return int(interning.intern_row(tables, fresh))
+            tables.grow(0 if tables.meta[codes.META_GROW] else codes.GROW_ROWS)
 
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""

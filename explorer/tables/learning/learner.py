@@ -15,7 +15,6 @@ from kraftcheck.explorer.calls.handlers import HandlerCalls
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import MissResolver, TableFull, WorkerArrays
-from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES
 from kraftcheck.explorer.tables.kernel.resolve import resolve_states
 from kraftcheck.explorer.tables.learning.answers import MissAnswers, TreeOwner
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_id_below
@@ -50,9 +49,9 @@ class Learner:
         of_pairs += action_constraints
         self.step_properties = (*of_pairs, *of_actor, *mapped)
         self.refinements = list(enumerate(mapped, start=len(of_pairs) + len(of_actor)))
-        require_id_below(len(self.state_properties), MOST_PROPERTIES, "properties of states")
-        require_id_below(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
-        require_id_below(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
+        require_id_below(len(self.state_properties), codes.MOST_PROPERTIES, "properties of states")
+        require_id_below(len(of_pairs), codes.MOST_STEP_PROPERTIES, "properties of steps")
+        require_id_below(len(self.step_properties), codes.MOST_ACT_PROPERTIES, "properties of steps")
         flagged = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
         self.calls = HandlerCalls(protocol, thorough=check_actions)
         self.interner = Interner(protocol, self._message_violations, view, symmetry)

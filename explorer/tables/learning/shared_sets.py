@@ -22,7 +22,6 @@ import numpy as np
 
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import SHARED
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, OrbitInterner, ValueQueries
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
@@ -104,7 +103,7 @@ class ExplodedSets:
         columns, nodes = tables.assignments[:, 0], tables.nodes
         columns[columns >= at] += more
         columns[columns < ~at + 1] -= more
-        nodes[(nodes[:, codes.NODE_KIND] == SHARED) & (nodes[:, codes.NODE_A] >= at), codes.NODE_A] += more
+        nodes[(nodes[:, codes.NODE_KIND] == codes.SHARED) & (nodes[:, codes.NODE_A] >= at), codes.NODE_A] += more
         for other, first in self.first.items():
             if other != field and first >= at:
                 self.first[other] = first + more
@@ -144,18 +143,14 @@ class ExplodedSets:
 
 HasAt = Callable[[Value, int], bool]
 """Membership function of an exploded set, by an element and its place among the known ones."""
+NoteTest = Callable[[Value, ElementTestFunction | None], None]
+"""Function that records a test of elements under a key; None for an iteration over the whole set."""
 
 
 class KnownElements:
     """The known elements of an exploded set, with a record of each test that a new element could pass."""
 
-    def __init__(
-        self,
-        known: dict[Value, int],
-        tests: dict[Value, ElementTest],
-        has_at: HasAt,
-        note: Callable[[Value, ElementTestFunction | None], None],
-    ) -> None:
+    def __init__(self, known: dict[Value, int], tests: dict[Value, ElementTest], has_at: HasAt, note: NoteTest) -> None:
         self.known, self._tests = known, tests
         self.has_at, self._note = has_at, note
 
@@ -296,12 +291,11 @@ class SharedFields:
     def record_of(self, control: list[int]) -> Record:
         """Return the shared record, given the columns of a control row."""
         assert self.type is not None
-        return self.type(*[self._value_of(index, control) for index in range(len(self.names))])
-
-    def _value_of(self, index: int, control: list[int]) -> Value:
-        if index in self.sets.elements:
-            return self.sets.value(index, control)
-        return self.values[index][control[self._first + index]]
+        fields = [
+            values[control[self._first + i]] if i not in self.sets.elements else self.sets.value(i, control)
+            for i, values in enumerate(self.values)
+        ]
+        return self.type(*fields)
 
     @property
     def end(self) -> int:

@@ -176,9 +176,8 @@ class BreadthFirst:
             self.levels.append(self._satisfying(rows))
         judged = self.expander.is_flat and (self.options.keep_going or not self.books.violated)
         for rows in found if judged else ():
-            self.witness.note(
-                self.expander.check_invariants(rows), self.levels.depth - 1, partial(self._trace_before, rows)
-            )
+            events = self.expander.check_invariants(rows)
+            self.witness.note(events, self.levels.depth - 1, partial(self._trace_before, rows))
 
     def _satisfying(self, rows: Rows) -> Rows:
         """Return the new states that satisfy the constraints; all new states once a violation ends the search."""

@@ -10,25 +10,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.kernel.codes import (
-    BUFFER_FULL,
-    EVENT_BAD_STEP,
-    MISSING,
-    STATS_DEADLOCK,
-    STATS_STEP_SEEN,
-)
-from kraftcheck.explorer.tables.kernel.depth_first import (
-    DONE,
-    SET_FULL,
-    STACK_FULL,
-    STATS_BASE,
-    STATS_DEPTH,
-    DepthSetArrays,
-    StackArrays,
-    copy_depth_set,
-    insert_starts,
-    search_depth_first,
-)
+from kraftcheck.explorer.tables.kernel import codes, depth_first
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import BitPacking, Rows, Words
 from kraftcheck.spec.errors import RaisedError
@@ -40,7 +22,7 @@ FIRST_SET_PLACES = 1 << 12
 KERNEL_CALLS_A_TIME_CHECK = 500  # turns between two checks of the time limit, if Python checks each state
 
 
-class DepthSet(DepthSetArrays):
+class DepthSet(depth_first.DepthSetArrays):
     """A hash set of the visited states, each with the least depth at which it was reached."""
 
     def __init__(self, packing: BitPacking, capacity: int = FIRST_SET_PLACES) -> None:
@@ -53,7 +35,7 @@ class DepthSet(DepthSetArrays):
         """Insert packed states at depth 1, or lower their depth to 1."""
         if 2 * (self.count + len(words)) > len(self.keys):
             self.grow(2 * (self.count + len(words)))
-        self.count += int(insert_starts(self, words))
+        self.count += int(depth_first.insert_starts(self, words))
 
     def has_at(self, depth: int) -> bool:
         """Return whether some state was reached at `depth`, and at no smaller depth."""
@@ -70,7 +52,7 @@ class DepthSet(DepthSetArrays):
 
     def _move(self, new: BitPacking, capacity: int) -> None:
         other = DepthSet(new, capacity)
-        copy_depth_set(self, self.packing, other, new)
+        depth_first.copy_depth_set(self, self.packing, other, new)
         self.keys, self.packing = other.keys, new
 
 
@@ -88,7 +70,7 @@ class DepthFirst:
         self._worker = self.expander.pool[0]
         self._path: Rows = np.zeros((0, 0), np.int32)
         self._before = self._path  # the path at the beginning of the turn
-        self._stack = StackArrays()
+        self._stack = depth_first.StackArrays()
 
     def run(self) -> Result:
         """Run the search and return its result."""
@@ -111,11 +93,11 @@ class DepthFirst:
         while True:
             code, top = self._descend(top, limit)
             self._check_steps()
-            if python is not None and worker.stats[STATS_BASE] >= 0:
-                top = self._check_in_python(python, int(worker.stats[STATS_BASE]), top)
+            if python is not None and worker.stats[depth_first.STATS_BASE] >= 0:
+                top = self._check_in_python(python, int(worker.stats[depth_first.STATS_BASE]), top)
             checker.stop_at_max_states()
             checker.report_events(self.expander.events(), self._trace_to)
-            if code == DONE:
+            if code == depth_first.DONE:
                 return limit > 0 and self.visited.has_at(limit)
             self._make_room(code, top)
             turns += 1
@@ -125,7 +107,7 @@ class DepthFirst:
     def _start(self, starts: Rows) -> int:
         """Reset the search to the initial states, one for each canonical key; return the top of the stack."""
         self._worker.fired[:] = 0
-        self._worker.stats[STATS_DEADLOCK] = 0
+        self._worker.stats[codes.STATS_DEADLOCK] = 0
         self.expander.canonical_rows(starts)  # first: caching the images adds ids, which the packing must fit
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
@@ -147,12 +129,12 @@ class DepthFirst:
         expander, worker, visited, stack = self.expander, self._worker, self.visited, self._stack
         stack.states, self._path = expander.with_columns(stack.states), expander.with_columns(self._path)
         worker.begin(self._path)
-        worker.stats[STATS_BASE] = -1
+        worker.stats[depth_first.STATS_BASE] = -1
         expander.fit_packing()
         visited.fit(expander.packing)
         self._before = self._path.copy() if expander.step_checks else self._path
         turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_KERNEL_CALL)
-        code, top, visited.count = search_depth_first(
+        code, top, visited.count = depth_first.search_depth_first(
             expander.learner.tables, worker, stack, visited, visited.packing, top, visited.count, limit,
             self.options.deadlock, turn,
         )  # fmt: skip
@@ -161,19 +143,19 @@ class DepthFirst:
     def _make_room(self, code: int, top: int) -> None:
         """Resolve a cache miss or grow the array that is full."""
         worker, stack = self._worker, self._stack
-        if code == MISSING:
+        if code == codes.MISSING:
             try:
                 self.expander.learner.resolve([worker])
             except RaisedError as error:  # in the state on top of the stack
                 depth = int(stack.depths[top - 1])
                 raise self.checker.traced(error, [self._path[depth]], lambda _: self._trace_to(depth)) from None
-        elif code == BUFFER_FULL:
+        elif code == codes.BUFFER_FULL:
             worker.make_room()
-        elif code == STACK_FULL:
+        elif code == depth_first.STACK_FULL:
             stack.states, stack.depths = _with_twice_the_rows(stack.states), _with_twice_the_rows(stack.depths)
             if stack.depths[:top].max() + 2 >= len(self._path):
                 self._path = _with_twice_the_rows(self._path)
-        elif code == SET_FULL:
+        elif code == depth_first.SET_FULL:
             self.visited.grow(4 * len(worker.succ))
 
     def _check_steps(self) -> None:
@@ -181,7 +163,7 @@ class DepthFirst:
         found, checks = self._worker.take_collected(), self.expander.step_checks
         if checks is None:
             return
-        is_source, seen = found[:, 0] >= 0, int(self._worker.stats[STATS_STEP_SEEN])
+        is_source, seen = found[:, 0] >= 0, int(self._worker.stats[codes.STATS_STEP_SEEN])
         depths, rows, sources = found[is_source, 0], found[is_source, 1:], np.cumsum(is_source)[~is_source] - 1
 
         def trace_to(source: int) -> Behaviour:
@@ -192,14 +174,14 @@ class DepthFirst:
 
         try:
             for source, mask in checks.violated_by(rows, found[~is_source, 1:], sources, seen):
-                self._worker.stats[STATS_STEP_SEEN] |= mask
-                self.checker.report_event(EVENT_BAD_STEP, mask, trace_to(source))
+                self._worker.stats[codes.STATS_STEP_SEEN] |= mask
+                self.checker.report_event(codes.EVENT_BAD_STEP, mask, trace_to(source))
         except RaisedError as error:
             raise self.checker.traced(error, rows, trace_to) from None
 
     def _check_in_python(self, python: PythonChecks, base: int, top: int) -> int:
         """Check the successors stack[base:top] in Python; return the top of the stack without pruned ones."""
-        depth = int(self._worker.stats[STATS_DEPTH])
+        depth = int(self._worker.stats[depth_first.STATS_DEPTH])
         python.check_pruned(self._path, np.array([depth]), lambda _, index: self._trace_to(index))
         if top == base:
             return top
