@@ -43,7 +43,7 @@ from kraftcheck.spec import (
 )
 
 
-def connection_of(message: Any) -> Connection | None:
+def connection_of_message(message: Any) -> Connection | None:
     """Return the connection from a message's sender to its receiver; None if `message` is itself a Connection."""
     return None if isinstance(message, Connection) else Connection(message.source, message.dest)
 
@@ -53,7 +53,7 @@ def zero_end_offsets(members: Iterable[int]) -> Map[int, int]:
     return Map((member, 0) for member in ordered(members))
 
 
-ServerPairs = Iterable[frozenset[int]]
+ServerIdPairs = Iterable[frozenset[int]]
 
 
 class ServerSummary(Record):
@@ -96,7 +96,7 @@ class PrevoteBase(Protocol):
     max_add_reconfigs: int = constant("MaxAddReconfigs", at_least=0)
     max_remove_reconfigs: int = constant("MaxRemoveReconfigs", at_least=0)
 
-    network = MessageSetWithMemory(variables=("net_messages", "net_messages_processed"), groups=connection_of)
+    network = MessageSetWithMemory(variables=("net_messages", "net_messages_processed"), groups=connection_of_message)
     symbols = SYMBOL_TYPES
     written_only = ("result", "resend")  # fields of the specification that distinguish messages
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
@@ -158,7 +158,7 @@ class PrevoteBase(Protocol):
 
     def _send(self, step: Step, shared: Shared, messages: Iterable[Record]) -> Step:
         """Return a step that also sends messages; messages on a cut connection are lost (`Send`, `SendAll`)."""
-        connections = ((message, connection_of(message)) for message in messages)
+        connections = ((message, connection_of_message(message)) for message in messages)
         return step.send(*(m for m, on in connections if on and self._connected(shared, on.source, on.dest)))
 
     def _fail_pending(self, step: Step, me: Server, shared: Shared) -> Step:
@@ -196,7 +196,7 @@ class PrevoteBase(Protocol):
     def _connected_pairs(self, shared: Shared) -> list[frozenset[int]]:
         return [pair for pair, is_up in shared.connectivity.items() if is_up]
 
-    def _elections_can_progress(self, pairs: ServerPairs, seen: Map[int, ServerSummary]) -> bool:
+    def _elections_can_progress(self, pairs: ServerIdPairs, seen: Map[int, ServerSummary]) -> bool:
         """Whether a voter is connected to a majority without a newer epoch (`LIVENESS_ElectionsCanProgress`)."""
         if not self.test_liveness:
             return True

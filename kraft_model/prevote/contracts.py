@@ -35,13 +35,13 @@ from kraftcheck.kraft_model.prevote.records import (
 )
 from kraftcheck.kraft_model.reconfig.contracts import (
     appended_client_values,
-    log_end,
-    majority,
+    entries_up_to_epoch,
+    is_majority,
+    last_epoch_and_end,
     majority_end,
     only_replies,
     only_updates_receiver,
     sent_messages,
-    up_to_epoch,
 )
 from kraftcheck.spec import Map, Record, Step, invariant, ordered, step_invariant
 
@@ -58,7 +58,7 @@ def is_live_voter(server: Server) -> bool:
     return server.state is not ServerState.DEAD_NO_STATE and server.id in server.config.members
 
 
-def end_offsets_of(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
+def end_offsets_of_members(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
     """Return the end offset of each of `members` in `offsets`; 0 for a member that `offsets` lacks."""
     return Map((member, offsets.get(member, 0)) for member in ordered(members))
 
@@ -69,7 +69,7 @@ def resigned_leader(leader: Server) -> Server:
     return kept.but(votes_recv=frozenset(), pending_ack=frozenset())
 
 
-def unattached_in(me: Server, epoch: int) -> Server:
+def unattached_in_epoch(me: Server, epoch: int) -> Server:
     """Return a server in a new epoch, without leader and vote."""
     entered = me.but(state=ServerState.UNATTACHED, current_epoch=epoch, leader=Nil.NIL)
     return entered.but(voted_for=Nil.NIL, votes_recv=frozenset())
@@ -85,7 +85,7 @@ def last_configuration(log: Entries, hwm: int) -> Config:
 
 def deserves_vote(me: Server, request: RequestVoteRequest) -> bool:
     """Return whether a server grants a vote or pre-vote in the request's epoch."""
-    long_enough = (request.last_log_epoch, request.last_log_offset) >= log_end(me.log)
+    long_enough = (request.last_log_epoch, request.last_log_offset) >= last_epoch_and_end(me.log)
     if request.pre_vote:
         fetched = me.state is ServerState.FOLLOWER and me.fetch_state.has_fetch_success
         return long_enough and not fetched and me.state is not ServerState.LEADER
@@ -112,7 +112,7 @@ def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
 
 def has_won(me: Server, state: ServerState) -> bool:
     """Return whether a server in the given state has the votes or pre-votes of a majority."""
-    return me.state is state and majority(me.config.members, me.votes_recv)
+    return me.state is state and is_majority(me.config.members, me.votes_recv)
 
 
 def are_connected(shared: Shared, one: int, other: int) -> bool:
@@ -136,9 +136,9 @@ def may_fetch_from(me: Server, peer: int) -> bool:
     return me.state is ServerState.UNATTACHED and is_live_voter(me)
 
 
-def asks_for_votes(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
+def vote_requests(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
     """Return a vote request for each other member, with the server's log end."""
-    last_epoch, last_offset = log_end(me.log)
+    last_epoch, last_offset = last_epoch_and_end(me.log)
     peers = [member for member in me.config.members if member != me.id]
     return [RequestVoteRequest(epoch, last_epoch, last_offset, pre_vote, me.id, peer) for peer in peers]
 
@@ -156,7 +156,7 @@ def with_voter_change(leader: Server, changed: int, members: frozenset[int]) -> 
     return leader.but(
         log=(*leader.log, Entry(command, leader.current_epoch, kind(number, changed, members))),
         config=Config(number, members, False),
-        flwr_end_offset=end_offsets_of(leader.flwr_end_offset, members),
+        flwr_end_offset=end_offsets_of_members(leader.flwr_end_offset, members),
     )
 
 
@@ -188,7 +188,7 @@ class PrevoteContracts(PrevoteMembership):
         if message.last_log_epoch > message.replica_epoch:
             error = Error.INVALID_REQUEST
         heard = error is Nil.NIL
-        now = unattached_in(before, message.replica_epoch) if heard and newer else before
+        now = unattached_in_epoch(before, message.replica_epoch) if heard and newer else before
         granted = heard and deserves_vote(now, message)
         said = (now.current_epoch, now.leader, granted, message.pre_vote, error)
         return only_replies(step, RequestVoteResponse(*said, before.id, message.source))
@@ -204,7 +204,7 @@ class PrevoteContracts(PrevoteMembership):
             return after == before and not step.puts
         heard = before
         if message.replica_epoch > before.current_epoch:
-            heard = unattached_in(before, message.replica_epoch)
+            heard = unattached_in_epoch(before, message.replica_epoch)
         if heard.state is not before.state:
             heard = heard.but(fetch_state=FetchState(), pending_ack=frozenset())
         if not message.pre_vote and any(one.vote_granted for one in answers):
@@ -232,7 +232,7 @@ class PrevoteContracts(PrevoteMembership):
             voted_for=after.voted_for,
             votes_recv=received,
             pending_ack=after.pending_ack,
-            flwr_end_offset=end_offsets_of(Map(), before.config.members) if deposed else before.flwr_end_offset,
+            flwr_end_offset=end_offsets_of_members(Map(), before.config.members) if deposed else before.flwr_end_offset,
         )
         return only_consumes(step) and is_live_voter(before) and after == told
 
@@ -294,7 +294,7 @@ class PrevoteContracts(PrevoteMembership):
         Handling; the specification, AcceptFetchRequest.
         """
         error, end = fetch_error(before, message), message.fetch_offset - 1
-        held = end == 0 or (message.last_fetched_epoch, end) == log_end(before.log[:end])
+        held = end == 0 or (message.last_fetched_epoch, end) == last_epoch_and_end(before.log[:end])
         expected: tuple[object, Result] = (FetchSucceeded, Result.OK) if held else (FetchDiverging, Result.DIVERGING)
         if error is not Nil.NIL:
             expected = (FetchRejected, Result.NOT_OK)
@@ -323,7 +323,7 @@ class PrevoteContracts(PrevoteMembership):
             following = before.log[message.fetch_offset - 1 :][:1]
             return (answer.entries, answer.hwm) == (following, min(self._agreed(before, message), message.fetch_offset))
         if isinstance(answer, FetchDiverging):
-            epoch, offset = log_end(up_to_epoch(before.log, message.last_fetched_epoch))
+            epoch, offset = last_epoch_and_end(entries_up_to_epoch(before.log, message.last_fetched_epoch))
             if (answer.diverging_epoch, answer.diverging_end_offset) != (epoch, offset + 1):
                 return False
         return answer.hwm == before.hwm
@@ -352,7 +352,7 @@ class PrevoteContracts(PrevoteMembership):
         noted = before.but(hwm=agreed, config=config, pending_ack=before.pending_ack - acked)
         if any(isinstance(value, RemovedVoter) and value.old == before.id for value in committed):
             return after == resigned_leader(noted).but(hwm=0, flwr_end_offset=Map(()))
-        return after == noted.but(flwr_end_offset=end_offsets_of(offsets, config.members))
+        return after == noted.but(flwr_end_offset=end_offsets_of_members(offsets, config.members))
 
     def _noted(self, leader: Server, message: FetchRequest) -> Map[int, int]:
         """Return the end offsets that a leader knows after it has recorded the offset in a member's fetch."""
@@ -398,7 +398,7 @@ class PrevoteContracts(PrevoteMembership):
         config, offsets = before.config, before.flwr_end_offset
         if current:
             config = last_configuration(after.log, message.hwm)
-            offsets = end_offsets_of(before.flwr_end_offset, config.members)
+            offsets = end_offsets_of_members(before.flwr_end_offset, config.members)
         used = after.config, after.votes_recv, after.pending_ack, after.flwr_end_offset
         return used == (config, received, before.pending_ack, offsets)
 
@@ -422,7 +422,7 @@ class PrevoteContracts(PrevoteMembership):
         same = counters == shared.counters.but(
             disruptive_ctr=counters.disruptive_ctr, prevote_ctr=shared.counters.prevote_ctr + self.test_liveness
         )
-        requests = asks_for_votes(before, before.current_epoch, pre_vote=True)
+        requests = vote_requests(before, before.current_epoch, pre_vote=True)
         may_stand = before.state in states and is_live_voter(before)
         return may_stand and after == stands and counted and same and sends_only(step, shared, *requests)
 
@@ -446,7 +446,7 @@ class PrevoteContracts(PrevoteMembership):
         )
         wins = has_won(before, ServerState.PROSPECTIVE) and is_live_voter(before)
         bounded = epoch <= self.max_epoch or self.test_liveness
-        requests = asks_for_votes(before, epoch, pre_vote=False)
+        requests = vote_requests(before, epoch, pre_vote=False)
         return wins and bounded and after == stands and sends_only(step, shared, *requests)
 
     @step_invariant
@@ -462,7 +462,7 @@ class PrevoteContracts(PrevoteMembership):
         if not gives_up or step.consumes or step.puts:
             return True
         state = ServerState.UNATTACHED if before.leader is Nil.NIL else ServerState.FOLLOWER
-        wins = majority(before.config.members, before.votes_recv)
+        wins = is_majority(before.config.members, before.votes_recv)
         return not wins and after == before.but(state=state, votes_recv=frozenset()) and not step.sends
 
     @step_invariant
@@ -483,7 +483,7 @@ class PrevoteContracts(PrevoteMembership):
             votes_recv=frozenset(),
             log=(*before.log, Entry(Command.LEADER_CHANGE, epoch, Nil.NIL)),
             fetch_state=FetchState(),
-            flwr_end_offset=end_offsets_of(Map(), members),
+            flwr_end_offset=end_offsets_of_members(Map(), members),
         )
         peers = [ElectedLeaderRequest(epoch, before.id, one, False) for one in members - {before.id}]
         if len(members) == 1 and before.hwm != len(before.log) + 1:  # the specification never elects it
@@ -509,12 +509,12 @@ class PrevoteContracts(PrevoteMembership):
         KIP-595, Check Quorum; the specification, CheckQuorumResign and ResignedElectionTimeout.
         """
         if before.state is ServerState.RESIGNED and not (step.consumes or step.puts):
-            return after == unattached_in(before, before.current_epoch + 1) and not step.sends
+            return after == unattached_in_epoch(before, before.current_epoch + 1) and not step.sends
         counters = counters_after(step, shared)
         restarts = counters.restart_ctr != shared.counters.restart_ctr
         if not (after.state is ServerState.RESIGNED is not before.state) or step.consumes or restarts:
             return True
-        resigned = resigned_leader(before).but(flwr_end_offset=end_offsets_of(Map(), before.config.members))
+        resigned = resigned_leader(before).but(flwr_end_offset=end_offsets_of_members(Map(), before.config.members))
         more = shared.counters.but(disruptive_ctr=shared.counters.disruptive_ctr + 1)
         counted = counters in (shared.counters, more)
         return before.state is ServerState.LEADER and counted and (after, step.sends) == (resigned, ())
@@ -534,7 +534,7 @@ class PrevoteContracts(PrevoteMembership):
             return True
         if not isinstance(fetch, FetchRequest) or fetch.dest == before.id or not may_fetch_from(before, fetch.dest):
             return False
-        last_epoch, end = log_end(before.log)
+        last_epoch, end = last_epoch_and_end(before.log)
         due = FetchRequest(before.current_epoch, end + 1, last_epoch, before.id, fetch.dest)
         waits = after == before.but(fetch_state=before.fetch_state.but(pending_fetch=due))
         return fetch == due and waits and sends_only(step, shared, due)

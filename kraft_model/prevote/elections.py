@@ -23,15 +23,15 @@ from kraftcheck.kraft_model.prevote.records import (
 )
 from kraftcheck.kraft_model.prevote.rules import (
     Transition,
-    candidate,
-    follower,
     handle_common_response,
     is_voter,
-    leader,
     no_transition,
-    prospective,
-    resigned,
-    unattached,
+    to_candidate,
+    to_follower,
+    to_leader,
+    to_prospective,
+    to_resigned,
+    to_unattached,
     with_vote,
 )
 from kraftcheck.kraft_model.reconfig.rules import is_quorum, last_epoch
@@ -88,7 +88,7 @@ class PrevoteElections(PrevoteBase):
         has_reason = self._has_lost_majority(me, shared, standing)
         if not has_reason and not self._may_disrupt(shared):
             return
-        step = become(resigned(me).of(me).but(flwr_end_offset=zero_end_offsets(me.config.members)))
+        step = become(to_resigned(me).of(me).but(flwr_end_offset=zero_end_offsets(me.config.members)))
         step = self._fail_pending(step, me, shared)
         yield step if has_reason else self._count(step, shared, "disruptive_ctr")
 
@@ -133,7 +133,7 @@ class PrevoteElections(PrevoteBase):
     def resigned_election_timeout(self, me: Server) -> Steps:
         """A resigned server becomes unattached in the next epoch."""
         if me.state is ServerState.RESIGNED:
-            yield become(unattached(me, me.current_epoch + 1).of(me))
+            yield become(to_unattached(me, me.current_epoch + 1).of(me))
 
     def _may_disrupt(self, shared: Shared) -> bool:
         return shared.counters.disruptive_ctr < self.max_disruptions
@@ -155,7 +155,7 @@ class PrevoteElections(PrevoteBase):
             prevote_ctr=shared.counters.prevote_ctr + self.test_liveness,
             disruptive_ctr=shared.counters.disruptive_ctr + is_disruptive,
         )
-        step = become(prospective(me).of(me).but(fetch_state=FetchState())).put(counters=counters)
+        step = become(to_prospective(me).of(me).but(fetch_state=FetchState())).put(counters=counters)
         return self._send(step, shared, self._vote_requests(me, me.current_epoch, pre_vote=True))
 
     def _vote_requests(self, me: Server, epoch: int, *, pre_vote: bool) -> Iterable[RequestVoteRequest]:
@@ -173,7 +173,9 @@ class PrevoteElections(PrevoteBase):
             )
             yield consume(me).reply(refusal)
             return
-        now = unattached(me, request.replica_epoch) if request.replica_epoch > me.current_epoch else no_transition(me)
+        now = (
+            to_unattached(me, request.replica_epoch) if request.replica_epoch > me.current_epoch else no_transition(me)
+        )
         grants = self._grants_pre_vote if request.pre_vote else self._grants_vote
         is_granted = grants(me, now, request)
         if is_granted and not request.pre_vote:
@@ -240,13 +242,13 @@ class PrevoteElections(PrevoteBase):
         if me.current_epoch >= self.max_epoch and not self.test_liveness:
             return
         if is_quorum(me.config.members, me.votes_recv):
-            outcome = candidate(me)
+            outcome = to_candidate(me)
             requests = self._vote_requests(me, outcome.epoch, pre_vote=False)
             yield self._send(become(outcome.of(me)), shared, requests)
         elif self._all_counted(me, True, votes_under_way):
             known = me.leader is not Nil.NIL
             epoch = me.current_epoch
-            yield become((follower(me, me.leader, epoch) if known else unattached(me, epoch)).of(me))
+            yield become((to_follower(me, me.leader, epoch) if known else to_unattached(me, epoch)).of(me))
 
     @internal
     def become_leader(self, me: Server, shared: Shared) -> Steps:
@@ -260,7 +262,7 @@ class PrevoteElections(PrevoteBase):
         if len(me.config.members) == 1 and me.hwm != len(log):
             return
         after = (
-            leader(me)
+            to_leader(me)
             .of(me)
             .but(log=log, flwr_end_offset=zero_end_offsets(me.config.members), fetch_state=FetchState())
         )

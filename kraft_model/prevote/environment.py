@@ -22,7 +22,7 @@ from kraftcheck.kraft_model.prevote.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.prevote.rules import config_at, is_voter, no_transition, resigned, unattached_at_boot
+from kraftcheck.kraft_model.prevote.rules import entry_config, is_voter, no_transition, to_resigned, unattached_at_boot
 from kraftcheck.spec import Map, Step, Steps, become, environment, internal, ordered, projection
 
 
@@ -70,7 +70,7 @@ class PrevoteDisturbances(PrevoteBase):
         if shared.counters.restart_ctr >= self.max_restarts or me.state is ServerState.DEAD_NO_STATE:
             return
         if me.state is ServerState.LEADER and is_voter(me):
-            outcome = resigned(me)
+            outcome = to_resigned(me)
         elif me.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
             outcome = unattached_at_boot(me)
         else:
@@ -157,4 +157,4 @@ class PrevoteMembership(PrevoteBase):
         value = kind(me.config.id + 1, changed, members)
         log = (*me.log, Entry(command, me.current_epoch, value))
         offsets = Map((member, me.flwr_end_offset.get(member, 0)) for member in ordered(members))
-        return me.but(log=log, config=config_at(len(log), value, me.hwm), flwr_end_offset=offsets)
+        return me.but(log=log, config=entry_config(len(log), value, me.hwm), flwr_end_offset=offsets)

@@ -59,13 +59,13 @@ class MessageType(Symbol):
 SYMBOL_TYPES = (ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)
 
 
-class SnakeCase(Record):
+class SnakeCaseRecord(Record):
     """A record whose fields keep their snake_case names in TLA+."""
 
     tla_snake_case: ClassVar[bool] = True
 
 
-class Identity(SnakeCase):
+class Identity(SnakeCaseRecord):
     """A server's host, and the disk id that it generated when it started on a blank disk."""
 
     host: ModelValue
@@ -75,7 +75,7 @@ class Identity(SnakeCase):
         return f"{self.host}/{self.disk_id}" if self.disk_id else str(self.host)
 
 
-class Config(SnakeCase):
+class Config(SnakeCaseRecord):
     """A configuration cached by a server; `id` 0 stands for none."""
 
     id: int = 0
@@ -83,14 +83,14 @@ class Config(SnakeCase):
     committed: bool = False
 
 
-class InitialMembers(SnakeCase):
+class InitialMembers(SnakeCaseRecord):
     """The value of an InitClusterCommand."""
 
     id: int
     members: frozenset[int]
 
 
-class AddedVoter(SnakeCase):
+class AddedVoter(SnakeCaseRecord):
     """The value of an AddVoterCommand."""
 
     id: int
@@ -98,7 +98,7 @@ class AddedVoter(SnakeCase):
     members: frozenset[int]
 
 
-class RemovedVoter(SnakeCase):
+class RemovedVoter(SnakeCaseRecord):
     """The value of a RemoveVoterCommand."""
 
     id: int
@@ -106,7 +106,7 @@ class RemovedVoter(SnakeCase):
     members: frozenset[int]
 
 
-class Entry(SnakeCase):
+class Entry(SnakeCaseRecord):
     """A log entry: a client's value, a configuration, or the LeaderChange of a new leader."""
 
     command: Command
@@ -114,7 +114,7 @@ class Entry(SnakeCase):
     value: ModelValue | InitialMembers | AddedVoter | RemovedVoter | Nil
 
 
-class RequestVoteRequest(SnakeCase):
+class RequestVoteRequest(SnakeCaseRecord):
     """A pre-vote request of a prospective, or a vote request of a candidate."""
 
     tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.REQUEST_VOTE_REQUEST}
@@ -126,7 +126,7 @@ class RequestVoteRequest(SnakeCase):
     dest: int
 
 
-class RequestVoteResponse(SnakeCase):
+class RequestVoteResponse(SnakeCaseRecord):
     """Response to a vote or pre-vote request."""
 
     tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.REQUEST_VOTE_RESPONSE}
@@ -139,7 +139,7 @@ class RequestVoteResponse(SnakeCase):
     dest: int
 
 
-class BeginQuorumEpochRequest(SnakeCase):
+class BeginQuorumEpochRequest(SnakeCaseRecord):
     """A leader announces itself to a voter that it adds."""
 
     tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.BEGIN_QUORUM_EPOCH_REQUEST}
@@ -154,7 +154,7 @@ class ElectedLeaderRequest(BeginQuorumEpochRequest):
     resend: bool
 
 
-class FetchRequest(SnakeCase):
+class FetchRequest(SnakeCaseRecord):
     """A fetch of the entry at an offset, one after the log end."""
 
     tla_constants: ClassVar[dict[str, Symbol | bool]] = {"type": MessageType.FETCH_REQUEST}
@@ -171,7 +171,7 @@ class FirstFetchRequest(FetchRequest):
     tla_constants: ClassVar[dict[str, Symbol | bool]] = {"type": MessageType.FETCH_REQUEST, "observer": True}
 
 
-class FetchResponse(SnakeCase):
+class FetchResponse(SnakeCaseRecord):
     """The common fields of fetch responses; `correlation` is the request."""
 
     tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.FETCH_RESPONSE}
@@ -209,20 +209,20 @@ class Connection(Record):
     dest: int
 
 
-class LastFetch(SnakeCase):
+class LastFetch(SnakeCaseRecord):
     """The server that answered the last fetch, and its error."""
 
     peer: int
     error: Error | Nil
 
 
-class FetchState(SnakeCase):
+class FetchState(SnakeCaseRecord):
     pending_fetch: FetchRequest | Nil = Nil.NIL
     last_fetch_res: LastFetch | Nil = Nil.NIL
     has_fetch_success: bool = False
 
 
-class Server(SnakeCase):
+class Server(SnakeCaseRecord):
     """The state of a server; each field is a variable of the specification, a function over servers."""
 
     tla_names: ClassVar[dict[str, str]] = {"identity": "server_ids"}
@@ -241,7 +241,7 @@ class Server(SnakeCase):
     flwr_end_offset: Map[int, int] = Map()
 
 
-class Counters(SnakeCase):
+class Counters(SnakeCaseRecord):
     """Numbers of past events, each with a limit in the specification; no action increments `election_ctr`."""
 
     prevote_ctr: int = 0

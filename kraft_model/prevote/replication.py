@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.prevote.rules import (
     is_voter,
     maybe_transition,
     most_recent_config,
-    resigned,
+    to_resigned,
 )
 from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, truncated
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
@@ -133,7 +133,9 @@ class PrevoteReplication(PrevoteElections):
             if acked:
                 told["positively_acked"] = shared.positively_acked | acked
             if leaves:
-                after = resigned(me).of(after).but(hwm=0, pending_ack=frozenset(), flwr_end_offset=zero_end_offsets(()))
+                after = (
+                    to_resigned(me).of(after).but(hwm=0, pending_ack=frozenset(), flwr_end_offset=zero_end_offsets(()))
+                )
                 told["negatively_acked"] = shared.negatively_acked | (me.pending_ack - acked)
         response = FetchSucceeded(
             me.current_epoch, Nil.NIL if leaves else me.leader, Result.OK, Nil.NIL, min(hwm, request.fetch_offset),

@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.prevote.records import (
 Log = tuple[Entry, ...]
 
 
-def config_at(offset: int, value: InitialMembers | AddedVoter | RemovedVoter, hwm: int) -> Config:
+def entry_config(offset: int, value: InitialMembers | AddedVoter | RemovedVoter, hwm: int) -> Config:
     """Return a configuration; it is committed once the high watermark covers its offset (`ConfigFor`)."""
     return Config(value.id, value.members, hwm >= offset)
 
@@ -34,7 +34,7 @@ def most_recent_config(log: Log, hwm: int) -> Config:
     for offset in range(len(log), 0, -1):
         value = log[offset - 1].value
         if isinstance(value, InitialMembers | AddedVoter | RemovedVoter):
-            return config_at(offset, value, hwm)
+            return entry_config(offset, value, hwm)
     raise ValueError("the log holds no configuration")
 
 
@@ -43,7 +43,7 @@ def count_values_of_epoch(log: Log, epoch: int) -> int:
     return sum(entry.epoch == epoch and entry.command is Command.APPEND for entry in log)
 
 
-STATES_WITHOUT_OFFICE = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTACHED)
+STATES_OF_FORMER_LEADERS = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTACHED)
 
 
 class Transition(NamedTuple):
@@ -96,14 +96,14 @@ def _vote_kept_in(me: Server, epoch: int) -> int | Nil:
     return Nil.NIL if epoch > me.current_epoch else me.voted_for
 
 
-def unattached(me: Server, epoch: int, leader: int | Nil = Nil.NIL) -> Transition:
+def to_unattached(me: Server, epoch: int, leader: int | Nil = Nil.NIL) -> Transition:
     """Return the transition to unattached: in a newer epoch, or from prospective (`TransitionToUnattached`)."""
     if epoch < me.current_epoch or (epoch == me.current_epoch and me.state is not ServerState.PROSPECTIVE):
         return ILLEGAL_TRANSITION
     return Transition(ServerState.UNATTACHED, epoch, leader, voted_for=_vote_kept_in(me, epoch))
 
 
-def follower(me: Server, leader: int | Nil, epoch: int) -> Transition:
+def to_follower(me: Server, leader: int | Nil, epoch: int) -> Transition:
     """Return the transition to the follower of a leader (`TransitionToFollower`)."""
     if leader == me.id or epoch < me.current_epoch:
         return ILLEGAL_TRANSITION
@@ -112,21 +112,21 @@ def follower(me: Server, leader: int | Nil, epoch: int) -> Transition:
     return Transition(ServerState.FOLLOWER, epoch, leader, voted_for=_vote_kept_in(me, epoch))
 
 
-def prospective(me: Server) -> Transition:
+def to_prospective(me: Server) -> Transition:
     """Return the transition to prospective, which keeps epoch, leader and vote (`TransitionToProspective`)."""
     if me.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
         return ILLEGAL_TRANSITION
     return Transition(ServerState.PROSPECTIVE, me.current_epoch, me.leader, frozenset({me.id}), me.voted_for)
 
 
-def candidate(me: Server) -> Transition:
+def to_candidate(me: Server) -> Transition:
     """Return the transition to candidate of the next epoch, with its own vote (`TransitionToCandidate`)."""
     if me.state is not ServerState.PROSPECTIVE:
         return ILLEGAL_TRANSITION
     return Transition(ServerState.CANDIDATE, me.current_epoch + 1, Nil.NIL, frozenset({me.id}), me.id)
 
 
-def leader(me: Server) -> Transition:
+def to_leader(me: Server) -> Transition:
     """Return the transition of a candidate to leader, which drops its vote (`TransitionToLeader`)."""
     return (
         Transition(ServerState.LEADER, me.current_epoch, me.id)
@@ -135,7 +135,7 @@ def leader(me: Server) -> Transition:
     )
 
 
-def resigned(me: Server) -> Transition:
+def to_resigned(me: Server) -> Transition:
     """Return the transition of a leader to resigned, with itself as leader (`TransitionToResigned`)."""
     return (
         Transition(ServerState.RESIGNED, me.current_epoch, me.id)
@@ -152,7 +152,7 @@ def is_voter(me: Server) -> bool:
 def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
     """Return whether the leader in a message is consistent with the server's own (`HasConsistentLeader`)."""
     if named == me.id:
-        out_of_office = me.state in STATES_WITHOUT_OFFICE or not is_voter(me)
+        out_of_office = me.state in STATES_OF_FORMER_LEADERS or not is_voter(me)
         return (me.current_epoch == epoch and out_of_office) or me.state is ServerState.LEADER
     return epoch != me.current_epoch or named is Nil.NIL or me.leader is Nil.NIL or me.leader == named
 
@@ -162,9 +162,9 @@ def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
     if not has_consistent_leader(me, named, epoch):
         return ILLEGAL_TRANSITION
     if epoch > me.current_epoch:
-        return unattached(me, epoch) if named is Nil.NIL else follower(me, named, epoch)
+        return to_unattached(me, epoch) if named is Nil.NIL else to_follower(me, named, epoch)
     if named is not Nil.NIL and me.leader is Nil.NIL:
-        return follower(me, named, epoch)
+        return to_follower(me, named, epoch)
     return no_transition(me)
 
 
@@ -175,5 +175,5 @@ def handle_common_response(me: Server, named: int | Nil, epoch: int, error: Erro
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):
         return maybe_transition(me, named, epoch)._replace(handled=True)
     if named is not Nil.NIL and me.leader is Nil.NIL:
-        return follower(me, named, epoch)._replace(handled=error is not Nil.NIL)
+        return to_follower(me, named, epoch)._replace(handled=error is not Nil.NIL)
     return no_transition(me)

@@ -41,7 +41,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
-MOST_ELECTIONS = 1_000_000
+LIMIT_OF_MAX_ELECTIONS = 1_000_000
 """Bound on MaxElections: a state has one value counter per epoch, and one epoch per election."""
 
 
@@ -66,9 +66,9 @@ class ReconfigBase(Protocol):
     strict_bounds = True  # bounds are part of the specification
 
     def check_constants(self) -> None:
-        """Reject cluster sizes that contradict each other, and more elections than MOST_ELECTIONS."""
-        if self.elections > MOST_ELECTIONS:
-            raise ConstantError("MaxElections", f"expected at most {MOST_ELECTIONS}, found {self.elections}")
+        """Reject cluster sizes that contradict each other, and more elections than LIMIT_OF_MAX_ELECTIONS."""
+        if self.elections > LIMIT_OF_MAX_ELECTIONS:
+            raise ConstantError("MaxElections", f"expected at most {LIMIT_OF_MAX_ELECTIONS}, found {self.elections}")
         if self.init_cluster_size > len(self.hosts):
             raise ConstantError(
                 "InitClusterSize",
@@ -122,9 +122,9 @@ class ReconfigStarts(ReconfigBase):
         value that no server fetched, so no entry of its epoch is committed.
         """
         one, two, three, four = self._servers(of_four=4)
-        yield take("HandleRemoveRequest", one, _has_voters(one, two, three))
+        yield take("HandleRemoveRequest", one, _voters_condition(one, two, three))
         yield from _election_steps(two, voters=[three, four], others=[one])
-        yield from _first_leader_steps(two, follower=four)
+        yield from _append_and_follow_steps(two, follower=four)
 
     @scenario
     def lagging_high_watermark(self) -> Iterator[Take]:
@@ -134,7 +134,7 @@ class ReconfigStarts(ReconfigBase):
         below the command that added 4. It has appended a value that no server fetched.
         """
         one, two, three, four = self._servers(of_four=3)
-        yield take("StartNewServer", result=_has_started(four))
+        yield take("StartNewServer", result=_started_condition(four))
         yield take("RejectFetchRequest", one, source=four)
         yield take("HandleNonSuccessFetchResponse", four)
         yield take("SendJoinRequest", four)
@@ -145,9 +145,9 @@ class ReconfigStarts(ReconfigBase):
         for member in (four, two):  # both hold the command and report it to the leader, without its response
             yield take("SendFetchRequest", member)
             yield take("AcceptFetchRequestFromVoter", one, source=member)
-        yield take("HandleRemoveRequest", one, _has_voters(one, two, four))
+        yield take("HandleRemoveRequest", one, _voters_condition(one, two, four))
         yield from _election_steps(two, voters=[three, four], others=[one])
-        yield from _first_leader_steps(two, follower=three)
+        yield from _append_and_follow_steps(two, follower=three)
 
     def _servers(self, *, of_four: int) -> list[ServerId]:
         """Return four servers on the first four hosts; the first `of_four` are initial members."""
@@ -171,7 +171,7 @@ def _election_steps(candidate: ServerId, voters: list[ServerId], others: list[Se
     yield take("BecomeLeader", candidate)
 
 
-def _first_leader_steps(leader: ServerId, follower: ServerId) -> Iterator[Take]:
+def _append_and_follow_steps(leader: ServerId, follower: ServerId) -> Iterator[Take]:
     """Yield the steps in which a new leader appends a value and one server follows it, without a fetch."""
     yield take("ClientRequest", leader)
     yield take("AcceptBeginQuorumRequest", follower, source=leader)
@@ -184,9 +184,9 @@ def _fetch_steps(follower: ServerId, leader: ServerId, accept: str = "AcceptFetc
     yield take("HandleSuccessFetchResponse", follower)
 
 
-def _has_voters(*members: ServerId) -> Callable[[Server], bool]:
+def _voters_condition(*members: ServerId) -> Callable[[Server], bool]:
     return lambda me: me.config.members == frozenset(members)
 
 
-def _has_started(server: ServerId) -> Callable[[State], bool]:
+def _started_condition(server: ServerId) -> Callable[[State], bool]:
     return lambda state: server in state.replicas

@@ -39,22 +39,22 @@ from kraftcheck.kraft_model.reconfig.records import (
 from kraftcheck.kraft_model.reconfig.rules import HasEpoch
 from kraftcheck.spec import Map, ModelValue, Record, Step, invariant, step_invariant
 
-AnyEntry = TypeVar("AnyEntry", bound=HasEpoch)
-Member = TypeVar("Member")
-Message = TypeVar("Message", bound=Record)
+EntryT = TypeVar("EntryT", bound=HasEpoch)
+MemberT = TypeVar("MemberT")
+MessageT = TypeVar("MessageT", bound=Record)
 
 
-def log_end(log: Sequence[HasEpoch]) -> tuple[int, int]:
+def last_epoch_and_end(log: Sequence[HasEpoch]) -> tuple[int, int]:
     """Return the epoch and the offset of the last entry of a log; (0, 0) for an empty log."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
 
-def up_to_epoch(log: Sequence[AnyEntry], epoch: int) -> tuple[AnyEntry, ...]:
+def entries_up_to_epoch(log: Sequence[EntryT], epoch: int) -> tuple[EntryT, ...]:
     """Return the entries up to an epoch."""
     return tuple(entry for entry in log if entry.epoch <= epoch)
 
 
-def majority(members: frozenset[Member], group: frozenset[Member]) -> bool:
+def is_majority(members: frozenset[MemberT], group: frozenset[MemberT]) -> bool:
     return 2 * len(members & group) > len(members)
 
 
@@ -63,7 +63,7 @@ def majority_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
     members = leader.config.members
     for offset in reversed(range(1, len(leader.log) + 1)):
         having = {member for member in members if offsets.get(member, 0) >= offset}
-        if majority(members, frozenset(having | {leader.id})):
+        if is_majority(members, frozenset(having | {leader.id})):
             return offset if leader.log[offset - 1].epoch == leader.current_epoch else known
     return known
 
@@ -101,7 +101,7 @@ def has_only_zero_offsets(server: Server, shared: Shared) -> bool:
     return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
 
 
-def sent_messages(step: Step, kind: type[Message]) -> list[Message]:
+def sent_messages(step: Step, kind: type[MessageT]) -> list[MessageT]:
     return [message for message in step.sent if isinstance(message, kind)]
 
 
@@ -127,7 +127,7 @@ def appended_client_values(before: Sequence[Any], after: Sequence[Any]) -> list[
 
 def has_won(me: Server) -> bool:
     """Return whether a server is candidate with the votes of a majority."""
-    return me.state is ServerState.CANDIDATE and majority(me.config.members, me.votes_granted)
+    return me.state is ServerState.CANDIDATE and is_majority(me.config.members, me.votes_granted)
 
 
 def may_fetch_from(me: Server, peer: ServerId) -> bool:
@@ -150,7 +150,7 @@ class ReconfigContracts(ReconfigMembership):
         older, newer = message.epoch < before.current_epoch, message.epoch > before.current_epoch
         given = before.state is ServerState.VOTED and before.voted_for == message.source
         free = newer or before.state is ServerState.UNATTACHED or given
-        long_enough = (message.last_log_epoch, message.last_log_offset) >= log_end(before.log)
+        long_enough = (message.last_log_epoch, message.last_log_offset) >= last_epoch_and_end(before.log)
         epoch, leader = max(before.current_epoch, message.epoch), Nil.NIL if newer else before.leader
         error, granted = Error.FENCED_LEADER_EPOCH if older else Nil.NIL, free and long_enough and not older
         answer = RequestVoteResponse(epoch, leader, granted, error, before.id, message.source)
@@ -245,7 +245,7 @@ class ReconfigContracts(ReconfigMembership):
         else:
             error = Nil.NIL
         position = (message.last_fetched_epoch, message.fetch_offset)
-        held = position == log_end(before.log[: message.fetch_offset])
+        held = position == last_epoch_and_end(before.log[: message.fetch_offset])
         kind: type[FetchResponse] = FetchSucceeded if held else FetchDiverging
         result = Result.OK if held else Result.DIVERGING
         if error is not Nil.NIL:
@@ -275,7 +275,7 @@ class ReconfigContracts(ReconfigMembership):
             return (answer.entries, answer.hwm) == (following, covered)
         if isinstance(answer, FetchDiverging):
             parting = (answer.diverging_epoch, answer.diverging_end_offset)
-            if parting != log_end(up_to_epoch(before.log, message.last_fetched_epoch)):
+            if parting != last_epoch_and_end(entries_up_to_epoch(before.log, message.last_fetched_epoch)):
                 return False
         return answer.hwm == before.high_watermark
 
@@ -408,7 +408,7 @@ class ReconfigContracts(ReconfigMembership):
         """
         if "elections" not in step.spends and not sent_messages(step, RequestVoteRequest):
             return True
-        epoch, (last_epoch, last_offset) = before.current_epoch + 1, log_end(before.log)
+        epoch, (last_epoch, last_offset) = before.current_epoch + 1, last_epoch_and_end(before.log)
         peers = [member for member in before.config.members if member != before.id]
         requests = [RequestVoteRequest(epoch, last_epoch, last_offset, before.id, peer) for peer in peers]
         states = (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED)
@@ -452,7 +452,7 @@ class ReconfigContracts(ReconfigMembership):
             return True
         if len(fetches) != 1 or before.pending_fetch is not Nil.NIL:
             return False
-        peer, (last_epoch, end) = fetches[0].dest, log_end(before.log)
+        peer, (last_epoch, end) = fetches[0].dest, last_epoch_and_end(before.log)
         due = FetchRequest(before.current_epoch, end, last_epoch, before.role is Role.OBSERVER, before.id, peer)
         asks_one = fetches == [due] and peer != before.id and may_fetch_from(before, peer)
         return asks_one and after == before.but(pending_fetch=due)

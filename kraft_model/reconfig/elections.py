@@ -21,12 +21,12 @@ from kraftcheck.kraft_model.reconfig.rules import (
     is_quorum,
     last_epoch,
     no_transition,
-    unattached,
+    to_unattached,
 )
 from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal, on, projection
 
 
-class Membership(Record):
+class MembershipSummary(Record):
     """State, role and configured members of a server, which a restart without state reads."""
 
     state: ServerState
@@ -61,12 +61,12 @@ class ReconfigElections(ReconfigBase):
         return ServerState.RESIGNED if me.role is Role.VOTER else ServerState.UNATTACHED
 
     @projection
-    def membership(self, me: Server) -> Membership:
+    def membership(self, me: Server) -> MembershipSummary:
         """Return a server's state, role and configured members."""
-        return Membership(me.state, me.role, me.config.members)
+        return MembershipSummary(me.state, me.role, me.config.members)
 
     @internal(reads=membership)
-    def restart_without_state(self, me: Server, shared: Shared, membership: Map[ServerId, Membership]) -> Steps:
+    def restart_without_state(self, me: Server, shared: Shared, membership: Map[ServerId, MembershipSummary]) -> Steps:
         """A member of a configuration restarts on a blank disk with a new identity; the old one may live on.
 
         As in the specification, this action is never enabled (see `_is_voter`), and counts no restart. It leaves a
@@ -88,7 +88,7 @@ class ReconfigElections(ReconfigBase):
         for leave_zombie in (False, True):
             yield self._without_state(me, dead, leave_zombie).write(blank).put(**started)
 
-    def _is_voter(self, peer: Membership) -> bool:
+    def _is_voter(self, peer: MembershipSummary) -> bool:
         """Whether `state[j] = Voter`: never true, since Voter is a role and not a state."""
         return peer.state.value == Role.VOTER.value
 
@@ -131,7 +131,7 @@ class ReconfigElections(ReconfigBase):
                 )
             )
             return
-        now = unattached(request.epoch) if request.epoch > me.current_epoch else no_transition(me)
+        now = to_unattached(request.epoch) if request.epoch > me.current_epoch else no_transition(me)
         granted = self._may_vote(me, now, request) and self._log_is_current(me, request)
         if granted and now.state is ServerState.UNATTACHED:
             now = TransitionResult(ServerState.VOTED, request.epoch, Nil.NIL)

@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.reconfig.rules import config_at
+from kraftcheck.kraft_model.reconfig.rules import entry_config
 from kraftcheck.spec import (
     Map,
     ModelValue,
@@ -141,4 +141,4 @@ class ReconfigMembership(ReconfigBase):
 
     def _append_config(self, me: Server, entry: Entry) -> Server:
         log = (*me.log, entry)
-        return me.but(log=log, config=config_at(len(log), entry, me.high_watermark))
+        return me.but(log=log, config=entry_config(len(log), entry, me.high_watermark))

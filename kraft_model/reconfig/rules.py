@@ -32,8 +32,8 @@ class HasEpoch(Protocol):
 
 
 Log = tuple[Entry, ...]
-AnyEntry = TypeVar("AnyEntry", bound=HasEpoch)
-Member = TypeVar("Member")
+EntryT = TypeVar("EntryT", bound=HasEpoch)
+MemberT = TypeVar("MemberT")
 
 
 class Position(NamedTuple):
@@ -56,7 +56,7 @@ def end_offset_for_epoch(log: Sequence[HasEpoch], epoch: int) -> Position:
     return Position(0, 0)
 
 
-def truncated(log: tuple[AnyEntry, ...], end_offset: int, epoch: int) -> tuple[AnyEntry, ...]:
+def truncated(log: tuple[EntryT, ...], end_offset: int, epoch: int) -> tuple[EntryT, ...]:
     """Return the log up to its last entry at or before the given position (`TruncateLog`)."""
     for offset in range(len(log), 0, -1):
         if (log[offset - 1].epoch, offset) <= (epoch, end_offset):
@@ -68,18 +68,18 @@ def most_recent_config(log: Log, high_watermark: int) -> Config:
     """Return the last configuration of a log as cached by a server (`MostRecentReconfigEntry`, `ConfigFor`)."""
     for offset in range(len(log), 0, -1):
         if log[offset - 1].command is not Command.APPEND:
-            return config_at(offset, log[offset - 1], high_watermark)
+            return entry_config(offset, log[offset - 1], high_watermark)
     raise ValueError("the log holds no configuration")
 
 
-def config_at(offset: int, entry: Entry, high_watermark: int) -> Config:
+def entry_config(offset: int, entry: Entry, high_watermark: int) -> Config:
     """Return the configuration of an entry; it is committed once the high watermark covers it (`ConfigFor`)."""
     value = entry.value
     assert not isinstance(value, ModelValue)
     return Config(value.id, value.members, high_watermark >= offset)
 
 
-def is_quorum(members: frozenset[Member], group: Collection[Member]) -> bool:
+def is_quorum(members: frozenset[MemberT], group: Collection[MemberT]) -> bool:
     """Return whether a group consists of members, and is a majority of them (`Quorum`)."""
     return members.issuperset(group) and 2 * len(group) > len(members)
 
@@ -105,12 +105,12 @@ def no_transition(me: Server) -> TransitionResult:
     return TransitionResult(me.state, me.current_epoch, me.leader)
 
 
-def unattached(epoch: int) -> TransitionResult:
+def to_unattached(epoch: int) -> TransitionResult:
     """Return the transition result of entering an epoch without a leader (`TransitionToUnattached`)."""
     return TransitionResult(ServerState.UNATTACHED, epoch, Nil.NIL)
 
 
-def follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
+def to_follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
     """Return the transition result of following a leader (`TransitionToFollower`)."""
     if me.current_epoch == epoch and me.state in (ServerState.FOLLOWER, ServerState.LEADER):
         return ILLEGAL_TRANSITION
@@ -130,9 +130,9 @@ def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> Transiti
     if not has_consistent_leader(me, leader, epoch):
         return ILLEGAL_TRANSITION
     if epoch > me.current_epoch:
-        return unattached(epoch) if leader is Nil.NIL else follower(me, leader, epoch)
+        return to_unattached(epoch) if leader is Nil.NIL else to_follower(me, leader, epoch)
     if leader is not Nil.NIL and me.leader is Nil.NIL and leader != me.id:
-        return follower(me, leader, epoch)
+        return to_follower(me, leader, epoch)
     return no_transition(me)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.kraft_model.reconfig.elections import Membership
+from kraftcheck.kraft_model.reconfig.elections import MembershipSummary
 from kraftcheck.kraft_model.reconfig.records import (
     FetchRequest,
     FetchResponse,
@@ -33,7 +33,7 @@ class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corr
     without state", but its action never counts one.
     """
 
-    def _is_voter(self, peer: Membership) -> bool:
+    def _is_voter(self, peer: MembershipSummary) -> bool:
         return peer.role is Role.VOTER
 
     def _without_state(self, me: Server, dead: Server, leave_zombie: bool) -> Step:

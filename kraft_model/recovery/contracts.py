@@ -75,7 +75,7 @@ def partition_as_read_by(protocol: RecoveryBase, broker: Broker, partition: Part
     return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
 
 
-def adoption_step(broker: Broker, partition: Partition, shared: Shared) -> Step:
+def step_to_adopt(broker: Broker, partition: Partition, shared: Shared) -> Step:
     """Return the step in which a broker adopts a partition state; in a new leader epoch, it rejects waiting clients."""
     if partition.leader_epoch > broker.partition.leader_epoch:
         told = (Error.NOT_LEADER_OR_FOLLOWER, broker.partition.leader_epoch, broker.id)
@@ -90,10 +90,10 @@ def adoption_step(broker: Broker, partition: Partition, shared: Shared) -> Step:
         )
         return become(anew).send(*refusals)
     changed = partition.partition_epoch != broker.partition.partition_epoch
-    return acknowledgement_step(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
+    return step_to_acknowledge(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
 
 
-def acknowledgement_step(broker: Broker, shared: Shared) -> Step:
+def step_to_acknowledge(broker: Broker, shared: Shared) -> Step:
     """Return the step in which a leader acknowledges the values that all counted replicas hold (KIP-497)."""
     leader = broker.running and broker.partition.leader == broker.id
     asked = broker.pending.isr if isinstance(broker.pending, AlterPartitionRequest) else frozenset()
@@ -262,7 +262,7 @@ class RecoveryContracts(RecoveryBase):
         partition = partition_as_read_by(self, before, partition_after_log(shared.metadata[: before.cursor + 1]))
         read = before.but(cursor=before.cursor + 1)
         newer = partition.partition_epoch >= before.partition.partition_epoch
-        return before.running and is_same_step(step, adoption_step(read, partition, shared) if newer else become(read))
+        return before.running and is_same_step(step, step_to_adopt(read, partition, shared) if newer else become(read))
 
     @step_invariant
     def leader_and_isr_is_believed(
@@ -282,7 +282,7 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before)
         heard = before.but(controller_epoch=message.controller_epoch)
         partition = partition_as_read_by(self, before, Partition(*state, recovery))
-        return is_same_step(step, adoption_step(heard, partition, shared).but(consumes=True))
+        return is_same_step(step, step_to_adopt(heard, partition, shared).but(consumes=True))
 
     @step_invariant
     def leaders_recover_once_told(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
@@ -368,7 +368,7 @@ class RecoveryContracts(RecoveryBase):
         recovery = RECOVERED if message.recovery is Nil.ABSENT else message.recovery
         known = before.partition.but(partition_epoch=message.partition_epoch, isr=message.isr, recovery=recovery)
         return is_same_step(
-            step, acknowledgement_step(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True)
+            step, step_to_acknowledge(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True)
         )
 
     @step_invariant
@@ -437,7 +437,7 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before).put(served=noted).reply(answer)
         log = (*before.log, Entry(known.leader_epoch, message.value))
         appended = before.but(log=log, waiting=before.waiting | {len(log)})
-        return is_same_step(step, acknowledgement_step(appended, shared).put(served=noted).but(consumes=True))
+        return is_same_step(step, step_to_acknowledge(appended, shared).put(served=noted).but(consumes=True))
 
     @step_invariant
     def connections_break(
@@ -515,7 +515,7 @@ class RecoveryContracts(RecoveryBase):
         If the leader lacks its last epoch, it asks again; after an error it keeps its log. KIP-279; KIP-704, Clients
         ("the replicas will handle this error by backing off").
         """
-        if not _awaits_leader(before, message.leader_epoch):
+        if not _awaits_response_of_leader(before, message.leader_epoch):
             return step == consume(before)
         if message.error is not Error.NONE or before.truncated:
             return step == consume(before.but(fetching=False))
@@ -538,13 +538,13 @@ class RecoveryContracts(RecoveryBase):
         answer = ReplicaFetchResponse(error, message.leader_epoch, message.offset, entries, message.source)
         noted = before.but(ends=before.ends.put(message.source, message.offset))
         if error is Error.NONE and noted != before:
-            return is_same_step(step, acknowledgement_step(noted, shared))
+            return is_same_step(step, step_to_acknowledge(noted, shared))
         return (error is not Error.NONE or entries != ()) and step == consume(before).reply(answer)
 
     @step_invariant
     def followers_append_what_they_asked_for(self, before: Broker, message: ReplicaFetchResponse, step: Step) -> bool:
         """A follower appends exactly the entries after its log end; after an error it retries. KIP-704, Clients."""
-        if not _awaits_leader(before, message.leader_epoch):
+        if not _awaits_response_of_leader(before, message.leader_epoch):
             return step == consume(before)
         fits = message.error is Error.NONE and message.offset == len(before.log)
         log = before.log + message.entries if fits else before.log
@@ -567,7 +567,7 @@ def _skips_truncation_only_if_empty(before: Broker, after: Broker, step: Step) -
     return before.log == () and step == become(before.but(truncated=True))
 
 
-def _awaits_leader(broker: Broker, leader_epoch: int) -> bool:
+def _awaits_response_of_leader(broker: Broker, leader_epoch: int) -> bool:
     """Return whether a broker is a running follower in `leader_epoch` with a request to its leader pending."""
     follows = broker.running and broker.partition.leader not in (broker.id, Nil.NO_LEADER)
     return follows and broker.fetching and broker.partition.leader_epoch == leader_epoch

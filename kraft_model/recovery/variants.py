@@ -78,14 +78,14 @@ class ServedBeforeConfirmed(Recovery, variant="served-before-confirmed"):
 # Faults of the controller
 
 
-class FlagLostOffline(Recovery, variant="flag-lost-offline"):
+class RecoveringLostOffline(Recovery, variant="flag-lost-offline"):
     """RECOVERING is lost when the leader goes offline (the rule of KAFKA-13587)."""
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
         return RECOVERED
 
 
-class FlagLostByNewController(Recovery, variant="flag-lost-by-new-controller"):
+class RecoveringLostByNewController(Recovery, variant="flag-lost-by-new-controller"):
     """A ZooKeeper controller without leader_recovery_state takes over, and drops the property."""
 
     def _as_read_from_zookeeper(self, me: Controller) -> Partition:
@@ -106,14 +106,14 @@ class IsrSizeUnchecked(Recovery, variant="isr-size-unchecked"):
         return False
 
 
-class TransitionUnchecked(Recovery, variant="transition-unchecked"):
+class RecoveryStateUnchecked(Recovery, variant="transition-unchecked"):
     """The controller accepts any requested recovery state."""
 
     def _checks_transition(self) -> bool:
         return False
 
 
-class VersionZeroChangesNothing(Recovery, variant="version-zero-changes-nothing"):
+class VersionZeroKeepsRecoveryState(Recovery, variant="version-zero-changes-nothing"):
     """A request of version 0 keeps the recovery state, as is usual for a missing field."""
 
     def _requested_recovery(self, me: Controller, request: AlterPartitionRequest) -> RecoveryState:
@@ -140,7 +140,7 @@ class StalePartitionEpochAccepted(Recovery, variant="stale-partition-epoch-accep
 # Faults of brokers
 
 
-class LateAnswerBelieved(Recovery, variant="late-answer-believed"):
+class LateResponseAccepted(Recovery, variant="late-answer-believed"):
     """A leader does not match responses to requests: one of an earlier epoch marks it as recovered."""
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
@@ -154,7 +154,7 @@ class AnyErrorEndsWaiting(Recovery, variant="any-error-ends-waiting"):
         return True
 
 
-class FirstCopyAnswers(Recovery, variant="first-copy-answers"):
+class ResponseToFirstCopyAccepted(Recovery, variant="first-copy-answers"):
     """A leader takes the response to the first copy of a resent request as the response to the second."""
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
@@ -163,14 +163,14 @@ class FirstCopyAnswers(Recovery, variant="first-copy-answers"):
         return response.asked[:2] == (me.pending.leader_epoch, me.pending.partition_epoch)
 
 
-class GrowthNotWaitedFor(Recovery, variant="growth-not-waited-for"):
+class CommitsWithoutProposedReplica(Recovery, variant="growth-not-waited-for"):
     """A leader commits without the replica that it has proposed for the ISR (the rule of KIP-497)."""
 
     def _counted(self, me: Broker) -> frozenset[ModelValue]:
         return me.partition.isr
 
 
-class JoinsBehind(Recovery, variant="joins-behind"):
+class JoinsIsrBehind(Recovery, variant="joins-behind"):
     """A follower joins the ISR at its first fetch, caught up or not (as in KAFKA-15221)."""
 
     def _enough(self, me: Broker, committed: int) -> int:
@@ -187,7 +187,7 @@ class FetchesWithoutTruncating(Recovery, variant="fetches-without-truncating"):
 # Faults of liveness alone
 
 
-class SameEpochIgnored(Recovery, variant="same-epoch-ignored"):
+class KnownLeaderEpochIgnored(Recovery, variant="same-epoch-ignored"):
     """A follower ignores LeaderAndIsr of a known leader epoch, as brokers did before KIP-704."""
 
     configuration = "trap.zookeeper"
@@ -196,7 +196,7 @@ class SameEpochIgnored(Recovery, variant="same-epoch-ignored"):
         return partition.leader_epoch <= me.partition.leader_epoch
 
 
-class RecoveredNotTold(Recovery, variant="recovered-not-told"):
+class FollowersNotToldOfRecovery(Recovery, variant="recovered-not-told"):
     """A ZooKeeper controller does not report the leader's recovery to the followers."""
 
     configuration = "trap.zookeeper"
@@ -205,7 +205,7 @@ class RecoveredNotTold(Recovery, variant="recovered-not-told"):
         return False
 
 
-class RecoversWhereElected(Recovery, variant="recovers-where-elected"):
+class RecoversOnlyInElectionEpoch(Recovery, variant="recovers-where-elected"):
     """A leader recovers only in the epoch of its unclean election, not if it is elected again before it recovers."""
 
     configuration = "live.comes-back"
@@ -226,7 +226,7 @@ class Registration(Record):
     dest: Name = Name.CONTROLLER
 
 
-class Registrations(Recovery, variant="registrations"):
+class RegistersAfterUncleanShutdown(Recovery, variant="registrations"):
     """A broker starts and registers soon after a crash, and the controller takes it out of the ISR (KIP-966)."""
 
     configuration = "report.unclean-shutdown"
@@ -271,7 +271,7 @@ class Registrations(Recovery, variant="registrations"):
         return taken and (new.leader, new.isr, new.recovery) == (leader, left, old.recovery)
 
 
-class IsrShrunkWithoutElection(Registrations, variant="isr-shrunk-without-election"):
+class IsrShrunkWithoutElection(RegistersAfterUncleanShutdown, variant="isr-shrunk-without-election"):
     """After an unclean shutdown the ISR shrinks without an election, even if the broker leads (KAFKA-18106)."""
 
     def _after_unclean_shutdown(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:

@@ -60,7 +60,7 @@ def image_of(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
     return snapshot
 
 
-def least_metadata_version(record: LogRecord) -> int:
+def version_to_read_record(record: LogRecord) -> int:
     """Return the metadata.version that a node's software must support to read a record."""
     if isinstance(record, FeatureLevelRecord):
         return record.level

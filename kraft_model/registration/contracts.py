@@ -326,7 +326,7 @@ class RegistrationContracts(RegistrationBase):
 
     def _registration(self, node: ModelValue, log: Log) -> Registered | None:
         """Return a node's registration at the end of a log; None if the node is not registered."""
-        last = next((record for record in reversed(log) if _registered_node(record) == node), None)
+        last = next((record for record in reversed(log) if _node_of_record(record) == node), None)
         if last is None and node not in self.unregistered:
             return Registered(1, self.old_level if node in self.old else self.newest)
         if isinstance(last, RegisterControllerRecord | RegisterBrokerRecord):
@@ -347,7 +347,7 @@ def _last_record(log: Log, kind: type[LogRecord]) -> LogRecord | None:
     return next((record for record in reversed(log) if isinstance(record, kind)), None)
 
 
-def _registered_node(record: LogRecord) -> ModelValue | None:
+def _node_of_record(record: LogRecord) -> ModelValue | None:
     """Return the node that a record registers or unregisters, or None."""
     if isinstance(record, RegisterControllerRecord | UnregisterControllerRecord):
         return record.controller

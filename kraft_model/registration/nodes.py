@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, least_metadata_version
+from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, version_to_read_record
 from kraftcheck.kraft_model.registration.records import (
     Broker,
     Controller,
@@ -24,7 +24,7 @@ class RegistrationNodes(RegistrationBase):
         """A node applies the next committed record. Source: kafka-cluster, steps 4 and 5."""
         if not me.running or me.cursor >= shared.committed:
             return
-        if least_metadata_version(shared.log[me.cursor]) > me.supports:
+        if version_to_read_record(shared.log[me.cursor]) > me.supports:
             return
         yield become(me.but(cursor=me.cursor + 1))
 
@@ -37,7 +37,7 @@ class RegistrationNodes(RegistrationBase):
         """
         if not me.running or me.cursor >= shared.committed:
             return
-        if least_metadata_version(shared.log[me.cursor]) <= me.supports:
+        if version_to_read_record(shared.log[me.cursor]) <= me.supports:
             return
         yield self._stopped(me, shared)
 

@@ -7,7 +7,7 @@ are equal, so that repetitions form a cycle; it excludes timeouts.
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, is_majority, least_metadata_version
+from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, is_majority, version_to_read_record
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     Admin,
@@ -93,7 +93,7 @@ class RegistrationProperties(RegistrationBase):
         """Every running registered node can read every record. Rejected Alternatives ("it is unsafe")."""
         ahead = shared.log[me.cursor : shared.committed]
         unreadable = any(
-            least_metadata_version(record) > me.supports
+            version_to_read_record(record) > me.supports
             for record in ahead
             if not isinstance(record, FeatureLevelRecord)
         )

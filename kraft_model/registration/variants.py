@@ -56,7 +56,7 @@ from kraftcheck.spec import (
 # Readings
 
 
-class VotersKept(Registration, variant="voters-kept"):
+class VoterUnregistrationRejected(Registration, variant="voters-kept"):
     """As in Kafka since KAFKA-20865: unregistering a member of the voter set is rejected with INVALID_REQUEST."""
 
     configuration = "finding.running-voter-unregistered"
@@ -71,7 +71,7 @@ class VotersKept(Registration, variant="voters-kept"):
         return Error.INVALID_REQUEST if is_voter else super()._unregistration_error(request, shared)
 
 
-class ControllersCheckedToo(Registration, variant="controllers-checked-too"):
+class ControllerLevelChecked(Registration, variant="controllers-checked-too"):
     """A controller below the finalized level is rejected at registration, as a broker is."""
 
     configuration = "finding.controller-not-checked"
@@ -86,7 +86,7 @@ class ControllersCheckedToo(Registration, variant="controllers-checked-too"):
 # A rejected alternative
 
 
-class NotDurable(Registration, variant="not-durable"):
+class UnregistrationNotDurable(Registration, variant="not-durable"):
     """Controllers are unregistered without durability: the next active controller still has the registration."""
 
     def _elected(self, shared: Shared, node: ModelValue, kept: int) -> Step:
@@ -102,21 +102,21 @@ class NotDurable(Registration, variant="not-durable"):
 # Faults of the active controller
 
 
-class VersionUngated(Registration, variant="version-ungated"):
+class UnregistersAtAnyVersion(Registration, variant="version-ungated"):
     """UnregisterControllerRecord is appended at any metadata.version, even if a member cannot read it."""
 
     def _is_gated(self) -> bool:
         return False
 
 
-class UncommittedOverlooked(Registration, variant="uncommitted-overlooked"):
+class UncommittedRecordsOverlooked(Registration, variant="uncommitted-overlooked"):
     """Requests are checked against the committed image: two in a row unregister one controller twice."""
 
     def _image_to_check(self, shared: Shared) -> Image:
         return self.committed_image(shared)
 
 
-class AnsweredAtOnce(Registration, variant="answered-at-once"):
+class AnsweredBeforeCommit(Registration, variant="answered-at-once"):
     """The active controller answers when it has appended a record, before the record is committed."""
 
     def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
@@ -126,7 +126,7 @@ class AnsweredAtOnce(Registration, variant="answered-at-once"):
         return written.put(told=shared.told | {(len(shared.log) + 1, record)})
 
 
-class RemovalAnsweredAtOnce(AnsweredAtOnce, variant="removal-answered-at-once"):
+class RemovalAnsweredBeforeCommit(AnsweredBeforeCommit, variant="removal-answered-at-once"):
     """Of all requests, RemoveVoter alone is answered before the commit, as UpdateVoter is (KAFKA-16534)."""
 
     def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
@@ -135,14 +135,14 @@ class RemovalAnsweredAtOnce(AnsweredAtOnce, variant="removal-answered-at-once"):
         return Registration._append(self, me, shared, record, request)
 
 
-class ControllersUnasked(Registration, variant="controllers-unasked"):
+class UpgradeIgnoresControllers(Registration, variant="controllers-unasked"):
     """An upgrade checks only the brokers' registrations, as before controllers could register (KIP-919)."""
 
     def _controllers_asked(self, image: Image) -> Map[ModelValue, Registered]:
         return Map()
 
 
-class StoppedUnasked(Registration, variant="stopped-unasked"):
+class UpgradeIgnoresStoppedNodes(Registration, variant="stopped-unasked"):
     """An upgrade ignores stopped members, so a restarted member may not support the level."""
 
     @on(UpdateFeaturesRequest, reads=Registration.running)
@@ -174,7 +174,7 @@ class RemovedLeaderStays(Registration, variant="removed-leader-stays"):
         return False
 
 
-class OnlyVoterNotFound(Registration, variant="only-voter-not-found"):
+class OnlyVoterRemovalNotFound(Registration, variant="only-voter-not-found"):
     """As in Kafka, removing the only voter fails with VOTER_NOT_FOUND, not INVALID_REQUEST (`VoterSet.removeVoter`)."""
 
     def _only_voter_refusal(self) -> Error:
@@ -191,7 +191,7 @@ class OnlyVoterRemoved(Registration, variant="only-voter-removed"):
 # Faults of the tools
 
 
-class UnregistersRegardless(Registration, variant="unregisters-regardless"):
+class UnregistersAfterFailedRemoval(Registration, variant="unregisters-regardless"):
     """`remove-controller --unregister` unregisters a voter even if its removal failed."""
 
     def _goes_on(self, me: Admin, response: AdminResponse) -> bool:
@@ -199,7 +199,7 @@ class UnregistersRegardless(Registration, variant="unregisters-regardless"):
         return me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering
 
 
-class LateAnswerBelieved(Registration, variant="late-answer-believed"):
+class LateResponseAccepted(Registration, variant="late-answer-believed"):
     """A tool accepts any response, even a late response to a tool that has timed out."""
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:

@@ -289,7 +289,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
     },
     "reconfig": {
         "StatesMatchLeaders": Noticed(
-            "smoke-details", "rules.unattached: ServerState.UNATTACHED -> ServerState.FOLLOWER"
+            "smoke-details", "rules.to_unattached: ServerState.UNATTACHED -> ServerState.FOLLOWER"
         ),
         "LogsHoldWhatIsCommitted": Noticed("smoke-details", "rules.has_consistent_leader: me.leader -> me.voted_for"),
         "NewestConfigurationIsUsed": Noticed(
