@@ -1,6 +1,6 @@
 """Base of `quorum`: voter sets, majorities, constants, `Init`, steps, fetches, the high watermark.
 
-`QuorumMembership` defines voters and majorities in one place, for a design change to override. Elections, the high
+`QuorumVoterSets` defines voters and majorities in one place, for a design change to override. Elections, the high
 watermark, check quorum, voter changes and the properties call its methods. A replica keeps the voter set in use
 (`Replica.voters`); an entry of a voter set may be a subclass of `Voter` with further fields.
 
@@ -82,7 +82,7 @@ from kraftcheck.spec import (
 )
 
 
-class QuorumMembership(Protocol):
+class QuorumVoterSets(Protocol):
     # Voter sets
 
     def voters_after(self, voters: VoterSet, record: Record) -> VoterSet | None:
@@ -163,7 +163,7 @@ def _majorities_intersect(
 OtherReplicas = Map[ModelValue, Replica | Nil]
 
 
-class QuorumBase(QuorumMembership):
+class QuorumBase(QuorumVoterSets):
     """Constants, bounds and shared methods of `quorum`. A bound limits one kind of event; a bound of 0 rules it out."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")

@@ -112,7 +112,7 @@ class Voter(Record):
 
 
 class LogRecord(Record):
-    """A record of the log. `QuorumMembership.voters_after` gives its effect on the voter set."""
+    """A record of the log. `QuorumVoterSets.voters_after` gives its effect on the voter set."""
 
 
 class NoOp(LogRecord):

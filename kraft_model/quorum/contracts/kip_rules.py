@@ -36,7 +36,7 @@ from kraftcheck.spec import ModelValue, Record, Step
 MessageT = TypeVar("MessageT", bound=Record)
 
 STALE_LEADER_ERRORS = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
-HARMLESS_ERRORS = (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
+ERRORS_LEFT_TO_HANDLERS = (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
 
 # Replica keys and voters
 
@@ -89,29 +89,29 @@ def end_of_epoch(log: tuple[Batch, ...], epoch: int) -> tuple[int, int]:
     return count, log[count - 1].epoch if count else 0
 
 
-def records_of(log: tuple[Batch, ...]) -> list[LogRecord]:
+def records_in_log(log: tuple[Batch, ...]) -> list[LogRecord]:
     return [record for batch in log for record in batch.records]
 
 
 def voters_of(log: tuple[Batch, ...], formatted: frozenset[Voter]) -> frozenset[Voter]:
-    return next((one.voters for one in reversed(records_of(log)) if isinstance(one, Voters)), formatted)
+    return next((one.voters for one in reversed(records_in_log(log)) if isinstance(one, Voters)), formatted)
 
 
 def version_of(log: tuple[Batch, ...], formatted: int) -> int:
-    return next((one.version for one in reversed(records_of(log)) if isinstance(one, KRaftVersion)), formatted)
+    return next((one.version for one in reversed(records_in_log(log)) if isinstance(one, KRaftVersion)), formatted)
 
 
-def has_own(me: Replica, offset: int) -> bool:
+def is_in_own_epoch(me: Replica, offset: int) -> bool:
     """Whether the batch that ends at an offset is of the leader's own epoch."""
     return offset > 0 and me.log[offset - 1].epoch >= me.epoch
 
 
 def advertised_high_watermark(me: Replica) -> int:
     """Return the high watermark that a leader advertises: 0 before a batch of its epoch is committed (KIP-595)."""
-    return me.high_watermark if has_own(me, me.high_watermark) else 0
+    return me.high_watermark if is_in_own_epoch(me, me.high_watermark) else 0
 
 
-def ends_of_voters(me: Replica) -> list[int]:
+def log_ends_of_voters(me: Replica) -> list[int]:
     """Return the log end offset of each voter as known to a leader, in descending order (KIP-853)."""
     known = {voter.key: me.offsets.get(voter.key, 0) for voter in me.voters}
     return sorted((len(me.log) if is_same_replica(key, me.key) else end for key, end in known.items()), reverse=True)
@@ -122,9 +122,9 @@ def committed_end(me: Replica) -> int:
 
     Else, or if that offset is lower, return the current high watermark.
     """
-    ends = ends_of_voters(me)
+    ends = log_ends_of_voters(me)
     most = ends[len(ends) // 2] if ends else 0
-    return max(me.high_watermark, most) if has_own(me, most) else me.high_watermark
+    return max(me.high_watermark, most) if is_in_own_epoch(me, most) else me.high_watermark
 
 
 def last_voters_end(log: tuple[Batch, ...]) -> int:
@@ -135,10 +135,10 @@ def last_voters_end(log: tuple[Batch, ...]) -> int:
 
 def must_defer_change(me: Replica) -> bool:
     """Whether a leader has a pending operation, or no committed batch of its epoch (KIP-853)."""
-    return isinstance(me.change, Change) or not has_own(me, me.high_watermark)
+    return isinstance(me.change, Change) or not is_in_own_epoch(me, me.high_watermark)
 
 
-def has_open_voters(me: Replica) -> bool:
+def has_uncommitted_voters(me: Replica) -> bool:
     """Whether the last VotersRecord of a log is uncommitted (KIP-853, "AddVoter", step 1)."""
     return last_voters_end(me.log) > me.high_watermark
 
@@ -150,7 +150,7 @@ def sent_messages(step: Step, kind: type[MessageT]) -> list[MessageT]:
     return [message for message in step.sent if isinstance(message, kind)]
 
 
-def is_silent(before: Replica, after: Replica, step: Step) -> bool:
+def changes_and_sends_nothing(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a step changes nothing and sends nothing."""
     return after == before and not step.sent
 
@@ -179,23 +179,23 @@ def epoch_state_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoin
     """
     if epoch < me.epoch:
         return epoch_state(me)
-    if is_impossible(me, leader, epoch):
+    if names_impossible_leader(me, leader, epoch):
         return failed_epoch_state(me)
     if leader == Nil.NIL:
         return epoch_state(me) if epoch == me.epoch else EpochState(Mode.UNATTACHED, epoch, Nil.NIL, 1)
     place = endpoint if endpoint > 0 else voter_endpoint(me, leader)
     if epoch == me.epoch and me.leader == leader and (me.leader_endpoint > 0 or place == 0):
         return epoch_state(me)
-    return follower(me, leader, epoch, place)
+    return follower_epoch_state(me, leader, epoch, place)
 
 
-def is_impossible(me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
+def names_impossible_leader(me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
     """Whether a message names a second leader for the epoch, or names the receiver, which does not lead."""
     is_other = epoch == me.epoch and leader != me.leader and Nil.NIL not in (leader, me.leader)
     return is_other or (leader == me.id and me.mode is not Mode.LEADER)
 
 
-def follower(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> EpochState:
+def follower_epoch_state(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> EpochState:
     """Return the epoch state of a follower of `leader`; it fails if no endpoint is known, or if it is the leader."""
     place = endpoint if endpoint > 0 else voter_endpoint(me, leader)
     return failed_epoch_state(me) if place == 0 or leader == me.id else EpochState(Mode.FOLLOWER, epoch, leader, place)
@@ -213,9 +213,9 @@ def epoch_state_after_response(me: Replica, response: LeaderResponse) -> tuple[E
         return epoch_state(me), True
     if epoch > me.epoch or error in STALE_LEADER_ERRORS:
         return epoch_state_after(me, leader, epoch, endpoint), True
-    ends = error not in HARMLESS_ERRORS
+    ends = error not in ERRORS_LEFT_TO_HANDLERS
     if not isinstance(leader, Nil) and isinstance(me.leader, Nil):
-        return follower(me, leader, epoch, endpoint), ends
+        return follower_epoch_state(me, leader, epoch, endpoint), ends
     return (failed_epoch_state(me), True) if error is Error.INVALID_REQUEST else (epoch_state(me), ends)
 
 
@@ -314,7 +314,7 @@ def has_committed_own_removal(before: Replica, after: Replica) -> bool:
     return not own_key_if_voter(before) and last_voters_end(before.log) <= after.high_watermark
 
 
-def with_new_voter(me: Replica) -> Replica:
+def leader_with_caught_up_voter(me: Replica) -> Replica:
     """Return a leader that has appended a caught-up new voter, else unchanged (KIP-853, "AddVoter", steps 4 to 6)."""
     change = me.change
     if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
@@ -340,49 +340,49 @@ def sends_next_fetch(before: Replica, after: Replica, step: Step) -> bool:
     return requests == [fetch] and after.pending == fetch
 
 
-def change_error(me: Replica) -> Error | None:
+def voter_change_error(me: Replica) -> Error | None:
     """Return the error with which a replica now rejects any AddVoter or RemoveVoter, or None (KIP-853)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
     if not must_defer_change(me) and me.version == 0:
         return Error.UNSUPPORTED_VERSION
-    busy = must_defer_change(me) or has_open_voters(me)
+    busy = must_defer_change(me) or has_uncommitted_voters(me)
     return Error.REQUEST_TIMED_OUT if busy else None
 
 
-def addition_error(me: Replica, voter: Voter) -> Error | None:
+def add_voter_error(me: Replica, voter: Voter) -> Error | None:
     """Return the error of AddVoter (KIP-853, "AddVoter"): a replica id can be a voter only once."""
     is_voter = any(known.key.id == voter.key.id for known in me.voters)
-    return change_error(me) or (Error.DUPLICATE_VOTER if is_voter else None)
+    return voter_change_error(me) or (Error.DUPLICATE_VOTER if is_voter else None)
 
 
-def removal_error(me: Replica, key: Key) -> Error | None:
+def remove_voter_error(me: Replica, key: Key) -> Error | None:
     """Return the error of RemoveVoter (KIP-853, "RemoveVoter")."""
-    if change_error(me) is not None:
-        return change_error(me)
+    if voter_change_error(me) is not None:
+        return voter_change_error(me)
     if all(known.key != key for known in me.voters):
         return Error.VOTER_NOT_FOUND
     return Error.INVALID_REQUEST if len(me.voters) < 2 else None
 
 
-def update_error_due(me: Replica, version: int, *, is_known: bool) -> Error:
+def update_voter_error(me: Replica, version: int, *, is_known: bool) -> Error:
     """Return the error of UpdateVoter at the leader of its epoch (KIP-853, "UpdateVoter", steps 1 to 4)."""
-    if must_defer_change(me) or has_open_voters(me):
+    if must_defer_change(me) or has_uncommitted_voters(me):
         return Error.REQUEST_TIMED_OUT
     if version < me.version:
         return Error.INVALID_UPDATE
     return Error.NONE if is_known else Error.VOTER_NOT_FOUND
 
 
-def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
+def update_features_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
     """Return the error of UpdateFeatures for a kraft.version; NONE if it is already in use (KIP-853)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
-    if must_defer_change(me) or has_open_voters(me):
+    if must_defer_change(me) or has_uncommitted_voters(me):
         return Error.REQUEST_TIMED_OUT
     if version == me.version:
         return Error.NONE
-    supported = not old_brokers and len(upgraded_voters(me)) == len(me.voters)
+    supported = not old_brokers and len(voters_ready_for_version_1(me)) == len(me.voters)
     return None if version > me.version and supported else Error.INVALID_UPDATE_VERSION
 
 
@@ -419,11 +419,11 @@ def begins_admin_change(before: Replica, after: Replica, operation: Operation, s
     change = after.change
     if operation is Operation.ADD_VOTER:
         wanted = change.voter if isinstance(change, Change) else Nil.NIL
-        is_due = isinstance(wanted, Voter) and addition_error(before, wanted) is None
+        is_due = isinstance(wanted, Voter) and add_voter_error(before, wanted) is None
         return is_due and isinstance(wanted, Voter) and begins_voter_change(before, after, wanted, ADMIN, step)
     gone = {voter.key for voter in before.voters - after.voters}
     return len(gone) == 1 and all(
-        removal_error(before, key) is None and begins_voter_change(before, after, key, ADMIN, step) for key in gone
+        remove_voter_error(before, key) is None and begins_voter_change(before, after, key, ADMIN, step) for key in gone
     )
 
 
@@ -438,7 +438,7 @@ def voters_supporting_version_1(me: Replica, request: UpdateVoterRequest) -> fro
     return others | {request.voter} if request.version > 0 else others
 
 
-def upgraded_voters(me: Replica) -> frozenset[Voter]:
+def voters_ready_for_version_1(me: Replica) -> frozenset[Voter]:
     """Return the voters known to support kraft.version 1, the leader included (KIP-853)."""
     known = {*me.heard, *([Voter(me.key, me.endpoint)] if me.software == 1 else [])}
     return frozenset(one for one in known if any(is_same_replica(voter.key, one.key) for voter in me.voters))
@@ -446,11 +446,11 @@ def upgraded_voters(me: Replica) -> frozenset[Voter]:
 
 def begins_upgrade(old_brokers: bool, before: Replica, after: Replica) -> bool:
     """Whether a leader appends kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
-    if upgrade_error(old_brokers, before, 1) is not None:
+    if update_features_error(old_brokers, before, 1) is not None:
         return False
-    known = {Key(voter.key.id, 0): voter.key for voter in upgraded_voters(before)}
+    known = {Key(voter.key.id, 0): voter.key for voter in voters_ready_for_version_1(before)}
     offsets = {known.get(key, key): place for key, place in before.offsets.items()}
     change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, 1)
-    expected = with_appended_voters(before, upgraded_voters(before), change, KRaftVersion(1))
+    expected = with_appended_voters(before, voters_ready_for_version_1(before), change, KRaftVersion(1))
     expected = expected.but(offsets=type(before.offsets)(offsets))
     return after == with_committed_majority(expected)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     EpochState,
-    addition_error,
+    add_voter_error,
     advertised_high_watermark,
     becomes_candidate,
     begins_admin_change,
     begins_upgrade,
     begins_voter_change,
-    change_error,
+    changes_and_sends_nothing,
     committed_end,
     counts_grant,
     counts_refusal,
@@ -24,24 +24,24 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     has_committed_own_removal,
     holds_fetch_position,
     is_same_replica,
-    is_silent,
     last_epoch_and_end,
     leader_fields_of_response,
+    leader_with_caught_up_voter,
     needs_snapshot,
     prefix_before_divergence,
-    removal_error,
+    remove_voter_error,
     sends_next_fetch,
     sent_messages,
     sent_without_history,
-    update_error_due,
-    upgrade_error,
+    update_features_error,
+    update_voter_error,
     version_of,
+    voter_change_error,
     voter_endpoint,
     voters_of,
     voters_supporting_version_1,
     with_appended_voters,
     with_committed_majority,
-    with_new_voter,
 )
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
@@ -165,7 +165,7 @@ class MessageContracts(QuorumBase):
         stands = Mode.PROSPECTIVE if message.pre_vote else Mode.CANDIDATE
         is_counted = message.voter in before.granted or message.voter in before.rejected
         if before.mode is not stands or message.of != before.epoch or is_counted:
-            return is_silent(before, after, step)
+            return changes_and_sends_nothing(before, after, step)
         if message.error is Error.UNSUPPORTED_VERSION:
             return becomes_candidate(before, after)
         expected, is_over = epoch_state_after_response(before, message)
@@ -230,7 +230,7 @@ class MessageContracts(QuorumBase):
         voter (`LeaderState.addAcknowledgementFrom`).
         """
         if message.of != before.epoch or before.mode not in (Mode.LEADER, Mode.RESIGNED):
-            return is_silent(before, after, step)
+            return changes_and_sends_nothing(before, after, step)
         expected, is_over = epoch_state_after_response(before, message)
         is_counted = before.mode is Mode.LEADER and isinstance(message, BeginQuorumEpochResponse) and not is_over
         if is_counted and voter_endpoint(before, message.source) == 0:
@@ -293,7 +293,7 @@ class MessageContracts(QuorumBase):
             return after == noted
         if 0 < change.offset <= noted.high_watermark:
             return after == noted.but(change=Nil.NIL)
-        return after == with_new_voter(noted)
+        return after == leader_with_caught_up_voter(noted)
 
     @step_invariant
     def fetched_is_stored(self, before: Replica, after: Replica, message: FetchResponse, step: Step) -> bool:
@@ -304,7 +304,7 @@ class MessageContracts(QuorumBase):
         flush fetched batches (KAFKA-10533).
         """
         if before.pending != message.request:
-            return is_silent(before, after, step)
+            return changes_and_sends_nothing(before, after, step)
         free = before.but(pending=Nil.NIL)
         expected, is_over = epoch_state_after_response(free, message)
         if is_over or expected.mode in ENDED:
@@ -359,7 +359,7 @@ class MessageContracts(QuorumBase):
         KIP-630, "FetchSnapshot", Response Handling. After an error it fetches again.
         """
         if before.pending != message.request:
-            return is_silent(before, after, step)
+            return changes_and_sends_nothing(before, after, step)
         free = before.but(pending=Nil.NIL)
         expected, is_over = epoch_state_after_response(free, message)
         if is_over or expected.mode is not Mode.FOLLOWER or message.error is not Error.NONE:
@@ -385,7 +385,7 @@ class MessageContracts(QuorumBase):
         """
         wanted = message.voter
         adds = isinstance(wanted, Voter)
-        error = addition_error(before, wanted) if isinstance(wanted, Voter) else removal_error(before, wanted)
+        error = add_voter_error(before, wanted) if isinstance(wanted, Voter) else remove_voter_error(before, wanted)
         if self.comes_from_elsewhere(before, message.source):
             error = Error.INCONSISTENT_CLUSTER_ID
         if error is not None:
@@ -419,9 +419,9 @@ class MessageContracts(QuorumBase):
 
     def is_error_due(self, me: Replica, answer: AdminResponse) -> bool:
         """Whether a replica would answer some request for the operation of `answer` with the error of `answer`."""
-        error = change_error(me)
+        error = voter_change_error(me)
         if answer.operation is Operation.UPDATE_FEATURES:
-            return answer.error in (upgrade_error(self.old_brokers(), me, one) for one in (0, 1))
+            return answer.error in (update_features_error(self.old_brokers(), me, one) for one in (0, 1))
         if error is not None:
             return answer.error is error
         if answer.operation is Operation.ADD_VOTER:
@@ -446,11 +446,11 @@ class MessageContracts(QuorumBase):
         asked = change.voter if isinstance(change, Change) and not change.checked else Nil.NIL
         is_awaited = isinstance(asked, Voter) and (asked.key.id, before.epoch) == (message.source, message.of)
         if not isinstance(change, Change) or not is_awaited:
-            return is_silent(before, after, step)
+            return changes_and_sends_nothing(before, after, step)
         if message.version < before.version:
             refusal = self.answers_due(before, change, Error.INVALID_REQUEST)
             return after == before.but(change=Nil.NIL) and sent_without_history(step) == refusal
-        waiting = with_new_voter(before.but(change=change.but(checked=True)))
+        waiting = leader_with_caught_up_voter(before.but(change=change.but(checked=True)))
         return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
 
     def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
@@ -477,7 +477,7 @@ class MessageContracts(QuorumBase):
         known = [voter for voter in before.voters if is_same_replica(voter.key, told.key)]
         error = self.leaders_error(before, message)
         if error is Error.NONE:
-            error = update_error_due(before, message.version, is_known=bool(known))
+            error = update_voter_error(before, message.version, is_known=bool(known))
         if error is not Error.NONE or before.version == 0:
             heard_of = before.heard if error is not Error.NONE else voters_supporting_version_1(before, message)
             answer = self.update_answer_due(before, error, message)
@@ -499,7 +499,7 @@ class MessageContracts(QuorumBase):
             before.leader_endpoint,
         )  # fmt: skip
         if before.mode is not Mode.FOLLOWER or message.request != own:
-            return is_silent(before, after, step)
+            return changes_and_sends_nothing(before, after, step)
         expected, _ = epoch_state_after_response(before, message)
         if (expected.mode, expected.epoch) != (Mode.FOLLOWER, before.epoch):
             return enters_epoch_state(before, after, expected)

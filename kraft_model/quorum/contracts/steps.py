@@ -10,12 +10,12 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     endpoints_of_other_voters,
     gives_up_pre_vote,
     has_majority,
-    has_open_voters,
+    has_uncommitted_voters,
     is_same_replica,
     last_epoch_and_end,
     must_defer_change,
     own_key_if_voter,
-    records_of,
+    records_in_log,
     sends_next_fetch,
     sent_messages,
     voter_endpoint,
@@ -107,7 +107,7 @@ class QuorumContracts(MessageContracts):
             and isinstance(after.change, Nil)
         )
         known = after.mode is Mode.FOLLOWER or not after.fetched
-        return forgot and known and (after.voted == vote_in_role(before, after) or starts_process(step))
+        return forgot and known and (after.voted == vote_after_role_change(before, after) or starts_process(step))
 
     # Messages
 
@@ -196,9 +196,9 @@ class QuorumContracts(MessageContracts):
         answers = responses_to_client(change.client, step)
         if starts_process(step) or after.mode in ENDED or (change.client == ADMIN and not self.plain_answers):
             return not answers
-        if len(answers) != 1 or answers[0].error is not error_at_end(change, after, step):
+        if len(answers) != 1 or answers[0].error is not error_ending_change(change, after, step):
             return False
-        return is_answer_to(change, answers[0], before)
+        return is_answer_to_change(change, answers[0], before)
 
     @step_invariant
     def what_is_watched_is_so(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -218,7 +218,7 @@ class QuorumContracts(MessageContracts):
         about = answer.about
         if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
             return False
-        return isinstance(about, Nil) or is_history_true(before, after, about, answer.error)
+        return isinstance(about, Nil) or is_answer_history_true(before, after, about, answer.error)
 
     # Timers and leadership
 
@@ -283,7 +283,7 @@ class QuorumContracts(MessageContracts):
             failed = after.leader == after.id and "restarts" in step.spends
             failed = failed and (step.consumes or before.mode not in ENDED)
             return elected is None or failed or len(after.voters) == 1
-        log = (*before.log, Batch(after.epoch, (LeaderChange(before.id), *first_voters(before, after))))
+        log = (*before.log, Batch(after.epoch, (LeaderChange(before.id), *records_due_at_election(before, after))))
         opened = (after.log, after.flushed, after.leader) == (log, len(log), before.id)
         return opened and elected == shared.elected | {Term(after.epoch, before.id)}
 
@@ -334,7 +334,7 @@ class QuorumContracts(MessageContracts):
         if ways != {"restarts"} and before.id in self.brokers:
             return False
         fresh = starts_from_disk(before, after, ways) and are_fields_empty(after, *FIELDS_RESET_AT_START)
-        return fresh and finds_its_leader(before, after, step)
+        return fresh and restarts_with_leader_endpoint(before, after, step)
 
     @step_invariant
     def disks_come_back_empty(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
@@ -410,7 +410,7 @@ class QuorumContracts(MessageContracts):
             asks = before.but(pending=fetches[0])
             return (before.pending, after, step.spends, len(step.sent)) == (Nil.NIL, asks, (), 1)
         if updates or "updated_voters" in step.spends:
-            return sends_update_once(before, after, step)
+            return sends_update_voter_once(before, after, step)
         if joins:
             return self.joins_once(before, after, step)
         return not {"added_voters", "removed_voters"} & set(step.spends) or before.mode is Mode.LEADER
@@ -435,7 +435,7 @@ def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
     return is_other or starts_process(step) or after.mode in ENDED
 
 
-def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
+def vote_after_role_change(before: Replica, after: Replica) -> Key | Nil:
     """Return the vote after a role change: a candidate votes for itself, and an epoch's vote is kept."""
     if after.mode is Mode.CANDIDATE or (after.mode is Mode.LEADER and after.epoch > before.epoch):
         return after.key
@@ -449,13 +449,13 @@ def responses_to_client(client: ModelValue, step: Step) -> list[AdminResponse | 
     return [m for m in step.sent if isinstance(m, AdminResponse | UpdateVoterResponse) and m.dest == client]
 
 
-def is_answer_to(change: Change, answer: AdminResponse | UpdateVoterResponse, me: Replica) -> bool:
+def is_answer_to_change(change: Change, answer: AdminResponse | UpdateVoterResponse, me: Replica) -> bool:
     if isinstance(answer, UpdateVoterResponse):
         return (answer.request, answer.leader, answer.epoch) == (change.asked, me.id, me.epoch)
     return (answer.operation, answer.source) == (change.operation, me.id)
 
 
-def error_at_end(change: Change, after: Replica, step: Step) -> Error | None:
+def error_ending_change(change: Change, after: Replica, step: Step) -> Error | None:
     """Return the error in the response that ends a change; None if the change must not end in this step."""
     expires = "expirations" in step.spends
     if 0 < change.offset <= after.high_watermark:
@@ -498,11 +498,11 @@ def announces_resignation(before: Replica, after: Replica, step: Step) -> bool:
     ends = sent_messages(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or starts_process(step))
     return are_addressed_to(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
-        orders_successors(before, after, m, step) for m in ends
+        has_ordered_successors(before, after, m, step) for m in ends
     )
 
 
-def orders_successors(before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step) -> bool:
+def has_ordered_successors(before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step) -> bool:
     """Whether EndQuorumEpoch lists successors by fetch offset, or none after a restart (KIP-595, KIP-853)."""
     if (message.epoch, message.source) != (after.epoch, after.id):
         return False
@@ -515,7 +515,7 @@ def orders_successors(before: Replica, after: Replica, message: EndQuorumEpochRe
     return step.consumes or ranks == sorted(ranks, reverse=True)
 
 
-def is_history_true(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
+def is_answer_history_true(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
     """Whether the history record `about` in a response holds the replica's state before or after the step.
 
     A completed change was pending until the step. A change that starts and completes in one step shows in the voter set
@@ -529,7 +529,7 @@ def is_history_true(before: Replica, after: Replica, about: Answered, error: Err
     known = about.mode, about.version, about.voters
     return about.subject in subjects and any(
         known == (me.mode, me.version, voter_keys(me))
-        and about.busy == (done or must_defer_change(me) or has_open_voters(me))
+        and about.busy == (done or must_defer_change(me) or has_uncommitted_voters(me))
         for me in (before, after, after.but(change=change))
     )
 
@@ -541,18 +541,18 @@ def appends_record(before: Replica, after: Replica, record: Data) -> bool:
     return before.mode is Mode.LEADER and after.log == log and stays
 
 
-def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
+def records_due_at_election(before: Replica, after: Replica) -> list[LogRecord]:
     """Return the records that a new leader must append if its log has no VotersRecord or its endpoint has changed."""
     if before.version == 0 or not own_key_if_voter(before):
         return []
     own = own_key_if_voter(after)
     told = frozenset(Voter(v.key, after.endpoint) if v.key in own else v for v in before.voters)
-    if any(isinstance(record, Voters) for record in records_of(before.log)):
+    if any(isinstance(record, Voters) for record in records_in_log(before.log)):
         return [Voters(told)] if told != before.voters else []
     return [KRaftVersion(before.version), Voters(told)]
 
 
-def sends_update_once(before: Replica, after: Replica, step: Step) -> bool:
+def sends_update_voter_once(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a follower that has not yet sent UpdateVoter to its leader sends it once, and has it pending."""
     once = not (before.updating or before.updated) and follows_known_leader(before)
     spent = step.spends, len(sent_messages(step, UpdateVoterRequest))
@@ -611,7 +611,7 @@ def persisted_vote(me: Replica) -> Key | Nil:
     return Key(me.voted.id, 0) if me.version == 0 and isinstance(me.voted, Key) else me.voted
 
 
-def finds_its_leader(before: Replica, after: Replica, step: Step) -> bool:
+def restarts_with_leader_endpoint(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a restarted replica takes its leader's endpoint from the voter set; a follower then fetches."""
     if after.mode is Mode.FOLLOWER and not sends_next_fetch(before, after, step):
         return False

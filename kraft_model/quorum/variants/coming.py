@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.contracts.kip_rules import is_same_replica, update_error_due
+from kraftcheck.kraft_model.quorum.contracts.kip_rules import is_same_replica, update_voter_error
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     ENDED,
@@ -204,7 +204,7 @@ class UpdatesChecked(Quorum, variant="updates-checked"):
         known = [voter for voter in before.voters if is_same_replica(voter.key, message.voter.key)]
         error = self.leaders_error(before, message)
         if error is Error.NONE:
-            error = update_error_due(before, message.version, is_known=bool(known))
+            error = update_voter_error(before, message.version, is_known=bool(known))
         if error is not Error.NONE or before.version == 0:
             answer = self.update_answer_due(before, error, message)
             return after == before.but(heard=after.heard) and step.sent == (answer,)
