@@ -45,12 +45,13 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
     VoterRemoved,
     Voters,
-    group_of,
+    message_group_of,
 )
 from kraftcheck.kraft_model.quorum.rules import (
     Log,
     VoterSet,
-    end_of,
+    comparable_voter_sets,
+    end_position,
     endpoint_of,
     epoch_start,
     failed_replica,
@@ -63,7 +64,6 @@ from kraftcheck.kraft_model.quorum.rules import (
     unattached,
     version_in,
     voter_of,
-    without_directories,
 )
 from kraftcheck.spec import (
     Bag,
@@ -146,7 +146,7 @@ class QuorumVoterSets(Protocol):
 
     def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
         """Return whether every majority of one voter set shares a member with every majority of another."""
-        return _majorities_intersect(self.is_majority, *without_directories(one, other))
+        return _majorities_intersect(self.is_majority, *comparable_voter_sets(one, other))
 
 
 @cache
@@ -205,7 +205,7 @@ class QuorumBase(QuorumVoterSets):
     duplicates: int = bound("MaxDuplicates", default=0)
     retries: int = bound("MaxRetries", default=0)
 
-    network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
+    network = Bag(merges=True, groups=message_group_of, loses="losses", duplicates="duplicates")
     symbols = SYMBOL_TYPES
     symmetries = {"symmHosts": ("hosts",)}
     views = {
@@ -458,7 +458,7 @@ class QuorumBase(QuorumVoterSets):
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
         """Return Vote for every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
-        end = end_of(me.log)
+        end = end_position(me.log)
         return [
             VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id, endpoint_of(me, key.id))
             for key in self.others(me)

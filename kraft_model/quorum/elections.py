@@ -9,7 +9,6 @@ from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
     Acknowledgement,
-    Announcement,
     Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -22,6 +21,7 @@ from kraftcheck.kraft_model.quorum.records import (
     LogRecord,
     Mode,
     Nil,
+    QuorumEpochRequest,
     Replica,
     Shared,
     Term,
@@ -32,7 +32,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import (
     after_lost_pre_vote,
     candidate,
-    end_of,
+    end_position,
     endpoint_of,
     enter,
     is_voter_key,
@@ -226,7 +226,7 @@ class QuorumElections(QuorumBase):
 
     def log_suffices(self, me: Replica, request: VoteRequest) -> bool:
         """Whether the candidate's log is at least as up to date as this one (KIP-595, "Vote")."""
-        end = end_of(me.log)
+        end = end_position(me.log)
         return (request.last_epoch, request.last_offset) >= (end.epoch, end.offset)
 
     # Vote responses
@@ -347,7 +347,7 @@ class QuorumElections(QuorumBase):
         return epoch < me.epoch
 
     def acknowledgement(
-        self, response: type[Acknowledgement], me: Replica, request: Announcement, error: Error
+        self, response: type[Acknowledgement], me: Replica, request: QuorumEpochRequest, error: Error
     ) -> list[Record]:
         """Return the response to BeginQuorumEpoch or EndQuorumEpoch; without PlainAnswers, only errors get one."""
         if me.mode in ENDED or (error is Error.NONE and not self.plain_answers):
@@ -355,7 +355,7 @@ class QuorumElections(QuorumBase):
         shown = self.endpoint_shown(me)
         return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source, shown)]
 
-    def refusal(self, response: type[Acknowledgement], me: Replica, request: Announcement) -> list[Record]:
+    def refusal(self, response: type[Acknowledgement], me: Replica, request: QuorumEpochRequest) -> list[Record]:
         """Return the response to BeginQuorumEpoch or EndQuorumEpoch of another cluster."""
         return self.acknowledgement(response, self.without_leader(me), request, Error.INCONSISTENT_CLUSTER_ID)
 

@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.records import ENDED, DescribeQuorumResponse,
 from kraftcheck.kraft_model.quorum.rules import Log
 from kraftcheck.spec import Map, Record, RelativeNumbers, State, constraint
 
-EPOCH_RENAMING = RelativeNumbers("epoch", "last_epoch", "of")
+EPOCH_FIELDS = RelativeNumbers("epoch", "last_epoch", "of")
 LOG_END_FIELDS = RelativeNumbers("offset", "last_offset", "flushed")
 """Offsets at which a log may come to end."""
 LOG_START_FIELDS = RelativeNumbers("start", "high_watermark")
@@ -45,7 +45,7 @@ class QuorumEpochs(QuorumBase):
         if lift is None:
             return kept
         kept = self.without_fillers(kept)
-        return EPOCH_RENAMING.relative(kept, [one.epoch for one in running_replicas(kept)], lift)
+        return EPOCH_FIELDS.relative(kept, [one.epoch for one in running_replicas(kept)], lift)
 
     def messages(self, state: State) -> list[Record]:
         """Return the messages in flight to processes that have not ended."""
@@ -79,7 +79,7 @@ class QuorumEpochs(QuorumBase):
         if not gone:
             return state
         held = OFFSET_FIELDS.held(state.replicas) | OFFSET_FIELDS.held(state.inboxes)
-        names = {offset: _offset_without(offset, gone) for offset in held}
+        names = {offset: _offset_without_batches(offset, gone) for offset in held}
 
         def cut(log: Log) -> Log:
             return tuple(batch for place, batch in enumerate(log) if place not in gone)
@@ -88,7 +88,7 @@ class QuorumEpochs(QuorumBase):
             if not isinstance(one, Replica):
                 return one
             found: Replica = OFFSET_FIELDS.renamed(one, names)
-            ends = Map((key, _offset_without(end, gone)) for key, end in one.offsets.items())
+            ends = Map((key, _offset_without_batches(end, gone)) for key, end in one.offsets.items())
             return found.but(log=cut(one.log), offsets=ends)
 
         lost = Map((key, cut(log)) for key, log in state.shared.lost.items())
@@ -117,8 +117,8 @@ class QuorumEpochs(QuorumBase):
             return 0
         committed = state.shared.committed
         ended = [one.log for one in replicas(state) if one.mode in ENDED]
-        agreed = [min(_first_difference(one.log, committed), len(one.log)) for one in here]
-        agreed += [_first_difference(log, committed) for log in (*ended, *state.shared.lost.values())]
+        agreed = [min(_first_differing_offset(one.log, committed), len(one.log)) for one in here]
+        agreed += [_first_differing_offset(log, committed) for log in (*ended, *state.shared.lost.values())]
         waiting = [part for one in here for part in (one.pending, one.change)]
         return min([len(committed), *agreed, *LOG_END_FIELDS.held((*here, *messages, *waiting))])
 
@@ -141,16 +141,16 @@ def running_replicas(state: State) -> list[Replica]:
     return [one for one in replicas(state) if one.mode not in ENDED]
 
 
-def _first_difference(log: Log, other: Log) -> int:
+def _first_differing_offset(log: Log, other: Log) -> int:
     """Return the first offset at which two logs have different batches; the end of `other` if there is none."""
-    return next(_differences(log, other), len(other))
+    return next(_differing_offsets(log, other), len(other))
 
 
-def _differences(log: Log, other: Log) -> Iterator[int]:
+def _differing_offsets(log: Log, other: Log) -> Iterator[int]:
     return (place for place, (one, two) in enumerate(zip(log, other, strict=False)) if one != two)
 
 
-def _offset_without(offset: int, gone: Collection[int]) -> int:
+def _offset_without_batches(offset: int, gone: Collection[int]) -> int:
     """Return an offset once the batches at some places are gone."""
     return offset - sum(place < offset for place in gone)
 

@@ -384,7 +384,7 @@ class DescribeQuorumResponse(Message):
     dest: ModelValue
 
 
-Announcement = BeginQuorumEpochRequest | EndQuorumEpochRequest
+QuorumEpochRequest = BeginQuorumEpochRequest | EndQuorumEpochRequest
 LeaderResponse = VoteResponse | Acknowledgement | FetchResponse | FetchSnapshotResponse | UpdateVoterResponse
 """The responses that carry an epoch and its leader."""
 
@@ -405,7 +405,7 @@ class PreVotes(Record):
     dest: ModelValue
 
 
-RESPONSE_KINDS: dict[type[Record], str] = {
+KIND_BY_RESPONSE_TYPE: dict[type[Record], str] = {
     FetchResponse: "fetch",
     FetchSnapshotResponse: "fetch",
     BeginQuorumEpochResponse: "leader",
@@ -415,13 +415,13 @@ RESPONSE_KINDS: dict[type[Record], str] = {
 }
 
 
-def group_of(message: Record) -> Record | None:
+def message_group_of(message: Record) -> Record | None:
     """Return the message group of a message, whose members are dropped together; None if it has no group."""
     if isinstance(message, VoteRequest):
         return PreVotes(message.source, message.dest) if message.pre_vote else None
     if isinstance(message, VoteResponse):
         return Answers("pre-vote" if message.pre_vote else "vote", message.dest)
-    kind = RESPONSE_KINDS.get(type(message))
+    kind = KIND_BY_RESPONSE_TYPE.get(type(message))
     return None if kind is None else Answers(kind, message.dest)  # type: ignore[attr-defined]
 
 

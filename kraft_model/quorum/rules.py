@@ -32,7 +32,7 @@ def last_epoch(log: Log) -> int:
     return log[-1].epoch if log else 0
 
 
-def end_of(log: Log) -> Position:
+def end_position(log: Log) -> Position:
     return Position(len(log), last_epoch(log))
 
 
@@ -82,20 +82,20 @@ def replica_keys(voters: Iterable[Voter]) -> frozenset[Key]:
     return frozenset(voter.key for voter in voters)
 
 
-def without_directories(one: VoterSet, other: VoterSet) -> tuple[VoterSet, VoterSet]:
+def comparable_voter_sets(one: VoterSet, other: VoterSet) -> tuple[VoterSet, VoterSet]:
     """Return both voter sets, without any directory ids if a voter of either set has no directory id."""
     if all(voter.key.directory != UNKNOWN_DIRECTORY for voter in one | other):
         return one, other
-    return _by_id(one), _by_id(other)
+    return _without_directory_ids(one), _without_directory_ids(other)
 
 
-def _by_id(voters: VoterSet) -> VoterSet:
+def _without_directory_ids(voters: VoterSet) -> VoterSet:
     return frozenset(voter.but(key=Key(voter.key.id, UNKNOWN_DIRECTORY)) for voter in voters)
 
 
 def comparable_keys(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
     """Return the replica keys of both voter sets, without any directory ids if a voter of either set has none."""
-    first, second = without_directories(one, other)
+    first, second = comparable_voter_sets(one, other)
     return replica_keys(first), replica_keys(second)
 
 
@@ -194,7 +194,7 @@ def restarted_replica(me: Replica, own: frozenset[Key]) -> Replica:
         back = unattached(back, last_epoch(back.log))
     elif back.leader == back.id:
         back = back.but(mode=Mode.RESIGNED)
-    elif voted_for_itself(back):
+    elif has_voted_for_itself(back):
         if not own:
             return failed_replica(me)
         return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own)
@@ -206,7 +206,7 @@ def restarted_replica(me: Replica, own: frozenset[Key]) -> Replica:
     return unattached(back, back.epoch) if is_alone else back
 
 
-def voted_for_itself(me: Replica) -> bool:
+def has_voted_for_itself(me: Replica) -> bool:
     """Return whether a replica voted for itself; a vote without a directory id matches every disk of its replica id."""
     voted = me.voted
     return isinstance(voted, Key) and voted.id == me.id and voted.directory in (UNKNOWN_DIRECTORY, me.directory)

@@ -78,7 +78,7 @@ class QuorumStarts(QuorumBase):
         """
         one, two, three, four = self.chosen(4)
         yield from self.elected()
-        yield take("RemoveVoter", one, _has_voters(one, two, three))
+        yield take("RemoveVoter", one, _voters_condition(one, two, three))
         yield take("FetchTimeout", three)
         yield take("FetchTimeout", four)
         yield from elect(two, [three, four], "FetchTimeout", others=1)
@@ -89,7 +89,7 @@ class QuorumStarts(QuorumBase):
         """Four voters: leader 1 appends its own removal, which 3 alone fetches, and a record that none fetches."""
         one, two, three, four = self.chosen(4)
         yield from self.elected()
-        yield take("RemoveVoter", one, _has_voters(two, three, four))
+        yield take("RemoveVoter", one, _voters_condition(two, three, four))
         yield from fetches(three, one)
         yield take("ClientAppend", one)
 
@@ -109,10 +109,10 @@ class QuorumStarts(QuorumBase):
         yield from self.removes_itself()
         pairs = [frozenset({one, other}) for other in others[: self.cuts]]
         for pair in pairs:
-            yield take("Cut", result=_is_cut(pair, True))
+            yield take("Cut", result=_cut_condition(pair, True))
         yield take("CheckQuorum", one)
         for pair in pairs:
-            yield take("Heal", result=_is_cut(pair, False))
+            yield take("Heal", result=_cut_condition(pair, False))
 
     def removes_itself(self) -> Iterator[Take]:
         """Yield the steps of `Elected`, a crash of the last of four or more voters, and the leader's own removal."""
@@ -120,7 +120,7 @@ class QuorumStarts(QuorumBase):
         yield from self.elected()
         if len(others) > 2:
             yield take("Crash", others[-1])
-        yield take("RemoveVoter", one, _has_voters(*others))
+        yield take("RemoveVoter", one, _voters_condition(*others))
 
     @scenario
     def moved(self) -> Iterator[Take]:
@@ -223,14 +223,14 @@ class QuorumStarts(QuorumBase):
         one, _, *others = self.chosen(4)
         yield from self.elected()
         for other in others:
-            yield take("Cut", result=_is_cut(frozenset({one, other}), True))
+            yield take("Cut", result=_cut_condition(frozenset({one, other}), True))
 
     @scenario
     def removed_follower(self) -> Iterator[Take]:
         """Three voters: leader 1 has removed 3, and the removal is committed by 1 and 2; 3 has not fetched it."""
         one, two, _ = self.chosen(3)
         yield from self.elected()
-        yield take("RemoveVoter", one, _has_voters(*self.chosen(2)))
+        yield take("RemoveVoter", one, _voters_condition(*self.chosen(2)))
         yield from fetches(two, one, times=2)
 
     @scenario
@@ -303,11 +303,11 @@ def discovery_steps(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
     yield take("HandleFetchRequest", leader, source=observer)
 
 
-def _is_cut(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
+def _cut_condition(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
     return lambda state: (pair in state.shared.cuts) is wanted
 
 
-def _has_voters(*hosts: ModelValue) -> Callable[[Replica], bool]:
+def _voters_condition(*hosts: ModelValue) -> Callable[[Replica], bool]:
     return lambda me: {voter.key.id for voter in me.voters} == set(hosts)
 
 

@@ -50,7 +50,6 @@ from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     Admin,
     AdminResponse,
-    Announcement,
     Answered,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -71,6 +70,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Operation,
     Position,
+    QuorumEpochRequest,
     RemoveVoterRequest,
     Replica,
     Told,
@@ -175,7 +175,9 @@ class MessageContracts(QuorumBase):
 
     # BeginQuorumEpoch and EndQuorumEpoch
 
-    def acknowledges(self, before: Replica, after: Replica, request: Announcement, error: Error, step: Step) -> bool:
+    def acknowledges(
+        self, before: Replica, after: Replica, request: QuorumEpochRequest, error: Error, step: Step
+    ) -> bool:
         """Whether a replica answers an announcement with `error`; without PlainAnswers, only errors are sent."""
         answers = sent_messages(step, Acknowledgement)
         if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):

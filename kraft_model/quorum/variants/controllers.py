@@ -102,7 +102,7 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
         if after.active == before.active or after.mode is not Mode.LEADER or before.mode is not Mode.LEADER:
             return not wrote
         log = (*before.log, Batch(before.epoch, (NoOp(),)))
-        return _is_idle(before) and wrote and not step.sent and (after.log, after.flushed) == (log, len(log))
+        return _awaits_first_write(before) and wrote and not step.sent and (after.log, after.flushed) == (log, len(log))
 
     @step_invariant
     def failed_writes_resign(
@@ -110,10 +110,10 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
     ) -> bool:
         """A failed write is counted, and its leader resigns with EndQuorumEpoch to the other voters (KAFKA-13148)."""
         if step.spends != ("failed_writes",):
-            return bool(step.spends or shared.cuts) or not _is_idle(before) or after != resigned(before)
+            return bool(step.spends or shared.cuts) or not _awaits_first_write(before) or after != resigned(before)
         told = {one.dest for one in step.sent if isinstance(one, EndQuorumEpochRequest)}
         others = {voter.key.id for voter in before.voters} - {before.id}
-        return _is_idle(before) and after == resigned(before) and told == others and not step.consumes
+        return _awaits_first_write(before) and after == resigned(before) and told == others and not step.consumes
 
     # Timers
 
@@ -178,7 +178,7 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
             if isinstance(one, Replica) and host != me.id and frozenset({me.id, host}) not in shared.cuts
         }
         waits = self.timely_elections and (
-            _is_open(me, heard, self.losses) if me.mode in ELECTION_MODES else _is_busy(me, heard)
+            _has_silent_voter(me, heard, self.losses) if me.mode in ELECTION_MODES else _sees_leader_or_round(me, heard)
         )
         timers = (
             self.fetch_timeout(me, shared, bystander, contest),
@@ -208,19 +208,19 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
         return eventually_always(anywhere(self.leads_and_commits))
 
 
-def _is_idle(me: ControllerReplica) -> bool:
+def _awaits_first_write(me: ControllerReplica) -> bool:
     """Whether a replica leads with a commit in its epoch, and its controller has not written."""
     starts = next((end for end, batch in enumerate(me.log, 1) if batch.epoch == me.epoch), 0)
     return me.mode is Mode.LEADER and not me.active and 0 < starts <= me.high_watermark
 
 
-def _is_open(me: Replica, heard: Mapping[ModelValue, Replica], losses: int) -> bool:
+def _has_silent_voter(me: Replica, heard: Mapping[ModelValue, Replica], losses: int) -> bool:
     """Whether a voter that can be reached has not answered in a round."""
     silent = {v.key.id: v.endpoint for v in me.voters if v.key not in me.granted and v.key not in me.rejected}
     return not losses and any(silent.get(host) == one.endpoint for host, one in heard.items())
 
 
-def _is_busy(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
+def _sees_leader_or_round(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
     """Whether a replica that can be reached leads, or is in a round."""
     leads = [one for one in heard.values() if one.mode is Mode.LEADER and one.epoch >= me.epoch]
     return bool(leads) or any(one.mode in ELECTION_MODES for one in heard.values())

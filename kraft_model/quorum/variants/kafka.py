@@ -154,7 +154,7 @@ class RefusesWhileItStops(Quorum):
                 yield self.taken(me, resigned(me), *answers, *self.resignation_requests(me)).spend("resignations")
 
 
-OwnRequest = UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest
+VoterChangeRequest = UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest
 
 
 class OneRequestAtATime(Quorum):
@@ -186,7 +186,7 @@ class OneRequestAtATime(Quorum):
 
     def is_due(self, me: Replica) -> bool:
         """Whether the replica's own UpdateVoter, AddVoter or RemoveVoter is due or pending."""
-        return me.updating or isinstance(me.pending, OwnRequest)
+        return me.updating or isinstance(me.pending, VoterChangeRequest)
 
     def needs_update(self, me: Replica) -> bool:
         """Whether a voter must send UpdateVoter to its leader."""
@@ -212,7 +212,7 @@ class OneRequestAtATime(Quorum):
             return super().next_request(me.but(updating=False))
         return self.sends(me, self.update_request(me, me.leader))
 
-    def sends(self, me: Replica, request: OwnRequest) -> tuple[Replica, tuple[Record, ...]]:
+    def sends(self, me: Replica, request: VoterChangeRequest) -> tuple[Replica, tuple[Record, ...]]:
         """Return the replica with UpdateVoter, AddVoter or RemoveVoter pending, and the request; the timer restarts."""
         return me.but(pending=request, updating=False), (request,)
 
