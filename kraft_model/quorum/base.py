@@ -55,7 +55,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     endpoint_of,
     epoch_start,
     failed_replica,
-    following,
+    follower_replica,
     is_voter_key,
     last_epoch,
     replica_keys,
@@ -537,7 +537,7 @@ class QuorumBase(QuorumVoterSets):
         The endpoint is that of the message, else that of the voter set (`QuorumState.transitionToFollower`).
         """
         endpoint = endpoint or endpoint_of(me, leader)
-        return failed_replica(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
+        return failed_replica(me) if endpoint == 0 or leader == me.id else follower_replica(me, leader, epoch, endpoint)
 
     def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
         """Return the replica after the fields common to all responses, and whether the response is fully handled.

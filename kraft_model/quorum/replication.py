@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, is_voter_key, stopped, truncated
+from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, is_voter_key, stopped_replica, truncated
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
@@ -173,7 +173,7 @@ class QuorumReplication(QuorumBase):
         KIP-853, "Supported features": all replicas must be able to read the new control records. The upgrade checks the
         versions of the voters, but one of them may restart with other software before the upgrade.
         """
-        return self.taken(me, stopped(me), starts=True)
+        return self.taken(me, stopped_replica(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
         """Whether a response answers the pending request; responses to earlier, equal requests are dropped before."""

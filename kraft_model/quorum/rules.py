@@ -132,7 +132,7 @@ def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> R
     return enter(me, Mode.UNATTACHED, epoch, leader).but(leader_endpoint=1 if isinstance(leader, Nil) else 0)
 
 
-def following(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
+def follower_replica(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
     """Return the replica as follower of a leader at an endpoint, with no successful fetch yet."""
     return enter(me, Mode.FOLLOWER, epoch, leader).but(leader_endpoint=endpoint)
 
@@ -152,7 +152,7 @@ def after_lost_pre_vote(me: Replica) -> Replica:
     """Return the replica after a lost pre-vote round: follower if it knows a leader's endpoint, else unattached."""
     if isinstance(me.leader, Nil) or me.leader == me.id or me.leader_endpoint == 0:
         return unattached(me, me.epoch, me.leader)
-    return following(me, me.leader, me.epoch, me.leader_endpoint)
+    return follower_replica(me, me.leader, me.epoch, me.leader_endpoint)
 
 
 def resigned(me: Replica) -> Replica:
@@ -171,7 +171,7 @@ def persisted_state(me: Replica) -> Replica:
     return me.but(**VOLATILE_DEFAULTS, **me.volatile, voted=voted, high_watermark=0)
 
 
-def stopped(me: Replica) -> Replica:
+def stopped_replica(me: Replica) -> Replica:
     """Return the replica with its process down for good."""
     return persisted_state(me).but(mode=Mode.DOWN)
 

@@ -23,8 +23,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import stopped
-from kraftcheck.kraft_model.quorum.variants.controllers import ActivationFails, Controllers, NoOp
+from kraftcheck.kraft_model.quorum.rules import stopped_replica
+from kraftcheck.kraft_model.quorum.variants.controllers import ActivationFails, NoOp, QuorumWithControllers
 from kraftcheck.spec import InputError, State, hide, ordered
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.language.semantics import Semantics, initial_states
@@ -111,9 +111,9 @@ def test_controllers_settle() -> None:
 # The renaming
 
 
-def started() -> tuple[Controllers, State]:
+def started() -> tuple[QuorumWithControllers, State]:
     protocol = bound("quorum", CONFIG, "controllers").protocol
-    assert isinstance(protocol, Controllers)
+    assert isinstance(protocol, QuorumWithControllers)
     (state,) = initial_states(Semantics(protocol), "Elected")
     return protocol, state
 
@@ -152,7 +152,7 @@ def test_messages_to_the_dead_and_leaders_of_the_past_are_forgotten() -> None:
     protocol, state = started()
     one, two = ordered(state.replicas)
     assert protocol.relative_epochs(state, None) == state
-    dead = state.but(replicas=state.replicas.put(one, stopped(state.replicas[one])))
+    dead = state.but(replicas=state.replicas.put(one, stopped_replica(state.replicas[one])))
     assert dict(dead.inboxes)
     assert not dict(protocol.relative_epochs(dead, None).inboxes)
     later = dead.but(replicas=dead.replicas.put(two, dead.replicas[two].but(epoch=5)))
@@ -161,7 +161,7 @@ def test_messages_to_the_dead_and_leaders_of_the_past_are_forgotten() -> None:
     assert protocol.relative_epochs(twice, None).shared.elected == frozenset({Term(1, one), Term(1, two)})
 
 
-class StopsAtSix(Controllers):
+class StopsAtSix(QuorumWithControllers):
     """No leader writes in epoch 6."""
 
     def can_write(self, me: Replica) -> bool:
@@ -176,7 +176,7 @@ class ForgetsVoters(ActivationFails):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "action"), [(StopsAtSix, "Activate"), (ForgetsVoters, "HandleVoteResponse")])
-def test_a_change_that_breaks_the_renaming_is_refused_by_name(kind: type[Controllers], action: str) -> None:
+def test_a_change_that_breaks_the_renaming_is_refused_by_name(kind: type[QuorumWithControllers], action: str) -> None:
     given = bind(kind, find_config(find_model("quorum", "controllers"), CONFIG)[1])
     with pytest.raises(InputError, match=f"action {action}: differs in two states that VIEW endless identifies"):
         explore(given.protocol, SearchRequest.of(given))

@@ -107,7 +107,7 @@ def test_without_the_change_it_holds_as_deep(
     assert (found.verdict, found.depth) == (Verdict.INCOMPLETE, depth)
 
 
-class Unchecked(coming.UpdatesChecked):
+class Unchecked(coming.UpdatedEndpointChecked):
     """UpdateVoter as it is today, with the start and the property of the variant."""
 
     begin_updating = Quorum.begin_updating

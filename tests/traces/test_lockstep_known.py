@@ -11,7 +11,7 @@ import pytest
 from kraftcheck.catalogue import all_properties_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, classes_by_name, known_differences
-from kraftcheck.kraft_model.quorum.variants.surroundings import Server
+from kraftcheck.kraft_model.quorum.variants.surroundings import QuorumOfServers
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
@@ -87,5 +87,5 @@ def test_known_differences_have_walks_and_are_told() -> None:
     text = (ROOT / "docs" / "kafka.md").read_text()
     known = known_differences()
     assert {path.stem for path in FILES} == set(known)
-    all_known = {*known, *known_differences(disk=True), *classes_by_name(Server.differences)}
+    all_known = {*known, *known_differences(disk=True), *classes_by_name(QuorumOfServers.differences)}
     assert set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)) == all_known

@@ -14,7 +14,7 @@ from kraftcheck.kraft_model.quorum.variants.surroundings import (
     DelayedFetches,
     InformedFetch,
     ListenersLearnByEpoch,
-    Server,
+    QuorumOfServers,
 )
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding
@@ -59,14 +59,14 @@ def fields(findings: list[Finding]) -> set[str]:
 
 
 def test_the_variant_has_the_constants_of_all_its_parts() -> None:
-    assert {"MaxFailedWrites", "MaxListeners", "SnapshotLimit", "MaxListings"} <= set(Server.constants)
-    assert ListenersLearnByEpoch in as_kafka(Server).__mro__
-    assert ListenersLearnByEpoch not in as_kafka(Server, without=["listeners-learn-by-epoch"]).__mro__
+    assert {"MaxFailedWrites", "MaxListeners", "SnapshotLimit", "MaxListings"} <= set(QuorumOfServers.constants)
+    assert ListenersLearnByEpoch in as_kafka(QuorumOfServers).__mro__
+    assert ListenersLearnByEpoch not in as_kafka(QuorumOfServers, without=["listeners-learn-by-epoch"]).__mro__
     assert ListenersLearnByEpoch not in as_kafka(find_model("quorum").protocol).__mro__  # type: ignore[type-var]
 
 
 def test_positions_in_bytes_are_numbers_of_batches() -> None:
-    reader, one, two = SnapshotPieceReader(bound(ROOM, kind=Server)), ModelValue("n1"), ModelValue("n2")
+    reader, one, two = SnapshotPieceReader(bound(ROOM, kind=QuorumOfServers)), ModelValue("n1"), ModelValue("n2")
     plain = FetchSnapshotRequest(1, Position(3, 1), 1, one, two)
     first = reader.request(plain, 0)
     assert isinstance(first, PieceRequest)
@@ -81,19 +81,19 @@ def test_positions_in_bytes_are_numbers_of_batches() -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_snapshot_is_loaded_in_pieces(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    findings, cluster = drive(driver, bound(ROOM, kind=Server), LOADED)
+    findings, cluster = drive(driver, bound(ROOM, kind=QuorumOfServers), LOADED)
     assert not findings
     assert cluster.replicas[ModelValue("n3")].start == 2
     monkeypatch.setattr(SnapshotPieceReader, "part_of", lambda *_: {})  # Kafka then sends it whole
     walk = LOADED[: LOADED.index("HandleFetchSnapshotRequest n1<n3, HandleFetchSnapshotResponse n3<n1\n")]
-    findings, _ = drive(driver, bound(ROOM, kind=Server), f"{walk} HandleFetchSnapshotRequest n1<n3")
+    findings, _ = drive(driver, bound(ROOM, kind=QuorumOfServers), f"{walk} HandleFetchSnapshotRequest n1<n3")
     assert fields(findings) == {"FetchSnapshotResponse"}
 
 
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_snapshots_stay_until_the_log_is_cleaned(driver: Driver) -> None:
-    findings, cluster = drive(driver, bound(ROOM, kind=Server), f"{SNAPSHOTS}, TakeSnapshot n1 #1")
+    findings, cluster = drive(driver, bound(ROOM, kind=QuorumOfServers), f"{SNAPSHOTS}, TakeSnapshot n1 #1")
     assert not findings
     kafka = cluster.replicas[ModelValue("n1")]
     assert (kafka.start, kafka.server.snapshots) == (1, (1, 2))
@@ -102,7 +102,7 @@ def test_snapshots_stay_until_the_log_is_cleaned(driver: Driver) -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_controller_writes_once_it_has_learned_that_it_leads(driver: Driver) -> None:
-    findings, cluster = drive(driver, bound(ROOM, kind=Server), f"{COMMITTED}, Activate n1 #2")
+    findings, cluster = drive(driver, bound(ROOM, kind=QuorumOfServers), f"{COMMITTED}, Activate n1 #2")
     assert not findings
     assert cluster.replicas[ModelValue("n1")].mode is Mode.RESIGNED
     assert not cluster.replicas[ModelValue("n2")].server.claims
@@ -112,10 +112,10 @@ def test_a_controller_writes_once_it_has_learned_that_it_leads(driver: Driver) -
 @pytest.mark.slow
 @pytest.mark.parametrize("walk", [f"{COMMITTED}, RegisterListener n1, Resign n1", f"RegisterListener n1, {ELECTED}"])
 def test_what_listeners_learn(walk: str, driver: Driver) -> None:
-    findings, _ = drive(driver, bound(ROOM, kind=Server), walk)
+    findings, _ = drive(driver, bound(ROOM, kind=QuorumOfServers), walk)
     assert {name for found in findings for name in found.violated} <= {"ListenersKnowTheLeader"}
     assert not fields(findings)
-    model = bound(ROOM, kind=Server, known=False)
+    model = bound(ROOM, kind=QuorumOfServers, known=False)
     walk = walk if "Resign" in walk else walk[: walk.index("HandleBeginQuorumEpochRequest")]
     findings, _ = drive(driver, model, walk)
     assert "heard_of" in fields(findings)
@@ -124,7 +124,7 @@ def test_what_listeners_learn(walk: str, driver: Driver) -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_controller_restarts_with_another_list_of_voters(driver: Driver) -> None:
-    model = bound({**ROOM, "KRaftVersion": 0, "Listed": "{n1, n3}", "MaxLostDisks": 1}, kind=Server)
+    model = bound({**ROOM, "KRaftVersion": 0, "Listed": "{n1, n3}", "MaxLostDisks": 1}, kind=QuorumOfServers)
     findings, cluster = drive(driver, model, "ListVoters n1, ListVoters n2, LoseDisk n2")
     assert not findings
     voters = {voter.key.id for voter in cluster.replicas[ModelValue("n2")].voters}
@@ -135,16 +135,16 @@ def test_a_controller_restarts_with_another_list_of_voters(driver: Driver) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["ExpireFetch n1", "ClientAppend n1", "Resign n1"])
 def test_a_leader_delays_a_fetch_without_news(end: str, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    findings, cluster = drive(driver, bound(SOME, kind=Server), DELAYED)
+    findings, cluster = drive(driver, bound(SOME, kind=QuorumOfServers), DELAYED)
     assert not findings
     (fetch,) = cluster.delayed(ModelValue("n1")).values()
     assert isinstance(fetch, InformedFetch)
     assert fetch.high_watermark == 1
-    findings, cluster = drive(driver, bound(SOME, kind=Server), f"{DELAYED}, {end}, HandleFetchResponse n2<n1")
+    findings, cluster = drive(driver, bound(SOME, kind=QuorumOfServers), f"{DELAYED}, {end}, HandleFetchResponse n2<n1")
     assert not findings
     assert not cluster.delayed(ModelValue("n1"))
     monkeypatch.setattr(DelayedFetches, "waits", lambda *_: False)
-    findings, _ = drive(driver, bound(SOME, kind=Server), DELAYED)
+    findings, _ = drive(driver, bound(SOME, kind=QuorumOfServers), DELAYED)
     assert fields(findings) == {"delayed", "FetchResponse"}
 
 
@@ -152,15 +152,15 @@ def test_a_leader_delays_a_fetch_without_news(end: str, driver: Driver, monkeypa
 @pytest.mark.slow
 def test_a_high_watermark_that_is_new_is_answered_at_once(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DelayedFetches, "is_informed", lambda *_: True)  # as before KIP-1166
-    findings, _ = drive(driver, bound(SOME, kind=Server), COMMITTED)
+    findings, _ = drive(driver, bound(SOME, kind=QuorumOfServers), COMMITTED)
     assert fields(findings) == {"delayed", "FetchResponse"}
 
 
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_resigned_leader_forgets_its_high_watermark(driver: Driver) -> None:
-    assert not drive(driver, bound(SOME, kind=Server), FOLLOWS)[0]
-    kind = as_kafka(Server, without=["high-watermark-is-forgotten"])
+    assert not drive(driver, bound(SOME, kind=QuorumOfServers), FOLLOWS)[0]
+    kind = as_kafka(QuorumOfServers, without=["high-watermark-is-forgotten"])
     findings, _ = drive(driver, bound(SOME, kind=kind, known=False), FOLLOWS)
     assert fields(findings) == {"pending", "InformedFetch"}
 
@@ -169,12 +169,12 @@ def test_a_resigned_leader_forgets_its_high_watermark(driver: Driver) -> None:
 @pytest.mark.slow
 def test_a_version_is_reported_before_it_is_committed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrades = {**SOME, "KRaftVersion": 0, "MaxUpgrades": 1, "MaxUpdateVoters": 5, "InitialVoters": "{n1, n2}"}
-    (finding,), cluster = drive(driver, bound(upgrades, kind=Server), UPGRADED)
+    (finding,), cluster = drive(driver, bound(upgrades, kind=QuorumOfServers), UPGRADED)
     assert finding.violated == ("FinalizedIsCommitted",)
     assert cluster.replicas[ModelValue("n1")].server.read == 0
-    kind = as_kafka(Server, without=["uncommitted-version-reported"])
+    kind = as_kafka(QuorumOfServers, without=["uncommitted-version-reported"])
     findings, _ = drive(driver, bound(upgrades, kind=kind, known=False), UPGRADED)
     assert fields(findings) == {"reports"}
-    monkeypatch.setattr(Server, "committed_version", lambda _, me: me.version if me.high_watermark else None)
-    findings, _ = drive(driver, bound(upgrades, kind=Server), UPGRADED[: UPGRADED.index("DescribeFeatures")])
+    monkeypatch.setattr(QuorumOfServers, "committed_version", lambda _, me: me.version if me.high_watermark else None)
+    findings, _ = drive(driver, bound(upgrades, kind=QuorumOfServers), UPGRADED[: UPGRADED.index("DescribeFeatures")])
     assert "read_version" in fields(findings)

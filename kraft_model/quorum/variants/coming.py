@@ -154,7 +154,7 @@ class AddedByControllerId(Quorum, variant="added-by-controller-id"):
         return meant_newest and change.voter.key == Key(change.asked.id, directories[0])
 
 
-class UpdatesChecked(Quorum, variant="updates-checked"):
+class UpdatedEndpointChecked(Quorum, variant="updates-checked"):
     """A leader first asks the endpoint that UpdateVoter reports by ApiVersions, and the update is pending meanwhile.
 
     `UpdateVoterHandler`; KAFKA-20661, merged after 4.4. An endpoint that answers is appended, and the voter has its

@@ -61,7 +61,7 @@ class ControllerReplica(Replica):
 ELECTION_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 
 
-class Controllers(Quorum, QuorumEpochs, variant="controllers"):
+class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
     """Each leader's controller writes its first batch, or fails to and resigns; elections are without end."""
 
     configuration = "endless.controllers"
@@ -226,7 +226,7 @@ def _sees_leader_or_round(me: Replica, heard: Mapping[ModelValue, Replica]) -> b
     return bool(leads) or any(one.mode in ELECTION_MODES for one in heard.values())
 
 
-class ActivationFails(Controllers, variant="activation-fails"):
+class ActivationFails(QuorumWithControllers, variant="activation-fails"):
     """The first write of every new controller fails, as each new leader takes over the request (AutoMQ 2057)."""
 
     configuration = "endless.activation"
@@ -235,7 +235,7 @@ class ActivationFails(Controllers, variant="activation-fails"):
         return False
 
 
-class CandidatesInStep(Controllers, variant="candidates-in-step"):
+class ElectionTimersInStep(QuorumWithControllers, variant="candidates-in-step"):
     """The timers of two replicas run in step, as a backoff without jitter lets them (KAFKA-18345)."""
 
     configuration = "endless.activation"
@@ -244,4 +244,4 @@ class CandidatesInStep(Controllers, variant="candidates-in-step"):
         return False
 
 
-__all__ = ["ActivationFails", "CandidatesInStep", "Controllers"]
+__all__ = ["ActivationFails", "ElectionTimersInStep", "QuorumWithControllers"]

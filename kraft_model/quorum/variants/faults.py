@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, following, prospective, unattached
+from kraftcheck.kraft_model.quorum.rules import epoch_start, follower_replica, prospective, unattached
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, ordered
 
@@ -42,7 +42,7 @@ class VotesWithoutLogComparison(Quorum, variant="votes-without-log-comparison"):
         return True
 
 
-class VoteDroppedOnCanvass(Quorum, variant="vote-dropped-on-canvass"):
+class VoteDroppedByProspective(Quorum, variant="vote-dropped-on-canvass"):
     """A voter that becomes prospective drops its vote of the epoch, and votes again (KAFKA-17641, KAFKA-17642)."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
@@ -104,7 +104,7 @@ class ResignedStaysInEpoch(Quorum, variant="resigned-stays-in-epoch"):
         return leader == me.id or super().is_consistent(me, leader, epoch)
 
     def follow(self, me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Replica:
-        return following(me, leader, epoch, endpoint or me.endpoint)
+        return follower_replica(me, leader, epoch, endpoint or me.endpoint)
 
 
 class ObserverStands(Quorum, variant="observer-stands"):
@@ -122,7 +122,7 @@ class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
         if epoch < me.epoch and me.mode is not Mode.LEADER:
-            return following(me, leader, epoch, endpoint)
+            return follower_replica(me, leader, epoch, endpoint)
         return super().learn(me, leader, epoch, endpoint)
 
 
@@ -134,7 +134,7 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
         return prospective(raised, self.own_votes(me))
 
 
-class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
+class ProspectiveKeepsRoleInNewEpoch(Quorum, variant="prospective-goes-on"):
     """A prospective replica stays prospective in a newer epoch, instead of becoming unattached (KIP-996)."""
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
@@ -247,7 +247,7 @@ class FetchPositionUnchecked(Quorum, variant="fetch-position-unchecked"):
         return True
 
 
-class IdsAlone(Quorum, variant="ids-alone"):
+class ReplicasComparedById(Quorum, variant="ids-alone"):
     """Replicas are identified by id alone, so a wiped disk counts with its former log (KAFKA-14077)."""
 
     def is_same(self, voter: Key, key: Key) -> bool:
@@ -321,7 +321,7 @@ class SnapshotWithoutVoters(Quorum, variant="snapshot-without-voters"):
         return super().load(me, response).but(voters=me.voters)
 
 
-class DirectoryReplaced(Quorum, variant="directory-replaced"):
+class VoterDirectoryReplaced(Quorum, variant="directory-replaced"):
     """AddVoter replaces a voter with a lost disk in one record (KIP-853 allows one change at a time)."""
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
@@ -392,7 +392,7 @@ class UncommittedDescribed(Quorum, variant="uncommitted-described"):
         return me.voters
 
 
-class EndpointNotTold(Quorum, variant="endpoint-not-told"):
+class LeaderEndpointNotTold(Quorum, variant="endpoint-not-told"):
     """BeginQuorumEpoch omits the leader's endpoint, so voters fetch from the old one (KIP-853)."""
 
     configuration = "trap.endpoints"
@@ -450,7 +450,7 @@ class OperationsNeverExpire(Quorum, variant="operations-never-expire"):
         yield from ()
 
 
-class AnswerForgotten(Quorum, variant="answer-forgotten"):
+class ExpiryUnanswered(Quorum, variant="answer-forgotten"):
     """A leader drops an operation that times out, without a response (KIP-853, "AddVoter", step 8)."""
 
     configuration = "live.answers"
@@ -460,7 +460,7 @@ class AnswerForgotten(Quorum, variant="answer-forgotten"):
             yield step.but(sends=())
 
 
-class UpdateToldOnce(Quorum, variant="update-told-once"):
+class AnyUpdateResponseAccepted(Quorum, variant="update-told-once"):
     """A voter takes any response to UpdateVoter as an acknowledgement (KIP-853, "UpdateVoter")."""
 
     configuration = "live.update-refused"

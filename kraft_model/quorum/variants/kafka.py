@@ -39,7 +39,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import last_epoch, replica_keys, resigned, stopped, voter_of
+from kraftcheck.kraft_model.quorum.rules import last_epoch, replica_keys, resigned, stopped_replica, voter_of
 from kraftcheck.kraft_model.quorum.variants.readings import (
     CaughtUpWithinTheHour,
     JoinersAnsweredWhenAppended,
@@ -465,7 +465,7 @@ class EmptyMockLogKills(Quorum):
         is_empty = 0 < me.start == len(me.log) and me.pending == response.request
         same = response.content[-1:] and response.content[-1].epoch == last_epoch(me.log)
         if is_empty and same and response.epoch == me.epoch and not self.is_cut(me, response.source, shared):
-            yield self.taken(me, stopped(me), starts=True)
+            yield self.taken(me, stopped_replica(me), starts=True)
         yield from super().handle_fetch_snapshot_response(me, response, shared)
 
 

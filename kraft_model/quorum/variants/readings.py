@@ -35,7 +35,7 @@ from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
 
-class Draft(Quorum, variant="kip853-draft"):
+class Kip853Draft(Quorum, variant="kip853-draft"):
     """KIP-853 before its acceptance: AddVoterRecord and RemoveVoterRecord, catching up first, other errors."""
 
     configuration = "reading.kip853-draft"
@@ -120,7 +120,7 @@ class DuplicateDirectoryAllowed(Quorum, variant="duplicate-directory-allowed"):
         return key in replica_keys(me.voters)
 
 
-class VersionAboveOne(Quorum, variant="version-above-one"):
+class ChangesNeedVersionAboveOne(Quorum, variant="version-above-one"):
     """UNSUPPORTED_VERSION "when the kraft.version is not greater than 1", taken literally (KIP-853, "AddVoter")."""
 
     configuration = "reading.version-above-one"
@@ -233,7 +233,7 @@ class JoinersAnsweredWhenAppended(JoinBlocksFetch, variant="joiners-answered-whe
         return [] if client == me.id else super().answer(me, operation, error, client)
 
 
-class InvalidRequest(Quorum, variant="invalid-request"):
+class WrongKeyIsInvalidRequest(Quorum, variant="invalid-request"):
     """A request to another replica key is rejected with INVALID_REQUEST, as in KIP-853; its sender fails."""
 
     configuration = "reading.invalid-request"
@@ -275,7 +275,7 @@ class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
         return (me, ()) if me.updating else super().next_request(me)
 
 
-class UpdatesWhatDiffers(Quorum, variant="updates-what-differs"):
+class OutdatedEndpointUpdated(Quorum, variant="updates-what-differs"):
     """A voter sends UpdateVoter while the voter set in use has an outdated endpoint for it, as in Kafka.
 
     `KafkaRaftClient.shouldSendUpdateVoteRequest`; at kraft.version 0 as in the KIP. All versions.
@@ -291,7 +291,7 @@ class UpdatesWhatDiffers(Quorum, variant="updates-what-differs"):
             yield from super().send_update_voter(me.but(updated=False))
 
 
-class VersionOnceCommitted(Quorum, variant="version-once-committed"):
+class VersionUsedOnceCommitted(Quorum, variant="version-once-committed"):
     """kraft.version is upgraded only once KRaftVersionRecord is committed (KIP-853, "KRaftVersionRecord")."""
 
     configuration = "reading.version-once-committed"

@@ -309,7 +309,7 @@ class ReplicaWithListener(Replica):
     heard_of: Term | Nil = Nil.NIL
 
 
-class Listeners(Quorum, variant="listeners"):
+class QuorumWithListeners(Quorum, variant="listeners"):
     """A listener of the Raft client registers at any time, and learns of every leader (KAFKA-16286)."""
 
     configuration = "report.listeners"
@@ -371,14 +371,14 @@ class Listeners(Quorum, variant="listeners"):
         return after.registered == before.registered and (after.registered or after.heard_of is Nil.NIL)
 
 
-class ResignedLeaderNotifies(Listeners, variant="resigned-leader-notifies"):
+class ResignedLeaderNotifies(QuorumWithListeners, variant="resigned-leader-notifies"):
     """The listener of a leader that has restarted or resigned learns that the replica leads (KAFKA-17333)."""
 
     def hides_resigned(self) -> bool:
         return False
 
 
-class LateListenerNotNotified(Listeners, variant="late-listener-not-notified"):
+class LateListenerNotNotified(QuorumWithListeners, variant="late-listener-not-notified"):
     """A listener that registers after its replica has found the leader does not learn of it (KAFKA-16286)."""
 
     def registers(self, me: Replica) -> Replica:
@@ -430,7 +430,7 @@ class RemovedVotersStayOut(Quorum, variant="removed-voters-stay-out"):
 # Mixed versions of RPCs
 
 
-class MixedVersions(Quorum, variant="mixed-versions"):
+class MixedFetchVersions(Quorum, variant="mixed-versions"):
     """Hosts in `OldRpcs` know Fetch without a directory id, which newer ones leave out for them (KAFKA-17276)."""
 
     configuration = "report.mixed-versions"
@@ -446,7 +446,7 @@ class MixedVersions(Quorum, variant="mixed-versions"):
         return (message.directory == UNKNOWN_DIRECTORY) == bool({message.source, message.dest} & self.old_rpcs)
 
 
-class DirectoryNotIgnorable(MixedVersions, variant="directory-not-ignorable"):
+class DirectoryNotIgnorable(MixedFetchVersions, variant="directory-not-ignorable"):
     """A newer replica cannot send Fetch to a host that does not know the directory id (KAFKA-17276)."""
 
     def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:

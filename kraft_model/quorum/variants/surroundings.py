@@ -24,12 +24,12 @@ from kraftcheck.kraft_model.quorum.records import (
     Shared,
     Term,
 )
-from kraftcheck.kraft_model.quorum.variants.controllers import ControllerReplica, Controllers
+from kraftcheck.kraft_model.quorum.variants.controllers import ControllerReplica, QuorumWithControllers
 from kraftcheck.kraft_model.quorum.variants.reports import (
     FinalizedVersionReports,
-    Listeners,
     LogBeforeSnapshot,
     PieceReplica,
+    QuorumWithListeners,
     ReplicaWithListener,
     SnapshotPieces,
     StaticReplica,
@@ -228,7 +228,7 @@ class HighWatermarkIsForgotten(DelayedFetches):
         return loaded.but(forgot=False)
 
 
-class ListenersLearnByEpoch(Listeners):
+class ListenersLearnByEpoch(QuorumWithListeners):
     """A listener learns at most of one leader an epoch, and not that this leader has resigned.
 
     `KafkaRaftClient.ListenerContext.shouldFireLeaderChange` waits for the next epoch, although the listener's interface
@@ -252,9 +252,9 @@ class ListenersLearnByEpoch(Listeners):
         return super().taken(before, after, *messages, consumes=consumes, starts=starts)
 
 
-class Server(
-    Controllers,
-    Listeners,
+class QuorumOfServers(
+    QuorumWithControllers,
+    QuorumWithListeners,
     SnapshotPieces,
     StaticVoters,
     LogBeforeSnapshot,
@@ -274,4 +274,4 @@ class Server(
         return blank.but(snapshots=(0,)) if self.initial_version > 0 else blank
 
 
-__all__ = ["DelayedFetches", "HighWatermarkDelayed", "Server"]
+__all__ = ["DelayedFetches", "HighWatermarkDelayed", "QuorumOfServers"]
