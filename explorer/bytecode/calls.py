@@ -14,22 +14,15 @@ from kraftcheck.explorer.bytecode.expressions import ExpressionTranslator
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_number
+from kraftcheck.explorer.bytecode.values import COLLECTION_TYPES, KINDS_OF_TYPES
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step, become, consume
-from kraftcheck.spec.values import Map, Record, field_names, ordered
+from kraftcheck.spec.values import Record, field_names, ordered
 
-CONVERSION_KINDS: dict[Any, int] = {
-    tuple: codes.TUPLE_KIND,
-    list: codes.LIST_KIND,
-    frozenset: codes.FROZENSET_KIND,
-    set: codes.SET_KIND,
-    Map: codes.MAP_KIND,
-    dict: codes.DICT_KIND,
-}
-ONE_ARGUMENT_OPS: dict[Any, Op] = {len: Op.LEN, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
+ONE_ARGUMENT_OPS: dict[Any, Op] = {len: Op.LEN, bool: Op.NOT, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
 SET_METHOD_OPS = {
     "union": Op.OR, "intersection": Op.AND, "difference": Op.SUB, "symmetric_difference": Op.XOR, "issubset": Op.LE,
-    "issuperset": Op.GE,
+    "issuperset": Op.GE, "isdisjoint": Op.AND,
 }  # fmt: skip
 """Methods that take any collection, which is converted to a set."""
 METHOD_OPS = {
@@ -39,12 +32,14 @@ METHOD_OPS = {
 """Methods with their operation and the number of their arguments."""
 STEP_METHOD_PARTS = {"write": codes.STEP_WRITES, "spend": codes.STEP_SPENDS, "need": codes.STEP_NEEDS}
 CALL_TRANSLATORS: dict[Any, str] = {
-    isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order", bool: "_bool",
+    isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
     consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations",
-    **dict.fromkeys(CONVERSION_KINDS, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
+    **dict.fromkeys(COLLECTION_TYPES, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
+ARGUMENT_COUNTS = {"_isinstance": 2, "_divmod": 2, "_combinations": 2, "_any_or_all": 1, "_become": 1, "_of_one": 1}
+"""The number of arguments of calls that take no keywords."""
 KeywordArguments = dict[str | None, ast.expr]
 """Arguments by keyword."""
 
@@ -124,49 +119,42 @@ class CallTranslator(ExpressionTranslator):
         if isinstance(target, type) and issubclass(target, Record):
             return self._record(node, target)
         words = {word.arg: word.value for word in node.keywords}
-        method = CALL_TRANSLATORS.get(target) if isinstance(target, Hashable) else None
-        found: int | None = None
-        if method is not None and not any(isinstance(one, ast.Starred) for one in node.args):
+        method = CALL_TRANSLATORS.get(target, "") if isinstance(target, Hashable) else ""
+        count, found = ARGUMENT_COUNTS.get(method), None
+        is_fitting = count is None or (len(node.args) == count and not words)
+        if method and is_fitting and not any(isinstance(one, ast.Starred) for one in node.args):
             found = getattr(self, method)(node, target, words)
-        if found is None:
+        if not isinstance(found, int):
             raise self._unsupported(node, f"a call of {getattr(target, '__name__', target)}")
         return found
 
-    def _of_one(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
-        if len(node.args) != 1 or words:
-            return None
-        take = self._value if target is len else self._consumed
-        return self._result(ONE_ARGUMENT_OPS[target], take(node.args[0]))
+    def _of_one(self, node: ast.Call, target: Any, _: KeywordArguments) -> int:
+        take = self._value if target in (len, bool) else self._consumed
+        found = self._result(ONE_ARGUMENT_OPS[target], take(node.args[0]))
+        return self._result(Op.NOT, found) if target is bool else found
 
-    def _divmod(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
-        if len(node.args) != 2 or words:
-            return None
+    def _divmod(self, node: ast.Call, _: Any, __: KeywordArguments) -> int:
         one, other = map(self._value, node.args)
-        mark = self._result(Op.MARK)
-        for operation in (Op.DIV, Op.MOD):
-            self._emit(Op.PUSH, self._result(operation, one, other))
-        return self._result(Op.COLLECT, codes.TUPLE_KIND, mark)
+        return self._collected(codes.TUPLE_KIND, [self._result(half, one, other) for half in (Op.DIV, Op.MOD)])
 
-    def _become(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
-        if len(node.args) != 1 or words:
-            return None
+    def _become(self, node: ast.Call, target: Any, _: KeywordArguments) -> int:
         return self._step(self._value(node.args[0]), consumes=target is consume)
 
-    def _any_or_all(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
-        if len(node.args) != 1 or words:
-            return None
-        given = node.args[0]
-        if isinstance(given, ast.GeneratorExp):
-            return self._quantified(given, stops_at=target is any)
-        element = ast.Name("element of any or all", ast.Store())
-        loop = ast.comprehension(element, given, [], 0)
-        found = ast.GeneratorExp(ast.Name(element.id, ast.Load()), [loop])
-        return self._quantified(ast.fix_missing_locations(ast.copy_location(found, node)), stops_at=target is any)
-
-    def _bool(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
-        if len(node.args) != 1 or words:
-            return None
-        return self._result(Op.NOT, self._result(Op.NOT, self._value(node.args[0])))
+    def _any_or_all(self, node: ast.Call, target: Any, _: KeywordArguments) -> int:
+        """Translate any(...) or all(...): a loop that ends at the first decisive element."""
+        given, stops_at = node.args[0], target is any
+        if not isinstance(given, ast.GeneratorExp):
+            element = ast.Name("element of any or all", ast.Store())
+            loop = ast.comprehension(element, given, [], 0)
+            found = ast.GeneratorExp(ast.Name(element.id, ast.Load()), [loop])
+            given = ast.fix_missing_locations(ast.copy_location(found, node))
+        into, end, test, stop = self._register(), JumpLabel(), given.elt, Op.IF if stops_at else Op.UNLESS
+        self._emit(Op.CONST, into, self.program.constant(stops_at))
+        with VariableScope(self, comprehension_variables(given.generators)):
+            self._loop(given.generators, lambda: self._emit(stop, self._value(test), end))
+        self._emit(Op.CONST, into, self.program.constant(not stops_at))
+        self._here(end)
+        return into
 
     def _range(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         if not 1 <= len(node.args) <= 3 or words:
@@ -197,22 +185,8 @@ class CallTranslator(ExpressionTranslator):
             self._emit(Op.MOVE, first + place, one)
         return self._result(Op.ZIP, first, count)
 
-    def _combinations(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
-        if len(node.args) != 2 or words:
-            return None
+    def _combinations(self, node: ast.Call, _: Any, __: KeywordArguments) -> int:
         return self._result(Op.COMBINATIONS, self._consumed(node.args[0]), self._value(node.args[1]))
-
-    def _quantified(self, node: ast.GeneratorExp, *, stops_at: bool) -> int:
-        """Translate any(...) or all(...) over a generator: a loop that ends at the first decisive element."""
-        into, end = self._register(), JumpLabel()
-        self._emit(Op.CONST, into, self.program.constant(stops_at))
-        with VariableScope(self, comprehension_variables(node.generators)):
-            self._loop(
-                node.generators, lambda: self._emit(Op.IF if stops_at else Op.UNLESS, self._value(node.elt), end)
-            )
-        self._emit(Op.CONST, into, self.program.constant(not stops_at))
-        self._here(end)
-        return into
 
     def _next(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         """Translate next(...) over a generator expression, perhaps with a default."""
@@ -235,7 +209,7 @@ class CallTranslator(ExpressionTranslator):
         return into
 
     def _converted(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
-        kind = CONVERSION_KINDS[target]
+        kind = KINDS_OF_TYPES[target]
         if len(node.args) > 1 or words:
             return None
         if not node.args:
@@ -254,20 +228,12 @@ class CallTranslator(ExpressionTranslator):
             self.program.heap.kind(kind)
             self.program.records.append(kind)
         values = self._bound(node, list(inspect.signature(kind).parameters.values()))
-        mark = self._result(Op.MARK)
-        for name in field_names(kind):
-            self._emit(Op.PUSH, values[name])
-        return self._result(Op.COLLECT, self.program.heap.kind(kind), mark)
+        return self._collected(self.program.heap.kind(kind), [values[name] for name in field_names(kind)])
 
     def _step(self, me: int, *, consumes: bool = False) -> int:
-        mark, empty = self._result(Op.MARK), self._constant(())
-        for one in (me, self._constant(consumes), *[empty] * 5):
-            self._emit(Op.PUSH, one)
-        return self._result(Op.COLLECT, codes.STEP_KIND, mark)
+        return self._collected(codes.STEP_KIND, (me, self._constant(consumes), *[self._constant(())] * 5))
 
-    def _isinstance(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
-        if len(node.args) != 2 or words:
-            return None
+    def _isinstance(self, node: ast.Call, _: Any, __: KeywordArguments) -> int:
         wanted = node.args[1]
         if isinstance(wanted, ast.Name) and wanted.id in self._locals:
             return self._result(Op.TEST_BY, self._value(node.args[0]), self._value(wanted))
@@ -290,22 +256,19 @@ class CallTranslator(ExpressionTranslator):
         if not node.args or words.keys() - ({"key"} if target is sorted else {"key", "default"}):
             return None
         values = self._consumed(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE_KIND, node.args)
+        key = words.get("key")
         if target is sorted:
-            return self._sorted(node, values, words.get("key"))
+            sortable = values if key is None else self._with_keys(node, values, key)
+            return self._result(Op.SORTED if key is None else Op.SORTED_PAIRS, sortable)
         into, end, otherwise = self._register(), JumpLabel(), JumpLabel()
         if "default" in words:
             self._emit(Op.IF, self._result(Op.LEN, values), otherwise)
             self._emit(Op.MOVE, into, self._value(words["default"]))
             self._emit(Op.JUMP, end)
         self._here(otherwise)
-        self._emit(Op.MOVE, into, self._extreme(node, values, words.get("key"), is_least=target is min))
+        self._emit(Op.MOVE, into, self._extreme(node, values, key, is_least=target is min))
         self._here(end)
         return into
-
-    def _sorted(self, node: ast.Call, values: int, key: ast.expr | None) -> int:
-        if key is None:
-            return self._result(Op.SORTED, values)
-        return self._result(Op.SORTED_PAIRS, self._with_keys(node, values, key))
 
     def _extreme(self, node: ast.Call, values: int, key: ast.expr | None, *, is_least: bool) -> int:
         if key is None:
@@ -319,18 +282,9 @@ class CallTranslator(ExpressionTranslator):
     def _with_keys(self, node: ast.Call, values: int, key: ast.expr) -> int:
         """Return the pairs of a key and an element, for each element."""
         mark = self._result(Op.MARK)
-        iterator, again, end = self._register(2), JumpLabel(), JumpLabel()
-        self._emit(Op.ITERATE, iterator, values)
-        self._here(again)
-        element = self._register()
-        self._emit(Op.NEXT, element, iterator, end)
-        found = self._applied(node, key, element)
-        pair = self._result(Op.MARK)
-        self._emit(Op.PUSH, found)
-        self._emit(Op.PUSH, element)
-        self._emit(Op.PUSH, self._result(Op.COLLECT, codes.TUPLE_KIND, pair))
-        self._emit(Op.JUMP, again)
-        self._here(end)
+        with self._each(values) as (element, _):
+            found = self._applied(node, key, element)
+            self._emit(Op.PUSH, self._collected(codes.TUPLE_KIND, (found, element)))
         return self._result(Op.COLLECT, codes.LIST_KIND, mark)
 
     def _applied(self, node: ast.Call, key: ast.expr, element: int) -> int:
@@ -351,19 +305,14 @@ class CallTranslator(ExpressionTranslator):
         if method.attr == "index" and len(node.args) == 1:
             return self._value(_index_expression(method.value, node.args[0]))
         value = self._value(method.value)
-        own = {one: inspect.getattr_static(one, method.attr, None) for one in self.program.records}
-        own = {
-            one: found
-            for one, found in own.items()
-            if isinstance(found, FunctionType) and found.__module__ != Record.__module__
-        }
-        own = {one: found for one, found in own.items() if one is not Step}
+        own = {one: inspect.getattr_static(one, method.attr, None) for one in self.program.records if one is not Step}
+        own = {one: known for one, known in own.items() if isinstance(known, FunctionType)}
+        own = {one: known for one, known in own.items() if known.__module__ != Record.__module__}
         if not own:
             return self._call_builtin(node, method.attr, value)
         if len(set(own.values())) == 1:
             (function,) = set(own.values())
-            arguments = self._arguments(node, function, [value])
-            return self._by_class(own, value, arguments, lambda: self._failing())
+            return self._by_class(own, value, self._arguments(node, function, [value]), self._failing)
         raise self._unsupported(node, f"the method {method.attr} of several classes")
 
     def _failing(self) -> int:
@@ -382,7 +331,7 @@ class CallTranslator(ExpressionTranslator):
             return self._result(Op.EXTEND, value, STEP_METHOD_PARTS[name], mark)
         if words:
             raise self._unsupported(node, f"arguments by keyword of .{name}()")
-        take = self._consumed if name in (*SET_METHOD_OPS, "isdisjoint") else self._value
+        take = self._consumed if name in SET_METHOD_OPS else self._value
         return self._call_plain(node, name, value, [take(one) for one in node.args])
 
     def _call_plain(self, node: ast.Call, name: str, value: int, given: list[int]) -> int:
@@ -392,17 +341,15 @@ class CallTranslator(ExpressionTranslator):
         if name == "get" and len(given) in (1, 2):
             return self._result(Op.GET, value, given[0], given[1] if len(given) == 2 else self._constant(None))
         if name in SET_METHOD_OPS and len(given) == 1:
-            return self._result(SET_METHOD_OPS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND))
-        if name == "isdisjoint" and len(given) == 1:
-            common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND))
-            return self._result(Op.NOT, common)
+            other = self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND)
+            found = self._result(SET_METHOD_OPS[name], value, other)
+            return self._result(Op.NOT, found) if name == "isdisjoint" else found
         raise self._unsupported(node, f"the method .{name}()")
 
     def _but(self, node: ast.Call, value: int) -> int:
         if node.args or any(word.arg is None for word in node.keywords):
             raise self._unsupported(node, "a call of .but() with other than keyword arguments")
-        changes = [(str(word.arg), self._value(word.value)) for word in node.keywords]
-        for name, changed in changes:
+        for name, changed in [(str(word.arg), self._value(word.value)) for word in node.keywords]:
             value = self._result(Op.BUT, value, self.program.heap.name(name), changed)
         return value
 
@@ -411,16 +358,8 @@ class CallTranslator(ExpressionTranslator):
         if None in words:
             raise UntranslatableError("** in put()")
         values = {str(name): self._value(one) for name, one in words.items()}
-        pairs = []
-        for name in sorted(values):
-            mark = self._result(Op.MARK)
-            self._emit(Op.PUSH, self._constant(name))
-            self._emit(Op.PUSH, values[name])
-            pairs.append(self._result(Op.COLLECT, codes.TUPLE_KIND, mark))
-        mark = self._result(Op.MARK)
-        for pair in pairs:
-            self._emit(Op.PUSH, pair)
-        return self._result(Op.EXTEND, step, codes.STEP_PUTS, mark)
+        pairs = [self._collected(codes.TUPLE_KIND, (self._constant(name), values[name])) for name in sorted(values)]
+        return self._result(Op.EXTEND, step, codes.STEP_PUTS, self._pushed(pairs))
 
 
 def _index_expression(sequence: ast.expr, wanted: ast.expr) -> ast.expr:

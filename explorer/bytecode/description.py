@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from inspect import isgeneratorfunction
-from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from kraftcheck.spec.values import Map, Record, Value, field_names, field_types,
 
 FIRST_STEP_LOG_ENTRIES = 1 << 14
 """Steps that the log of a sampled state has room for, at first."""
-
-_inboxes_of = attrgetter("inboxes")
 
 
 class SearchDescription:
@@ -87,10 +85,8 @@ class SearchDescription:
         sizes = map(len, (self.replicas, self._fields, self._bounds, self.entries, self.properties))
         machine.shape[codes.SHAPE_REPLICAS : codes.SHAPE_PROPERTIES + 1] = list(sizes)
         machine.shape[codes.SHAPE_PROJECTIONS] = projections
-        machine.shape[codes.SHAPE_SHARED_KIND], machine.shape[codes.SHAPE_ID_NAME] = (
-            heap.kind(self._shared),
-            heap.name("id"),
-        )
+        machine.shape[codes.SHAPE_SHARED_KIND] = heap.kind(self._shared)
+        machine.shape[codes.SHAPE_ID_NAME] = heap.name("id")
         if any("state" in prop.asks for prop in self.properties):
             machine.shape[codes.SHAPE_STATE_KIND] = heap.kind(State)
         machine.shape[codes.SHAPE_MOST_STATES] = self.options.max_states or 0
@@ -142,7 +138,7 @@ def _require_translatable(protocol: Protocol, options: SearchRequest, initial: l
     owners: list[Action | Property] = [*protocol.actions.values(), *properties]
     if options.check_actions:
         raise UntranslatableError("--check-actions")
-    if any(read.of_inbox for owner in owners for read in owner.reads) or any(map(_inboxes_of, initial)):
+    if any(read.of_inbox for owner in owners for read in owner.reads) or any(state.inboxes for state in initial):
         raise UntranslatableError("inboxes")
     if len({type(state.shared) for state in initial}) > 1:
         raise UntranslatableError("several classes of shared record")
@@ -161,23 +157,18 @@ def _classes_of_protocol(protocol: Protocol, states: list[State]) -> list[type]:
     found: dict[type, None] = {}
     for base in type(protocol).__mro__:
         if not base.__module__.startswith(("kraftcheck.spec.language", "builtins")):
-            for value in vars(sys.modules[base.__module__]).values():
-                if (
-                    isinstance(value, type)
-                    and (is_enum(value) or issubclass(value, Record))
-                    and _is_protocol_class(value)
-                ):
-                    found[value] = None
+            found |= dict.fromkeys(filter(_is_protocol_class, vars(sys.modules[base.__module__]).values()))
     for state in states:
         found |= dict.fromkeys(map(type, (*state.replicas.values(), state.shared)))
     return list(found)
 
 
-def _is_protocol_class(of: type) -> bool:
-    return (
-        of.__module__ not in ("enum", "kraftcheck.spec.values", "kraftcheck.spec.language.state")
-        or of.__name__ == "Nothing"
-    )
+def _is_protocol_class(value: Any) -> bool:
+    """Return whether a value is an enum or a class of records that kraftcheck does not define."""
+    if not isinstance(value, type) or not (is_enum(value) or issubclass(value, Record)):
+        return False
+    own = ("enum", "kraftcheck.spec.values", "kraftcheck.spec.language.state")
+    return value.__module__ not in own or value.__name__ == "Nothing"
 
 
 def _property_row(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
@@ -193,13 +184,8 @@ def _projection_row(program: Program, read: Projection) -> tuple[int, int]:
 
 def _parameter_sources(owner: Action | Property, reads: list[Projection]) -> list[int]:
     """Return the sources of the parameters of an action or a property."""
-    known = {
-        "me": codes.ME_SOURCE,
-        "peer": codes.PEER_SOURCE,
-        "shared": codes.SHARED_SOURCE,
-        "state": codes.STATE_SOURCE,
-    }
-    known |= {read.name: codes.PROJECTION_SOURCE + number for number, read in enumerate(reads)}
+    names = ("me", "peer", "shared", "state", *(read.name for read in reads))  # in the order of the sources
+    known = {name: source for source, name in enumerate(names, codes.ME_SOURCE)}
     leading = ["me"] if isinstance(owner, Action) and owner.kind == "internal" else []
     found = [known[name] for name in (*leading, *owner.asks)]
     if len(found) > 7:

@@ -25,8 +25,7 @@ _VIEW_TYPES: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type
 class JumpLabel:
     """A place in the instructions of a function."""
 
-    def __init__(self) -> None:
-        self.place: int | None = None
+    place: int  # known once `Emitter._here` has met it
 
 
 class Emitter:
@@ -79,12 +78,6 @@ class Emitter:
     def _here(self, label: JumpLabel) -> None:
         label.place = len(self._code)
 
-    @staticmethod
-    def _placed(operand: Any) -> int:
-        found = operand.place if isinstance(operand, JumpLabel) else operand
-        assert isinstance(found, int), "each label is placed before the end"
-        return found
-
     def _require_owned(self) -> None:
         """Raise unless no other name can refer to a list, set or dict that a variable changes."""
         for name in self._changed:
@@ -117,22 +110,15 @@ class Emitter:
             return False
         names = [one for one in parts if isinstance(one, ast.Name)]
         bound = {one.id for one in names if isinstance(one.ctx, ast.Store)}
-        known = (one.id in bound or self._is_known(one.id) for one in names)
+        known = (one.id in bound or one.id in self._globals or hasattr(builtins, one.id) for one in names)
         return all(known) and not any(one.id in self._locals for one in names)
-
-    def _is_known(self, name: str) -> bool:
-        return name in self._globals or hasattr(builtins, name)
 
     def _object(self, node: ast.expr) -> Any:
         """Return the Python object that an expression names at translation, or None."""
         if isinstance(node, ast.Name) and node.id not in self._locals:
             return self._globals.get(node.id, getattr(builtins, node.id, None))
         if isinstance(node, ast.Attribute):
-            if (
-                isinstance(node.value, ast.Call)
-                and isinstance(node.value.func, ast.Name)
-                and node.value.func.id == "super"
-            ):
+            if getattr(getattr(node.value, "func", None), "id", None) == "super":
                 return self._of_super(node.attr)
             owner = self._object(node.value)
             if isinstance(owner, type | ModuleType | Protocol):

@@ -6,7 +6,8 @@ import ast
 import inspect
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kraftcheck.explorer.bytecode.emitter import Emitter, JumpLabel, VariableScope, comprehension_variables
@@ -58,6 +59,9 @@ class ExpressionTranslator(Emitter, ABC):
         result: int = method(node)
         return result
 
+    def _value_or_none(self, node: ast.expr | None) -> int:
+        return self._constant(None) if node is None else self._value(node)
+
     def _is_lazy(self, node: ast.expr) -> bool:
         """Return whether an expression makes an iterator or a view: it is consumed once, or follows later changes."""
         if not isinstance(node, ast.Call):
@@ -96,9 +100,7 @@ class ExpressionTranslator(Emitter, ABC):
 
         return self._by_class(properties, value, [value], field) if properties else field()
 
-    def _by_class(
-        self, methods: dict[type, Any], value: int, arguments: list[int], otherwise: Callable[[], int]
-    ) -> int:
+    def _by_class(self, methods: dict[type, Any], value: int, arguments: list[int], default: Callable[[], int]) -> int:
         """Call the method of the class of a value; take another way for values of other classes."""
         into, end = self._register(), JumpLabel()
         for method in dict.fromkeys(methods.values()):
@@ -108,7 +110,7 @@ class ExpressionTranslator(Emitter, ABC):
             self._emit(Op.MOVE, into, self._call(method, arguments))
             self._emit(Op.JUMP, end)
             self._here(following)
-        self._emit(Op.MOVE, into, otherwise())
+        self._emit(Op.MOVE, into, default())
         self._here(end)
         return into
 
@@ -165,11 +167,7 @@ class ExpressionTranslator(Emitter, ABC):
         if isinstance(node.slice, ast.Slice):
             if node.slice.step is not None:
                 raise self._unsupported(node, "a slice with a step")
-            ends = [
-                self._constant(None) if one is None else self._value(one)
-                for one in (node.slice.lower, node.slice.upper)
-            ]
-            return self._result(Op.SLICE, value, *ends)
+            return self._result(Op.SLICE, value, *map(self._value_or_none, (node.slice.lower, node.slice.upper)))
         return self._result(Op.INDEX, value, self._value(node.slice))
 
     def _of_tuple(self, node: ast.Tuple) -> int:
@@ -196,23 +194,29 @@ class ExpressionTranslator(Emitter, ABC):
         else:
             self._emit(Op.PUSH, self._value(node))
 
-    def _of_dict(self, node: ast.Dict) -> int:
+    def _pushed(self, values: Iterable[int]) -> int:
+        """Push values on the stack; return the register of its height before."""
         mark = self._result(Op.MARK)
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                raise self._unsupported(node, "** in a dict")
-            self._emit(Op.PUSH, self._value(key))
-            self._emit(Op.PUSH, self._value(value))
-        return self._result(Op.COLLECT, DICT_KIND, mark)
+        for one in values:
+            self._emit(Op.PUSH, one)
+        return mark
 
-    def _of_listcomp(self, node: ast.ListComp) -> int:
+    def _collected(self, kind: int, values: Iterable[int]) -> int:
+        return self._result(Op.COLLECT, kind, self._pushed(values))
+
+    def _of_dict(self, node: ast.Dict) -> int:
+        items = [one for pair in zip(node.keys, node.values, strict=True) for one in pair]
+        if None in items:
+            raise self._unsupported(node, "** in a dict")
+        return self._collected(DICT_KIND, map(self._value_or_none, items))
+
+    def _of_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> int:
         return self._comprehension(LIST_KIND, node.generators, [node.elt])
+
+    _of_generatorexp = _of_listcomp
 
     def _of_setcomp(self, node: ast.SetComp) -> int:
         return self._comprehension(SET_KIND, node.generators, [node.elt])
-
-    def _of_generatorexp(self, node: ast.GeneratorExp) -> int:
-        return self._comprehension(LIST_KIND, node.generators, [node.elt])
 
     def _of_dictcomp(self, node: ast.DictComp) -> int:
         return self._comprehension(DICT_KIND, node.generators, [node.key, node.value])
@@ -227,23 +231,22 @@ class ExpressionTranslator(Emitter, ABC):
         if not loops:
             body()
             return
-        again, end = JumpLabel(), JumpLabel()
-        iterator = self._iterator(loops[0].iter)
+        with self._each(self._consumed(loops[0].iter)) as (element, again):
+            self._assign(loops[0].target, element)
+            for condition in loops[0].ifs:
+                self._emit(Op.UNLESS, self._value(condition), again)
+            self._loop(loops[1:], body)
+
+    @contextmanager
+    def _each(self, value: int) -> Iterator[tuple[int, JumpLabel]]:
+        """Translate a loop over a value: its body knows the register of an element, and where the next one begins."""
+        iterator, element, again, end = self._register(2), self._register(), JumpLabel(), JumpLabel()
+        self._emit(Op.ITERATE, iterator, value)
         self._here(again)
-        element = self._register()
         self._emit(Op.NEXT, element, iterator, end)
-        self._assign(loops[0].target, element)
-        for condition in loops[0].ifs:
-            self._emit(Op.UNLESS, self._value(condition), again)
-        self._loop(loops[1:], body)
+        yield element, again
         self._emit(Op.JUMP, again)
         self._here(end)
-
-    def _iterator(self, node: ast.expr) -> int:
-        value = self._consumed(node)
-        iterator = self._register(2)
-        self._emit(Op.ITERATE, iterator, value)
-        return iterator
 
     def _push_all(self, node: ast.expr) -> None:
         called = self._called(node)

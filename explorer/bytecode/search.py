@@ -13,20 +13,11 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import expand_states, insert_state
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
-from kraftcheck.explorer.request import require_supported
-from kraftcheck.explorer.result import (
-    DEADLOCK,
-    Behaviour,
-    Bookkeeping,
-    Result,
-    SearchCounts,
-    SearchRequest,
-    SearchStopped,
-    behaviour_along,
-)
+from kraftcheck.explorer.request import SearchRequest, require_supported
+from kraftcheck.explorer.result import Behaviour, Bookkeeping, Result, SearchCounts, SearchStopped, behaviour_along
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.errors import UntranslatableError
-from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 

@@ -81,14 +81,12 @@ def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     """Return the variables whose lists, sets or dicts a function changes in place."""
     found = set()
     for node in ast.walk(tree):
-        if (isinstance(node, ast.Attribute) and node.attr in MUTATORS) or (
-            isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-        ):
-            found |= _variable_in(node.value)
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            changes = node.attr in MUTATORS if isinstance(node, ast.Attribute) else isinstance(node.ctx, ast.Store)
+            found |= _variable_in(node.value) if changes else set()
         elif isinstance(node, ast.AugAssign):
-            found |= {
-                name for name in _variable_in(node.target) if any(map(_makes_collection, _assigned_values(tree, name)))
-            }
+            names = _variable_in(node.target)
+            found |= {name for name in names if any(map(_makes_collection, _assigned_values(tree, name)))}
     return found
 
 
@@ -128,12 +126,8 @@ def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     uses = [one for one in parents if _has_name(one, name, ast.Load) and isinstance(one, ast.Name)]
     loops = [one for one in parents if isinstance(one, ast.For) and _has_name(one.iter, name, ast.Load)]
-    found = [
-        *given,
-        *(one for one in uses if not _only_reads(one, parents)),
-        *filter(partial(_loop_changes_variable, name), loops),
-    ]
-    return next(iter(found), None)
+    escaping = [one for one in uses if not _only_reads(one, parents)]
+    return next(iter([*given, *escaping, *filter(partial(_loop_changes_variable, name), loops)]), None)
 
 
 def _loop_changes_variable(name: str, loop: ast.For) -> bool:
@@ -142,23 +136,9 @@ def _loop_changes_variable(name: str, loop: ast.For) -> bool:
     return name in mutated_variables(body) or name in local_variables(body)
 
 
-_READING_BUILTINS = {
-    "len",
-    "any",
-    "all",
-    "sum",
-    "min",
-    "max",
-    "sorted",
-    "ordered",
-    "set",
-    "frozenset",
-    "tuple",
-    "list",
-    "dict",
-    "Map",
-    "bool",
-}
+_READING_BUILTINS = _COLLECTION_MAKERS | {"len", "any", "all", "sum", "min", "max", "frozenset", "tuple", "Map", "bool"}
+_TESTING_NODES = ast.If | ast.While | ast.Return
+_READING_NODES = ast.BinOp | ast.Compare | ast.For | ast.comprehension | ast.UnaryOp | ast.AugAssign | ast.Starred
 
 
 def _only_reads(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
@@ -168,20 +148,8 @@ def _only_reads(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
         return isinstance(parent.func, ast.Name) and parent.func.id in _READING_BUILTINS
     if isinstance(parent, ast.Attribute):
         return isinstance(parents[parent], ast.Call)
-    reads = (
-        ast.BinOp
-        | ast.Compare
-        | ast.For
-        | ast.comprehension
-        | ast.Return
-        | ast.If
-        | ast.While
-        | ast.UnaryOp
-        | ast.AugAssign
-        | ast.Starred
-    )
     if isinstance(parent, ast.Subscript):
         return parent.value is node
     if isinstance(parent, ast.BoolOp):
-        return isinstance(parents[parent], ast.If | ast.While | ast.Return | ast.BoolOp)
-    return isinstance(parent, reads)
+        return isinstance(parents[parent], _TESTING_NODES | ast.BoolOp)
+    return isinstance(parent, _TESTING_NODES | _READING_NODES)

@@ -18,16 +18,12 @@ class FunctionTranslator(CallTranslator):
     def translated(self) -> tuple[list[tuple[int, ...]], int]:
         """Return the instructions and the number of registers."""
         self._loops: list[tuple[JumpLabel, JumpLabel]] = []  # where continue and break lead
-        for name in self.parameters:
-            self._names[name] = self._register()
-        unset = [name for name in self._locals if name not in self._names]
-        for name in unset:
-            self._names[name] = self._register()
-        for name in unset:
-            self._emit(Op.UNSET, self._names[name])
+        self._names = {name: self._register() for name in self.parameters}
+        self._names |= {name: self._result(Op.UNSET) for name in self._locals if name not in self.parameters}
         self._block(self.tree.body)
         self._emit(Op.RETURN, self._constant(None))
-        return [tuple(self._placed(one) for one in code) for code in self._code], self._registers + 1
+        placed = [tuple(one.place if isinstance(one, JumpLabel) else one for one in code) for code in self._code]
+        return placed, self._registers + 1
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -47,8 +43,7 @@ class FunctionTranslator(CallTranslator):
         pass
 
     def _do_return(self, statement: ast.Return) -> None:
-        value = self._constant(None) if statement.value is None else self._value(statement.value)
-        self._emit(Op.RETURN, value)
+        self._emit(Op.RETURN, self._value_or_none(statement.value))
 
     def _do_expr(self, statement: ast.Expr) -> None:
         value = statement.value
@@ -58,13 +53,11 @@ class FunctionTranslator(CallTranslator):
             self._emit(Op.PUSH, self._value(value.value))
         elif isinstance(value, ast.YieldFrom):
             self._push_all(value.value)
-        elif isinstance(value, ast.Constant):
-            pass
         elif probe_number(value) is not None:
             self._value(value)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MUTATORS:
             self._change(value, value.func)
-        else:
+        elif not isinstance(value, ast.Constant):
             raise self._unsupported(statement, "an expression whose value is not used")
 
     def _change(self, call: ast.Call, method: ast.Attribute) -> None:
@@ -75,9 +68,7 @@ class FunctionTranslator(CallTranslator):
         given = (self._consumed if method.attr == "extend" else self._value)(call.args[0])
         if method.attr in ("add", "append"):  # of a set, or of a list: other kinds end the search
             kind, operation = (SET_KIND, Op.OR) if method.attr == "add" else (LIST_KIND, Op.ADD)
-            mark = self._result(Op.MARK)
-            self._emit(Op.PUSH, given)
-            self._emit(operation, into, into, self._result(Op.COLLECT, kind, mark))
+            self._emit(operation, into, into, self._collected(kind, [given]))
         elif method.attr == "extend":
             self._emit(Op.ADD, into, into, self._result(Op.CONVERT, given, LIST_KIND))
         elif method.attr == "discard":
@@ -147,18 +138,14 @@ class FunctionTranslator(CallTranslator):
         self._here(end)
 
     def _do_for(self, statement: ast.For) -> None:
-        again, over, end = JumpLabel(), JumpLabel(), JumpLabel()
-        iterator = self._iterator(statement.iter)
-        self._here(again)
-        element, before = self._register(), set(self._certain)
-        self._emit(Op.NEXT, element, iterator, over)
-        self._assign(statement.target, element)
-        self._loops.append((again, end))
-        self._branch(statement.body)
-        self._loops.pop()
+        end = JumpLabel()
+        with self._each(self._consumed(statement.iter)) as (element, again):
+            before = set(self._certain)
+            self._assign(statement.target, element)
+            self._loops.append((again, end))
+            self._branch(statement.body)
+            self._loops.pop()
         self._certain = before
-        self._emit(Op.JUMP, again)
-        self._here(over)
         self._branch(statement.orelse)
         self._here(end)
 

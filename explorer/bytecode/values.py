@@ -14,42 +14,13 @@ from kraftcheck.explorer.bytecode.kernel.codes import InterpreterArrays
 from kraftcheck.explorer.bytecode.kernel.heap import intern_node, rehash_nodes
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import (
-    Map,
-    ModelValue,
-    Record,
-    Value,
-    field_names,
-    field_types,
-    is_enum,
-    mixes_types,
-    order_key,
-)
+from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum, mixes_types, order_key
 
-COLLECTION_TYPES = {
-    codes.TUPLE_KIND: tuple,
-    codes.LIST_KIND: list,
-    codes.FROZENSET_KIND: frozenset,
-    codes.SET_KIND: set,
-    codes.MAP_KIND: Map,
-    codes.DICT_KIND: dict,
-}
-KINDS_OF_TYPES = {
-    NoneType: codes.NONE_KIND,
-    bool: codes.BOOL_KIND,
-    int: codes.INT_KIND,
-    str: codes.STR_KIND,
-    ModelValue: codes.MODEL_KIND,
-    tuple: codes.TUPLE_KIND,
-    list: codes.LIST_KIND,
-}
-KINDS_OF_TYPES |= {
-    frozenset: codes.FROZENSET_KIND,
-    set: codes.SET_KIND,
-    Map: codes.MAP_KIND,
-    dict: codes.DICT_KIND,
-    Step: codes.STEP_KIND,
-}
+ATOM_TYPES, COLLECTION_TYPES = (NoneType, bool, str, ModelValue, int), (tuple, list, frozenset, set, Map, dict)
+"""Python's types, in the order of their kinds."""
+KINDS_OF_TYPES: dict[type, int] = {of: kind for kind, of in enumerate((*ATOM_TYPES, *COLLECTION_TYPES))}
+KINDS_OF_TYPES[Step] = codes.STEP_KIND
+assert KINDS_OF_TYPES[dict] == codes.DICT_KIND
 
 _SPECIAL_METHODS = ("__bool__", "__len__", "__iter__", "__contains__", "__getitem__")
 """Methods of a class that change what operations on its instances mean."""
@@ -76,11 +47,11 @@ class ValueHeap:
         self.classes: dict[type, int] = {}
         self._tests: dict[Any, int] = {}
         self._names: dict[str, int] = {}
-        self._atoms: dict[tuple[type, Value], int] = {}
+        self._atoms: dict[tuple[type, Any], int] = {}
         self._types: dict[Any, int] = {}
         self._rows: list[tuple[int, int, int]] = []
         self._items: list[int] = []
-        self._decoded: dict[int, Value] = {}
+        self._decoded: dict[int, Any] = {}
         self._of_kind: dict[int, type] = {kind: of for of, kind in KINDS_OF_TYPES.items()}
         for name in field_names(Step):
             self.name(name)
@@ -106,11 +77,10 @@ class ValueHeap:
     def require_room(self, words: int) -> None:
         """Grow the arrays of permanent nodes where less than a number of words is free."""
         machine = self.machine
-        if machine.at[codes.AT_PERMANENT_TOP] + words > machine.words.shape[0]:
-            size = min(
-                max(2 * machine.words.shape[0], int(machine.at[codes.AT_PERMANENT_TOP]) + words), codes.NUMBER_LIMIT
-            )
-            if machine.at[codes.AT_PERMANENT_TOP] + words > size:
+        needed = int(machine.at[codes.AT_PERMANENT_TOP]) + words
+        if needed > machine.words.shape[0]:
+            size = min(max(2 * machine.words.shape[0], needed), codes.NUMBER_LIMIT)
+            if needed > size:
                 raise UntranslatableError("the values of the states exceed 2 GiB")
             machine.words = np.concatenate((machine.words, np.zeros(size - machine.words.shape[0], np.int32)))
         if 2 * (machine.at[codes.AT_NODES] + words // 8) > machine.table.shape[0]:
@@ -167,7 +137,7 @@ class ValueHeap:
         return self._node(self.kind(kind), map(self.encode, _node_items(value)))
 
     def _atom(self, value: Any) -> int:
-        key: tuple[type, Value] = (type(value), value)
+        key: tuple[type, Any] = (type(value), value)
         if key not in self._atoms:
             self._atoms[key] = 2 * self._append(self.kind(type(value)), [0, int(bool(value))])
             self._decoded[self._atoms[key]] = value
@@ -183,15 +153,11 @@ class ValueHeap:
     def _node(self, kind: int, items: Iterable[int]) -> int:
         values = list(items)
         self.require_room(2 * len(values) + 64)
-        machine = self.machine
-        if len(values) + codes.ATOM_WORDS + codes.NODE_HEAD_WORDS > codes.SCRATCH_WORDS:
+        end = codes.ATOM_WORDS + codes.NODE_HEAD_WORDS + len(values)
+        if end > codes.SCRATCH_WORDS:
             raise UntranslatableError("a value of over a million parts")
-        machine.words[codes.ATOM_WORDS : codes.ATOM_WORDS + codes.NODE_HEAD_WORDS + len(values)] = [
-            kind,
-            len(values),
-            *values,
-        ]
-        return 2 * int(intern_node(machine, codes.ATOM_WORDS))
+        self.machine.words[codes.ATOM_WORDS : end] = [kind, len(values), *values]
+        return 2 * int(intern_node(self.machine, codes.ATOM_WORDS))
 
     def decode(self, value: int) -> Any:
         """Return the Python value of a permanent value."""
@@ -199,19 +165,13 @@ class ValueHeap:
             return value >> 1
         found = self._decoded.get(value)
         if found is None and value not in self._decoded:
-            words, address = self.machine.words, value >> 1
-            kind, size = int(words[address]), int(words[address + 1])
-            items = [
-                self.decode(int(one))
-                for one in words[address + codes.NODE_HEAD_WORDS : address + codes.NODE_HEAD_WORDS + size]
-            ]
+            words, first = self.machine.words, (value >> 1) + codes.NODE_HEAD_WORDS
+            kind, size = int(words[value >> 1]), int(words[(value >> 1) + 1])
+            items = [self.decode(one) for one in words[first : first + size].tolist()]
             if kind in (codes.MAP_KIND, codes.DICT_KIND):
                 items = list(zip(items[::2], items[1::2], strict=True))
-            found = (
-                self._of_kind[kind](*items)
-                if kind >= codes.FIRST_CLASS_KIND or kind == codes.STEP_KIND
-                else COLLECTION_TYPES[kind](items)
-            )
+            of: Any = self._of_kind[kind]
+            found = of(items) if of in COLLECTION_TYPES else of(*items)
             if len(self._decoded) < 1 << 16:
                 self._decoded[value] = found
         return found
