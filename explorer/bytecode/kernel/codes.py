@@ -17,46 +17,18 @@ from kraftcheck.explorer.native.compiling import kernel_compiler
 
 jit = kernel_compiler(Path(__file__).parent)
 
-(
-    NONE_KIND,
-    BOOL_KIND,
-    STR_KIND,
-    MODEL_KIND,
-    INT_KIND,
-    TUPLE_KIND,
-    LIST_KIND,
-    FROZENSET_KIND,
-    SET_KIND,
-    MAP_KIND,
-    DICT_KIND,
-    STATE_RECORD_KIND,
-    STEP_KIND,
-    INVALID_KIND,
-    CLASS_KIND,
-) = range(15)
+NONE_KIND, BOOL_KIND, STR_KIND, MODEL_KIND, INT_KIND, TUPLE_KIND, LIST_KIND, FROZENSET_KIND = range(8)
+SET_KIND, MAP_KIND, DICT_KIND, STATE_RECORD_KIND, STEP_KIND, INVALID_KIND, CLASS_KIND = range(8, 15)
 FIRST_CLASS_KIND = 16
 """The first kind of an enum or a record class."""
-(
-    NONE_GROUP,
-    BOOL_GROUP,
-    INT_GROUP,
-    STR_GROUP,
-    MODEL_GROUP,
-    ENUM_GROUP,
-    TUPLE_GROUP,
-    SET_GROUP,
-    RECORD_GROUP,
-    MAP_GROUP,
-    MUTABLE_GROUP,
-) = range(11)
+NONE_GROUP, BOOL_GROUP, INT_GROUP, STR_GROUP, MODEL_GROUP, ENUM_GROUP = range(6)
+TUPLE_GROUP, SET_GROUP, RECORD_GROUP, MAP_GROUP, MUTABLE_GROUP = range(6, 11)
 """Groups of kinds, in canonical order."""
 GROUP_OF_KIND = {
     NONE_KIND: NONE_GROUP, BOOL_KIND: BOOL_GROUP, STR_KIND: STR_GROUP, MODEL_KIND: MODEL_GROUP, INT_KIND: INT_GROUP,
-    TUPLE_KIND: TUPLE_GROUP, LIST_KIND: MUTABLE_GROUP, FROZENSET_KIND: SET_GROUP, SET_KIND: MUTABLE_GROUP,
-    MAP_KIND: MAP_GROUP, DICT_KIND: MUTABLE_GROUP, STATE_RECORD_KIND: MUTABLE_GROUP, STEP_KIND: RECORD_GROUP,
-    INVALID_KIND: MUTABLE_GROUP, CLASS_KIND: MUTABLE_GROUP,
+    TUPLE_KIND: TUPLE_GROUP, FROZENSET_KIND: SET_GROUP, MAP_KIND: MAP_GROUP, STEP_KIND: RECORD_GROUP,
 }  # fmt: skip
-"""The group of each kind that is no class of the protocol."""
+"""The group of each kind that is no class of the protocol; kinds that are left out are in `MUTABLE_GROUP`."""
 
 SCRATCH_WORDS = 1 << 20
 """Words for temporary nodes."""
@@ -67,36 +39,11 @@ NUMBER_LIMIT = 1 << 29
 """Integers and addresses are less than this: a word holds twice the number."""
 MOST_REGISTERS, MOST_FRAMES, MOST_STACK_VALUES, INSTRUCTION_FUEL = 1 << 16, 200, 1 << 16, 1 << 26
 
-(
-    AT_PERMANENT_TOP,
-    AT_SCRATCH_TOP,
-    AT_NODES,
-    AT_STACK_HEIGHT,
-    AT_ERROR,
-    AT_ERROR_LINE,
-    AT_KINDS,
-    AT_STATES,
-    AT_GENERATED,
-    AT_DEADLOCKED,
-    AT_LOGGED,
-    AT_IS_FRESH,
-    AT_SIZE,
-) = range(13)
+AT_PERMANENT_TOP, AT_SCRATCH_TOP, AT_NODES, AT_STACK_HEIGHT, AT_ERROR, AT_ERROR_LINE, AT_KINDS = range(7)
+AT_STATES, AT_GENERATED, AT_DEADLOCKED, AT_LOGGED, AT_IS_FRESH, AT_SIZE = range(7, 13)
 """Scalars in `InterpreterArrays.at`."""
-(
-    SHAPE_REPLICAS,
-    SHAPE_FIELDS,
-    SHAPE_BOUNDS,
-    SHAPE_ENTRIES,
-    SHAPE_PROPERTIES,
-    SHAPE_PROJECTIONS,
-    SHAPE_SHARED_KIND,
-    SHAPE_IS_LOGGING,
-    SHAPE_ID_NAME,
-    SHAPE_MOST_STATES,
-    SHAPE_STATE_KIND,
-    SHAPE_SIZE,
-) = range(12)
+SHAPE_REPLICAS, SHAPE_FIELDS, SHAPE_BOUNDS, SHAPE_ENTRIES, SHAPE_PROPERTIES, SHAPE_PROJECTIONS = range(6)
+SHAPE_SHARED_KIND, SHAPE_IS_LOGGING, SHAPE_ID_NAME, SHAPE_MOST_STATES, SHAPE_STATE_KIND, SHAPE_SIZE = range(6, 12)
 """Numbers in `InterpreterArrays.shape`: of columns of replicas, shared fields and bounds; and so on. Where no property
 takes the whole state, `SHAPE_STATE_KIND` is 0."""
 ME_SOURCE, PEER_SOURCE, SHARED_SOURCE, STATE_SOURCE, PROJECTION_SOURCE = range(5)

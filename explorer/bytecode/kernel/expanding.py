@@ -6,19 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.bytecode.kernel import codes
+from kraftcheck.explorer.bytecode.kernel import codes, heap
 from kraftcheck.explorer.bytecode.kernel.codes import jit
-from kraftcheck.explorer.bytecode.kernel.heap import (
-    allocate_node,
-    are_equal,
-    intern_node,
-    intern_value,
-    kind_of,
-    matches_type,
-    node_item,
-    node_size,
-    record_error,
-)
 from kraftcheck.explorer.bytecode.kernel.interpreter import push_value, run_function, value_from_stack
 
 DISTINCT_INPUTS_COLUMN = 7  # column of `InterpreterArrays.inputs`
@@ -27,7 +16,7 @@ DISTINCT_INPUTS_COLUMN = 7  # column of `InterpreterArrays.inputs`
 @jit
 def passes_kind_test(m: Any, test: Any, value: Any) -> Any:
     """Return whether the kind of a value passes a test."""
-    return m.tests[test * m.at[codes.AT_KINDS] + kind_of(m, value)] != 0
+    return m.tests[test * m.at[codes.AT_KINDS] + heap.kind_of(m, value)] != 0
 
 
 @jit
@@ -80,7 +69,8 @@ def prepare_environment(m: Any, side: Any) -> Any:
     """Make the shared record and the projections of the state in the row of one side, and the state if it is needed."""
     first, replicas, fields = side * state_column_count(m), m.shape[codes.SHAPE_REPLICAS], m.shape[codes.SHAPE_FIELDS]
     own = side * environment_value_count(m)
-    address = allocate_node(m, m.shape[codes.SHAPE_SHARED_KIND], fields)
+    projected = own + codes.PROJECTION_SOURCE - codes.SHARED_SOURCE
+    address = heap.allocate_node(m, m.shape[codes.SHAPE_SHARED_KIND], fields)
     if address == 0:
         return 0
     for place in range(fields):
@@ -95,13 +85,11 @@ def prepare_environment(m: Any, side: Any) -> Any:
             if replica != 0 and passes_kind_test(m, m.projections[which, 1], replica):
                 m.registers[0] = replica
                 found = run_function(m, m.projections[which, 0])
-                if m.at[codes.AT_ERROR] != 0 or m.groups[kind_of(m, found)] >= codes.MUTABLE_GROUP:
-                    return record_error(m, codes.UNSUPPORTED_ERROR)
+                if m.at[codes.AT_ERROR] != 0 or m.groups[heap.kind_of(m, found)] >= codes.MUTABLE_GROUP:
+                    return heap.record_error(m, codes.UNSUPPORTED_ERROR)
                 push_value(m, m.columns[place])
                 push_value(m, found)
-        m.environment[own + codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + which] = value_from_stack(
-            m, codes.MAP_KIND, mark
-        )
+        m.environment[projected + which] = value_from_stack(m, codes.MAP_KIND, mark)
     return 0
 
 
@@ -117,13 +105,12 @@ def find_in_span(names: Any, first: Any, count: Any, value: Any) -> Any:
 @jit
 def spend_bounds(m: Any, names: Any, uses: Any) -> Any:
     """Test that no bound of a tuple is exhausted in the target's row, and use each if wanted."""
-    first = state_column_count(m) + m.shape[codes.SHAPE_REPLICAS] + m.shape[codes.SHAPE_FIELDS]
-    for place in range(node_size(m, names)):
-        which = find_in_span(
-            m.names, m.shape[codes.SHAPE_FIELDS], m.shape[codes.SHAPE_BOUNDS], node_item(m, names, place)
-        )
+    fields, bounds = m.shape[codes.SHAPE_FIELDS], m.shape[codes.SHAPE_BOUNDS]
+    first = state_column_count(m) + m.shape[codes.SHAPE_REPLICAS] + fields
+    for place in range(heap.node_size(m, names)):
+        which = find_in_span(m.names, fields, bounds, heap.node_item(m, names, place))
         if which < 0:
-            record_error(m, codes.UNSUPPORTED_ERROR)
+            heap.record_error(m, codes.UNSUPPORTED_ERROR)
             return False
         if m.row[first + which] >> 1 >= m.limits[which]:
             return False
@@ -134,18 +121,18 @@ def spend_bounds(m: Any, names: Any, uses: Any) -> Any:
 @jit
 def write_replica(m: Any, replica: Any, only: Any) -> Any:
     """Write a replica's next state to the target's row; return its place. With `only`, it must be that replica."""
-    kind = kind_of(m, replica)
+    kind = heap.kind_of(m, replica)
     which = np.int32(-1)
     if m.groups[kind] == codes.RECORD_GROUP:
         which = m.offsets[m.shape[codes.SHAPE_ID_NAME] * m.at[codes.AT_KINDS] + kind]
     if which < 0:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    kept = intern_value(m, replica)
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    kept = heap.intern_value(m, replica)
     if m.at[codes.AT_ERROR] != 0:
         return 0
-    place = find_in_span(m.columns, 0, m.shape[codes.SHAPE_REPLICAS], node_item(m, kept, which))
+    place = find_in_span(m.columns, 0, m.shape[codes.SHAPE_REPLICAS], heap.node_item(m, kept, which))
     if place < 0 or (only >= 0 and place != only):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     m.row[state_column_count(m) + place] = kept
     return place
 
@@ -156,44 +143,34 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
     width = state_column_count(m)
     for place in range(width):
         m.row[width + place] = m.row[place]
-    if (
-        node_item(m, step, codes.STEP_CONSUMES) != codes.FALSE_VALUE
-        or node_item(m, step, codes.STEP_SENDS) != codes.EMPTY_TUPLE
-    ):
-        record_error(m, codes.UNSUPPORTED_ERROR)
-    if (
-        not spend_bounds(m, node_item(m, step, codes.STEP_NEEDS), 0)
-        or not spend_bounds(m, node_item(m, step, codes.STEP_SPENDS), 1)
-        or m.at[codes.AT_ERROR] != 0
-    ):
+    consumes, sends = heap.node_item(m, step, codes.STEP_CONSUMES), heap.node_item(m, step, codes.STEP_SENDS)
+    if consumes != codes.FALSE_VALUE or sends != codes.EMPTY_TUPLE:
+        heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    needs, spends = heap.node_item(m, step, codes.STEP_NEEDS), heap.node_item(m, step, codes.STEP_SPENDS)
+    if not spend_bounds(m, needs, 0) or not spend_bounds(m, spends, 1) or m.at[codes.AT_ERROR] != 0:
         return False
-    me, writes, puts = (
-        node_item(m, step, codes.STEP_ME),
-        node_item(m, step, codes.STEP_WRITES),
-        node_item(m, step, codes.STEP_PUTS),
-    )
+    me, writes = heap.node_item(m, step, codes.STEP_ME), heap.node_item(m, step, codes.STEP_WRITES)
+    puts = heap.node_item(m, step, codes.STEP_PUTS)
     if me != codes.EMPTY_TUPLE:
-        if actor < 0 or kind_of(m, me) != kind_of(m, m.row[actor]):
-            record_error(m, codes.UNSUPPORTED_ERROR)
+        if actor < 0 or heap.kind_of(m, me) != heap.kind_of(m, m.row[actor]):
+            heap.record_error(m, codes.UNSUPPORTED_ERROR)
             return False
         write_replica(m, me, actor)
-    for one in range(node_size(m, writes)):
-        place = write_replica(m, node_item(m, writes, one), -1)
+    for one in range(heap.node_size(m, writes)):
+        place = write_replica(m, heap.node_item(m, writes, one), -1)
         is_repeated = me != codes.EMPTY_TUPLE and place == actor
         for other in range(one):
             if m.stack[m.at[codes.AT_STACK_HEIGHT] + other] == place:
                 is_repeated = True
         m.stack[m.at[codes.AT_STACK_HEIGHT] + one] = place
         if is_repeated:
-            record_error(m, codes.UNSUPPORTED_ERROR)
-    for one in range(node_size(m, puts)):
-        name, value = (
-            node_item(m, node_item(m, puts, one), 0),
-            intern_value(m, node_item(m, node_item(m, puts, one), 1)),
-        )
+            heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    for one in range(heap.node_size(m, puts)):
+        put = heap.node_item(m, puts, one)
+        name, value = heap.node_item(m, put, 0), heap.intern_value(m, heap.node_item(m, put, 1))
         place = find_in_span(m.names, 0, m.shape[codes.SHAPE_FIELDS], name)
-        if place < 0 or m.at[codes.AT_ERROR] != 0 or not matches_type(m, m.shared_types[place], value):
-            record_error(m, codes.UNSUPPORTED_ERROR)
+        if place < 0 or m.at[codes.AT_ERROR] != 0 or not heap.matches_type(m, m.shared_types[place], value):
+            heap.record_error(m, codes.UNSUPPORTED_ERROR)
             return False
         m.row[width + m.shape[codes.SHAPE_REPLICAS] + place] = value
     return m.at[codes.AT_ERROR] == 0
@@ -212,7 +189,7 @@ def record_property_input(m: Any, which: Any, me: Any, peer: Any) -> Any:
             value = np.int64(-1)
             differs = True  # each state is another
         elif source >= codes.SHARED_SOURCE:
-            value = intern_value(m, m.environment[environment_value_count(m) + source - codes.SHARED_SOURCE])
+            value = heap.intern_value(m, m.environment[environment_value_count(m) + source - codes.SHARED_SOURCE])
         if m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0:
             m.inputs[which, place] = value
         elif m.inputs[which, place] != value:
@@ -241,7 +218,7 @@ def property_holds(m: Any, which: Any) -> Any:
             found = call_with_parameters(m, function, m.shape[codes.SHAPE_ENTRIES] + which, 1, me, peer)
             m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
             if m.at[codes.AT_ERROR] != 0 or (found != codes.TRUE_VALUE and found != codes.FALSE_VALUE):
-                record_error(m, codes.UNSUPPORTED_ERROR)
+                heap.record_error(m, codes.UNSUPPORTED_ERROR)
                 return True
             if (found == codes.TRUE_VALUE) == (m.properties[which, 4] != 0):
                 return False
@@ -271,17 +248,16 @@ def insert_state(m: Any, source: Any) -> Any:
     width = state_column_count(m)
     low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
     if m.at[codes.AT_STATES] == m.states.shape[0]:
-        return record_error(
-            m, codes.PERMANENT_FULL_ERROR
-        )  # before the state is known: a state is expanded again after an error
-    made = allocate_node(m, codes.STATE_RECORD_KIND, width + 1)
+        # before the state is known: a state is expanded again after an error
+        return heap.record_error(m, codes.PERMANENT_FULL_ERROR)
+    made = heap.allocate_node(m, codes.STATE_RECORD_KIND, width + 1)
     if made == 0:
         return 0
     for place in range(width):
         m.words[made + codes.NODE_HEAD_WORDS + place] = m.row[width + place]
     m.words[made + codes.NODE_HEAD_WORDS + width] = codes.EXCLUDED_STATE
     top = m.at[codes.AT_PERMANENT_TOP]
-    address = intern_node(m, made)
+    address = heap.intern_node(m, made)
     if m.at[codes.AT_ERROR] == 0 and address == top:
         is_inside = check_properties(m, source, address)
         if m.at[codes.AT_ERROR] == 0 and is_inside:
@@ -290,7 +266,7 @@ def insert_state(m: Any, source: Any) -> Any:
             m.states[number], m.sources[number] = address, source
             m.at[codes.AT_STATES] = number + 1
             if number + 1 == m.shape[codes.SHAPE_MOST_STATES]:
-                record_error(m, codes.STATE_LIMIT_ERROR)
+                heap.record_error(m, codes.STATE_LIMIT_ERROR)
     m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
     return address
 
@@ -309,10 +285,10 @@ def run_handler(m: Any, source: Any, entry: Any) -> Any:
         if m.at[codes.AT_ERROR] != 0:
             break
         step, is_known = m.stack[place], False
-        if kind_of(m, step) != codes.STEP_KIND:
-            return record_error(m, codes.UNSUPPORTED_ERROR)
+        if heap.kind_of(m, step) != codes.STEP_KIND:
+            return heap.record_error(m, codes.UNSUPPORTED_ERROR)
         for before in range(place):
-            if are_equal(m, m.stack[before], step):
+            if heap.are_equal(m, m.stack[before], step):
                 is_known = True
         if is_known or not apply_step(m, actor, step):
             continue
@@ -322,7 +298,7 @@ def run_handler(m: Any, source: Any, entry: Any) -> Any:
             m.log[m.at[codes.AT_LOGGED], 0], m.log[m.at[codes.AT_LOGGED], 1] = entry, address
             m.at[codes.AT_LOGGED] += 1
             if m.at[codes.AT_LOGGED] == m.log.shape[0]:
-                record_error(m, codes.PERMANENT_FULL_ERROR)
+                heap.record_error(m, codes.PERMANENT_FULL_ERROR)
     return taken
 
 
@@ -335,7 +311,7 @@ def expand_states(m: Any, first: Any, last: Any) -> Any:
     width = state_column_count(m)
     for number in range(first, last):
         for place in range(width):
-            m.row[place] = node_item(m, np.int64(m.states[number]) << 1, place)
+            m.row[place] = heap.node_item(m, np.int64(m.states[number]) << 1, place)
         m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
         prepare_environment(m, 0)
         low, generated = m.at[codes.AT_SCRATCH_TOP], 0

@@ -1,6 +1,5 @@
 """Values on the heap: allocation, equality, canonical order, unique permanent nodes, and types."""
 
-# ruff: noqa: SIM110 - Numba compiles comparisons and loops better than membership tests and generators
 from __future__ import annotations
 
 from typing import Any
@@ -27,6 +26,24 @@ def record_error(m: Any, error: Any) -> Any:
 def kind_of(m: Any, value: Any) -> Any:
     """Return the kind of a value."""
     return codes.INT_KIND if value & 1 else m.words[value >> 1]
+
+
+@jit
+def is_sequence(kind: Any) -> Any:
+    """Return whether a kind is a tuple or a list."""
+    return kind == codes.TUPLE_KIND or kind == codes.LIST_KIND
+
+
+@jit
+def is_set(kind: Any) -> Any:
+    """Return whether a kind is a set or a frozenset."""
+    return kind == codes.FROZENSET_KIND or kind == codes.SET_KIND
+
+
+@jit
+def is_mapping(kind: Any) -> Any:
+    """Return whether a kind is a map or a dict."""
+    return kind == codes.MAP_KIND or kind == codes.DICT_KIND
 
 
 @jit
@@ -105,11 +122,8 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
         or (kind == others and a >= codes.SCRATCH_WORDS and b >= codes.SCRATCH_WORDS)
     ):
         return False
-    are_sets = (kind == codes.FROZENSET_KIND or kind == codes.SET_KIND) and (
-        others == codes.FROZENSET_KIND or others == codes.SET_KIND
-    )
     size = m.words[a + 1]
-    if (kind != others and not are_sets) or size != m.words[b + 1]:
+    if (kind != others and not (is_set(kind) and is_set(others))) or size != m.words[b + 1]:
         return False
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
         if not are_equal(m, np.int64(m.words[a + place]), np.int64(m.words[b + place])):
@@ -154,13 +168,11 @@ def is_less(m: Any, one: Any, other: Any) -> Any:
     if one & 1 and other & 1:
         return one < other
     kind, others = kind_of(m, one), kind_of(m, other)
-    if kind != others or not (
-        kind == codes.TUPLE_KIND or kind == codes.LIST_KIND or kind == codes.STR_KIND or kind == codes.BOOL_KIND
-    ):
+    if kind != others or not (is_sequence(kind) or kind == codes.STR_KIND or kind == codes.BOOL_KIND):
         record_error(m, codes.UNSUPPORTED_ERROR)
         return False
     a, b = one >> 1, other >> 1
-    if kind != codes.TUPLE_KIND and kind != codes.LIST_KIND:
+    if not is_sequence(kind):
         return m.words[a + codes.NODE_HEAD_WORDS] < m.words[b + codes.NODE_HEAD_WORDS]
     size, others_size = m.words[a + 1], m.words[b + 1]
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + min(size, others_size)):
@@ -315,9 +327,7 @@ def intern_value(m: Any, value: Any) -> Any:
     first = m.first_field[kind]
     if first >= 0:
         for place in range(size):
-            if not matches_type(
-                m, m.field_types[first + place], np.int64(m.words[address + codes.NODE_HEAD_WORDS + place])
-            ):
+            if not matches_type(m, m.field_types[first + place], node_item(m, value, place)):
                 return record_error(m, codes.UNSUPPORTED_ERROR)
     return intern_node(m, address) << 1
 
@@ -331,24 +341,14 @@ def matches_type(m: Any, kind: Any, value: Any) -> Any:
         return True
     if operation == codes.TYPE_KINDS:
         return m.tests[first * m.at[codes.AT_KINDS] + found] != 0
-    if operation == codes.TYPE_UNION:
+    if operation == codes.TYPE_UNION or operation == codes.TYPE_LITERAL:
         for place in range(first, first + count):
-            if matches_type(m, m.type_items[place], value):
+            item = m.type_items[place]
+            if item == value if operation == codes.TYPE_LITERAL else matches_type(m, item, value):
                 return True
         return False
-    if operation == codes.TYPE_LITERAL:
-        for place in range(first, first + count):
-            if m.type_items[place] == value:
-                return True
-        return False
-    wanted = (
-        codes.FROZENSET_KIND
-        if operation == codes.TYPE_SET
-        else codes.MAP_KIND
-        if operation == codes.TYPE_MAP
-        else codes.TUPLE_KIND
-    )
-    if found != wanted:
+    wanted = codes.FROZENSET_KIND if operation == codes.TYPE_SET else codes.TUPLE_KIND
+    if found != (codes.MAP_KIND if operation == codes.TYPE_MAP else wanted):
         return False
     size = node_size(m, value)
     if operation == codes.TYPE_PRODUCT and size != count:

@@ -7,34 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.bytecode.kernel import codes
+from kraftcheck.explorer.bytecode.kernel import codes, heap
 from kraftcheck.explorer.bytecode.kernel.codes import Op, jit
-from kraftcheck.explorer.bytecode.kernel.heap import (
-    allocate_node,
-    are_equal,
-    bool_value,
-    compare_values,
-    integer_value,
-    is_less,
-    is_true,
-    kind_of,
-    make_map,
-    make_node,
-    make_set,
-    node_item,
-    node_size,
-    record_error,
-)
 
 # Numba reads module globals as constants, but not members of an enum.
-(
-    OP_MOVE, OP_CONST, OP_JUMP, OP_IF, OP_UNLESS, OP_CALL,
-    OP_RETURN, OP_MARK, OP_PUSH, OP_PUSH_ALL, OP_COLLECT, OP_ITERATE, OP_NEXT,
-) = range(13)
-(
-    OP_FIELD, OP_BUT, OP_INDEX, OP_SLICE, OP_LEN, OP_NOT, OP_NEGATE,
-    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_AND, OP_OR, OP_XOR,
-) = range(13, 28)
+OP_MOVE, OP_CONST, OP_JUMP, OP_IF, OP_UNLESS, OP_CALL, OP_RETURN, OP_MARK, OP_PUSH, OP_PUSH_ALL = range(10)
+OP_COLLECT, OP_ITERATE, OP_NEXT, OP_FIELD, OP_BUT, OP_INDEX, OP_SLICE, OP_LEN, OP_NOT, OP_NEGATE = range(10, 20)
+OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_AND, OP_OR, OP_XOR = range(20, 28)
 OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOT_IN, OP_IS, OP_IS_NOT, OP_TEST = range(28, 39)
 OP_ORDERED, OP_SORTED, OP_SORTED_PAIRS, OP_SUM, OP_MIN, OP_MAX, OP_RANGE, OP_ZIP, OP_REVERSED = range(39, 48)
 OP_KEYS, OP_VALUES, OP_ITEMS, OP_GET, OP_PUT, OP_WITHOUT, OP_CONVERT, OP_COMBINATIONS, OP_EXTEND = range(48, 57)
@@ -47,39 +26,21 @@ def push_value(m: Any, value: Any) -> Any:
     """Push a value on the stack."""
     height = m.at[codes.AT_STACK_HEIGHT]
     if height >= codes.MOST_STACK_VALUES:
-        return record_error(m, codes.SCRATCH_FULL_ERROR)
+        return heap.record_error(m, codes.SCRATCH_FULL_ERROR)
     m.stack[height] = value
     m.at[codes.AT_STACK_HEIGHT] = height + 1
     return 0
 
 
 @jit
-def is_sequence(kind: Any) -> Any:
-    """Return whether a kind is a tuple or a list."""
-    return kind == codes.TUPLE_KIND or kind == codes.LIST_KIND
-
-
-@jit
-def is_set(kind: Any) -> Any:
-    """Return whether a kind is a set or a frozenset."""
-    return kind == codes.FROZENSET_KIND or kind == codes.SET_KIND
-
-
-@jit
-def is_mapping(kind: Any) -> Any:
-    """Return whether a kind is a map or a dict."""
-    return kind == codes.MAP_KIND or kind == codes.DICT_KIND
-
-
-@jit
 def items_per_element(m: Any, value: Any) -> Any:
     """Return the items of each element of a collection: two in a map, one in others; 0 for no collection."""
-    kind = kind_of(m, value)
-    if is_sequence(kind) or is_set(kind):
+    kind = heap.kind_of(m, value)
+    if heap.is_sequence(kind) or heap.is_set(kind):
         return 1
-    if is_mapping(kind):
+    if heap.is_mapping(kind):
         return 2
-    record_error(m, codes.UNSUPPORTED_ERROR)
+    heap.record_error(m, codes.UNSUPPORTED_ERROR)
     return 0
 
 
@@ -88,8 +49,8 @@ def push_elements(m: Any, value: Any) -> Any:
     """Push the elements of a collection; the keys of a map."""
     stride = items_per_element(m, value)
     if stride:
-        for place in range(0, node_size(m, value), stride):
-            push_value(m, node_item(m, value, place))
+        for place in range(0, heap.node_size(m, value), stride):
+            push_value(m, heap.node_item(m, value, place))
     return 0
 
 
@@ -100,11 +61,11 @@ def value_from_stack(m: Any, kind: Any, mark: Any) -> Any:
     m.at[codes.AT_STACK_HEIGHT] = mark
     if m.at[codes.AT_ERROR] != 0:
         return 0
-    if is_set(kind):
-        return make_set(m, kind, mark, count)
-    if is_mapping(kind):
-        return make_map(m, kind, mark, count)
-    return make_node(m, kind, mark, count)
+    if heap.is_set(kind):
+        return heap.make_set(m, kind, mark, count)
+    if heap.is_mapping(kind):
+        return heap.make_map(m, kind, mark, count)
+    return heap.make_node(m, kind, mark, count)
 
 
 @jit
@@ -112,8 +73,8 @@ def find_element(m: Any, value: Any, key: Any) -> Any:
     """Return the place of an element or a key in a collection; -1 if it is not there."""
     stride = items_per_element(m, value)
     if stride:
-        for place in range(0, node_size(m, value), stride):
-            if are_equal(m, node_item(m, value, place), key):
+        for place in range(0, heap.node_size(m, value), stride):
+            if heap.are_equal(m, heap.node_item(m, value, place), key):
                 return place
     return -1
 
@@ -125,15 +86,15 @@ def field_number(m: Any, value: Any, name: Any) -> Any:
     if not value & 1:
         found = m.offsets[name * m.at[codes.AT_KINDS] + m.words[value >> 1]]
     if found < 0:
-        record_error(m, codes.UNSUPPORTED_ERROR)
+        heap.record_error(m, codes.UNSUPPORTED_ERROR)
     return found
 
 
 @jit
 def copy_with_item(m: Any, value: Any, place: Any, changed: Any) -> Any:
     """Return a copy of a node with one item changed."""
-    size, address = node_size(m, value), value >> 1
-    made = allocate_node(m, m.words[address], size)
+    size, address = heap.node_size(m, value), value >> 1
+    made = heap.allocate_node(m, m.words[address], size)
     if made == 0:
         return 0
     for other in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
@@ -145,16 +106,16 @@ def copy_with_item(m: Any, value: Any, place: Any, changed: Any) -> Any:
 @jit
 def subscript(m: Any, value: Any, key: Any) -> Any:
     """Return `value[key]`."""
-    kind = kind_of(m, value)
-    if is_mapping(kind):
+    kind = heap.kind_of(m, value)
+    if heap.is_mapping(kind):
         place = find_element(m, value, key)
-        return node_item(m, value, place + 1) if place >= 0 else record_error(m, codes.UNSUPPORTED_ERROR)
-    if not is_sequence(kind) or not key & 1:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    place, size = key >> 1, node_size(m, value)
+        return heap.node_item(m, value, place + 1) if place >= 0 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    if not heap.is_sequence(kind) or not key & 1:
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    place, size = key >> 1, heap.node_size(m, value)
     if place < 0:
         place += size
-    return node_item(m, value, place) if 0 <= place < size else record_error(m, codes.UNSUPPORTED_ERROR)
+    return heap.node_item(m, value, place) if 0 <= place < size else heap.record_error(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
@@ -163,7 +124,7 @@ def slice_bound(m: Any, value: Any, size: Any, default: Any) -> Any:
     if value == codes.NONE_VALUE:
         return default
     if not value & 1:
-        record_error(m, codes.UNSUPPORTED_ERROR)
+        heap.record_error(m, codes.UNSUPPORTED_ERROR)
         return default
     place = value >> 1
     if place < 0:
@@ -174,12 +135,12 @@ def slice_bound(m: Any, value: Any, size: Any, default: Any) -> Any:
 @jit
 def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
     """Return `value[first:last]`."""
-    kind = kind_of(m, value)
-    if not is_sequence(kind):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    size, mark = node_size(m, value), m.at[codes.AT_STACK_HEIGHT]
+    kind = heap.kind_of(m, value)
+    if not heap.is_sequence(kind):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    size, mark = heap.node_size(m, value), m.at[codes.AT_STACK_HEIGHT]
     for place in range(slice_bound(m, first, size, 0), slice_bound(m, last, size, size)):
-        push_value(m, node_item(m, value, place))
+        push_value(m, heap.node_item(m, value, place))
     return value_from_stack(m, kind, mark)
 
 
@@ -187,10 +148,10 @@ def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
 def add_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one + other`."""
     if one & 1 and other & 1:
-        return integer_value(m, (one >> 1) + (other >> 1))
-    kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
-    if not is_sequence(kind) or kind != kind_of(m, other):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+        return heap.integer_value(m, (one >> 1) + (other >> 1))
+    kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
+    if not heap.is_sequence(kind) or kind != heap.kind_of(m, other):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_elements(m, one)
     push_elements(m, other)
     return value_from_stack(m, kind, mark)
@@ -200,13 +161,13 @@ def add_values(m: Any, one: Any, other: Any) -> Any:
 def subtract_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one - other`."""
     if one & 1 and other & 1:
-        return integer_value(m, (one >> 1) - (other >> 1))
-    kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
-    if not is_set(kind) or not is_set(kind_of(m, other)):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    for place in range(node_size(m, one)):
-        if find_element(m, other, node_item(m, one, place)) < 0:
-            push_value(m, node_item(m, one, place))
+        return heap.integer_value(m, (one >> 1) - (other >> 1))
+    kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
+    if not heap.is_set(kind) or not heap.is_set(heap.kind_of(m, other)):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    for place in range(heap.node_size(m, one)):
+        if find_element(m, other, heap.node_item(m, one, place)) < 0:
+            push_value(m, heap.node_item(m, one, place))
     return set_from_stack(m, kind, mark)
 
 
@@ -215,39 +176,35 @@ def set_from_stack(m: Any, kind: Any, mark: Any) -> Any:
     """Return a set with the values on the stack above a mark, which are in order."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
-    return make_node(m, kind, mark, count)
+    return heap.make_node(m, kind, mark, count)
 
 
 @jit
 def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a product, a floored quotient or a remainder."""
     if not (one & 1 and other & 1):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if operation == OP_MUL:
-        return integer_value(m, a * b)
+        return heap.integer_value(m, a * b)
     if b == 0:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    return integer_value(m, a // b if operation == OP_DIV else a % b)
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    return heap.integer_value(m, a // b if operation == OP_DIV else a % b)
 
 
 @jit
 def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return `one & other`, `one | other` or `one ^ other`: of bools, sets or maps."""
-    kind, others, mark = kind_of(m, one), kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
+    kind, others, mark = heap.kind_of(m, one), heap.kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.BOOL_KIND and others == codes.BOOL_KIND:
         if operation == OP_XOR:
-            return bool_value(one != other)
+            return heap.bool_value(one != other)
         return one if (one == codes.TRUE_VALUE) == (operation == OP_OR) else other
-    if is_set(kind) and is_set(others):
+    if heap.is_set(kind) and heap.is_set(others):
         return set_operation(m, operation, one, other)
-    if (
-        operation != OP_OR
-        or not is_mapping(kind)
-        or not is_mapping(others)
-        or (kind == codes.DICT_KIND and others == codes.MAP_KIND)
-    ):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+    are_unlike = kind == codes.DICT_KIND and others == codes.MAP_KIND
+    if operation != OP_OR or not heap.is_mapping(kind) or not heap.is_mapping(others) or are_unlike:
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_pairs(m, one)
     push_pairs(m, other)
     return value_from_stack(m, kind, mark)
@@ -256,31 +213,31 @@ def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
 @jit
 def set_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return an intersection, a union or a symmetric difference."""
-    kind, mark = kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
-    for place in range(node_size(m, one)):
-        if operation == OP_OR or (find_element(m, other, node_item(m, one, place)) >= 0) == (operation == OP_AND):
-            push_value(m, node_item(m, one, place))
+    kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
+    for place in range(heap.node_size(m, one)):
+        if operation == OP_OR or (find_element(m, other, heap.node_item(m, one, place)) >= 0) == (operation == OP_AND):
+            push_value(m, heap.node_item(m, one, place))
     if operation == OP_AND:
         return set_from_stack(m, kind, mark)
-    for place in range(node_size(m, other)):
-        if operation == OP_OR or find_element(m, one, node_item(m, other, place)) < 0:
-            push_value(m, node_item(m, other, place))
+    for place in range(heap.node_size(m, other)):
+        if operation == OP_OR or find_element(m, one, heap.node_item(m, other, place)) < 0:
+            push_value(m, heap.node_item(m, other, place))
     return value_from_stack(m, kind, mark)
 
 
 @jit
 def push_pairs(m: Any, value: Any) -> Any:
     """Push the keys and values of a map in turn."""
-    for place in range(node_size(m, value)):
-        push_value(m, node_item(m, value, place))
+    for place in range(heap.node_size(m, value)):
+        push_value(m, heap.node_item(m, value, place))
     return 0
 
 
 @jit
 def is_subset(m: Any, one: Any, other: Any) -> Any:
     """Return whether a set is a subset of another."""
-    for place in range(node_size(m, one)):
-        if find_element(m, other, node_item(m, one, place)) < 0:
+    for place in range(heap.node_size(m, one)):
+        if find_element(m, other, heap.node_item(m, one, place)) < 0:
             return False
     return True
 
@@ -288,13 +245,14 @@ def is_subset(m: Any, one: Any, other: Any) -> Any:
 @jit
 def compare_order(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a comparison by `<`, `<=`, `>` or `>=`."""
-    if is_set(kind_of(m, one)) and is_set(kind_of(m, other)):
+    if heap.is_set(heap.kind_of(m, one)) and heap.is_set(heap.kind_of(m, other)):
         small, large = (one, other) if operation == OP_LT or operation == OP_LE else (other, one)
-        strict = operation == OP_LT or operation == OP_GT
-        return bool_value(is_subset(m, small, large) and not (strict and node_size(m, small) == node_size(m, large)))
+        may_be_equal = operation == OP_LE or operation == OP_GE
+        is_larger = may_be_equal or heap.node_size(m, small) < heap.node_size(m, large)
+        return heap.bool_value(is_subset(m, small, large) and is_larger)
     if operation == OP_LT or operation == OP_GE:
-        return bool_value(is_less(m, one, other) == (operation == OP_LT))
-    return bool_value(is_less(m, other, one) == (operation == OP_GT))
+        return heap.bool_value(heap.is_less(m, one, other) == (operation == OP_LT))
+    return heap.bool_value(heap.is_less(m, other, one) == (operation == OP_GT))
 
 
 @jit
@@ -307,10 +265,10 @@ def is_atom(m: Any, value: Any) -> Any:
 def sorts_after(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return whether a value comes after another in canonical order, as Python sorts, or as pairs by their first."""
     if operation == OP_ORDERED:
-        return compare_values(m, one, other) > 0
+        return heap.compare_values(m, one, other) > 0
     if operation == OP_SORTED:
-        return is_less(m, other, one)
-    return is_less(m, node_item(m, other, 0), node_item(m, one, 0))
+        return heap.is_less(m, other, one)
+    return heap.is_less(m, heap.node_item(m, other, 0), heap.node_item(m, one, 0))
 
 
 @jit
@@ -329,7 +287,7 @@ def sorted_list(m: Any, value: Any, operation: Any) -> Any:
         m.stack[place] = value
     if operation == OP_SORTED_PAIRS:
         for place in range(mark, m.at[codes.AT_STACK_HEIGHT]):
-            m.stack[place] = node_item(m, m.stack[place], 1)
+            m.stack[place] = heap.node_item(m, m.stack[place], 1)
     return value_from_stack(m, codes.LIST_KIND, mark)
 
 
@@ -338,27 +296,27 @@ def sum_numbers(m: Any, value: Any) -> Any:
     """Return the sum of a collection of numbers and bools."""
     found, stride = 0, items_per_element(m, value)
     if stride:
-        for place in range(0, node_size(m, value), stride):
-            one = node_item(m, value, place)
+        for place in range(0, heap.node_size(m, value), stride):
+            one = heap.node_item(m, value, place)
             if one & 1:
                 found += one >> 1
             elif one == codes.TRUE_VALUE:
                 found += 1
             elif one != codes.FALSE_VALUE:
-                record_error(m, codes.UNSUPPORTED_ERROR)
-    return integer_value(m, found)
+                heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    return heap.integer_value(m, found)
 
 
 @jit
 def min_or_max(m: Any, value: Any, is_least: Any) -> Any:
     """Return the least or the greatest element of a collection; the first among equal ones."""
     stride = items_per_element(m, value)
-    if stride == 0 or node_size(m, value) == 0:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    best = node_item(m, value, 0)
-    for place in range(stride, node_size(m, value), stride):
-        one = node_item(m, value, place)
-        if is_less(m, one, best) if is_least else is_less(m, best, one):
+    if stride == 0 or heap.node_size(m, value) == 0:
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    best = heap.node_item(m, value, 0)
+    for place in range(stride, heap.node_size(m, value), stride):
+        one = heap.node_item(m, value, place)
+        if heap.is_less(m, one, best) if is_least else heap.is_less(m, best, one):
             best = one
     return best
 
@@ -368,7 +326,7 @@ def range_list(m: Any, first: Any, last: Any, step: Any) -> Any:
     """Return a range as a list."""
     mark = m.at[codes.AT_STACK_HEIGHT]
     if not (first & 1 and last & 1 and step & 1) or step == 1:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     one, end, by = first >> 1, last >> 1, step >> 1
     while (one < end if by > 0 else one > end) and m.at[codes.AT_ERROR] == 0:
         push_value(m, (one << 1) | 1)
@@ -381,24 +339,18 @@ def map_view_list(m: Any, value: Any, kind: Any) -> Any:
     """Return the keys, the values or the items of a map, as a list."""
     mark, stride = m.at[codes.AT_STACK_HEIGHT], items_per_element(m, value)
     if stride != 2:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    for place in range(0, node_size(m, value), 2):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    for place in range(0, heap.node_size(m, value), 2):
         if kind == OP_ITEMS:
-            push_pair(m, node_item(m, value, place), node_item(m, value, place + 1))
+            address = heap.allocate_node(m, codes.TUPLE_KIND, 2)
+            if address == 0:
+                return 0
+            m.words[address + codes.NODE_HEAD_WORDS] = heap.node_item(m, value, place)
+            m.words[address + codes.NODE_HEAD_WORDS + 1] = heap.node_item(m, value, place + 1)
+            push_value(m, address << 1)
         else:
-            push_value(m, node_item(m, value, place if kind == OP_KEYS else place + 1))
+            push_value(m, heap.node_item(m, value, place if kind == OP_KEYS else place + 1))
     return value_from_stack(m, codes.LIST_KIND, mark)
-
-
-@jit
-def push_pair(m: Any, one: Any, other: Any) -> Any:
-    """Push a tuple of two values."""
-    address = allocate_node(m, codes.TUPLE_KIND, 2)
-    if address != 0:
-        m.words[address + codes.NODE_HEAD_WORDS] = one
-        m.words[address + codes.NODE_HEAD_WORDS + 1] = other
-        push_value(m, address << 1)
-    return 0
 
 
 @jit
@@ -409,14 +361,15 @@ def zip_list(m: Any, registers: Any, first: Any, count: Any) -> Any:
         stride = items_per_element(m, registers[first + which])
         if stride == 0:
             return 0
-        shortest = min(shortest, node_size(m, registers[first + which]) // stride)
+        shortest = min(shortest, heap.node_size(m, registers[first + which]) // stride)
     for place in range(shortest):
-        address = allocate_node(m, codes.TUPLE_KIND, count)
+        address = heap.allocate_node(m, codes.TUPLE_KIND, count)
         if address == 0:
             return 0
         for which in range(count):
             value = registers[first + which]
-            m.words[address + codes.NODE_HEAD_WORDS + which] = node_item(m, value, place * items_per_element(m, value))
+            item = heap.node_item(m, value, place * items_per_element(m, value))
+            m.words[address + codes.NODE_HEAD_WORDS + which] = item
         push_value(m, address << 1)
     return value_from_stack(m, codes.LIST_KIND, mark)
 
@@ -425,34 +378,34 @@ def zip_list(m: Any, registers: Any, first: Any, count: Any) -> Any:
 def reversed_list(m: Any, value: Any) -> Any:
     """Return the list of the elements of a sequence in reverse."""
     mark = m.at[codes.AT_STACK_HEIGHT]
-    if not is_sequence(kind_of(m, value)):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    for place in range(node_size(m, value) - 1, -1, -1):
-        push_value(m, node_item(m, value, place))
+    if not heap.is_sequence(heap.kind_of(m, value)):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    for place in range(heap.node_size(m, value) - 1, -1, -1):
+        push_value(m, heap.node_item(m, value, place))
     return value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
 def map_get(m: Any, value: Any, key: Any, default: Any) -> Any:
     """Return `value.get(key, default)`."""
-    if not is_mapping(kind_of(m, value)):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+    if not heap.is_mapping(heap.kind_of(m, value)):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     place = find_element(m, value, key)
-    return node_item(m, value, place + 1) if place >= 0 else default
+    return heap.node_item(m, value, place + 1) if place >= 0 else default
 
 
 @jit
 def put_item(m: Any, value: Any, key: Any, changed: Any) -> Any:
     """Return a map with a key mapped to a value, or a list with an element replaced."""
-    kind, mark = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
+    kind, mark = heap.kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.LIST_KIND and key & 1:
-        place, size = key >> 1, node_size(m, value)
+        place, size = key >> 1, heap.node_size(m, value)
         if place < 0:
             place += size
         is_place = 0 <= place < size
-        return copy_with_item(m, value, place, changed) if is_place else record_error(m, codes.UNSUPPORTED_ERROR)
-    if not is_mapping(kind):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+        return copy_with_item(m, value, place, changed) if is_place else heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    if not heap.is_mapping(kind):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     place = find_element(m, value, key)
     if place >= 0:
         return copy_with_item(m, value, place + 1, changed)
@@ -465,34 +418,34 @@ def put_item(m: Any, value: Any, key: Any, changed: Any) -> Any:
 @jit
 def without_element(m: Any, value: Any, key: Any) -> Any:
     """Return a map without a key, or a set without an element."""
-    kind, mark, stride = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT], items_per_element(m, value)
-    if stride == 0 or is_sequence(kind):
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+    kind, mark, stride = heap.kind_of(m, value), m.at[codes.AT_STACK_HEIGHT], items_per_element(m, value)
+    if stride == 0 or heap.is_sequence(kind):
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     missing = find_element(m, value, key)
-    for place in range(node_size(m, value)):
+    for place in range(heap.node_size(m, value)):
         if missing < 0 or place < missing or place >= missing + stride:
-            push_value(m, node_item(m, value, place))
+            push_value(m, heap.node_item(m, value, place))
     return set_from_stack(m, kind, mark)
 
 
 @jit
 def convert_collection(m: Any, value: Any, kind: Any) -> Any:
     """Return a collection as one of another kind; a map from a map or from pairs."""
-    found, mark = kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
+    found, mark = heap.kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     if found == kind and m.groups[kind] < codes.MUTABLE_GROUP:
         return value
-    if not is_mapping(kind):
+    if not heap.is_mapping(kind):
         push_elements(m, value)
-        return set_from_stack(m, kind, mark) if is_set(found) else value_from_stack(m, kind, mark)
-    if is_mapping(found):
+        return set_from_stack(m, kind, mark) if heap.is_set(found) else value_from_stack(m, kind, mark)
+    if heap.is_mapping(found):
         push_pairs(m, value)
     elif items_per_element(m, value):
-        for place in range(node_size(m, value)):
-            pair = node_item(m, value, place)
-            if not is_sequence(kind_of(m, pair)) or node_size(m, pair) != 2:
-                return record_error(m, codes.UNSUPPORTED_ERROR)
-            push_value(m, node_item(m, pair, 0))
-            push_value(m, node_item(m, pair, 1))
+        for place in range(heap.node_size(m, value)):
+            pair = heap.node_item(m, value, place)
+            if not heap.is_sequence(heap.kind_of(m, pair)) or heap.node_size(m, pair) != 2:
+                return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+            push_value(m, heap.node_item(m, pair, 0))
+            push_value(m, heap.node_item(m, pair, 1))
     return value_from_stack(m, kind, mark)
 
 
@@ -501,21 +454,16 @@ def combinations_list(m: Any, value: Any, size: Any) -> Any:
     """Return the list of the combinations of a number of elements, in the order of positions."""
     mark = m.at[codes.AT_STACK_HEIGHT]
     if not size & 1 or items_per_element(m, value) != 1 or size < 0:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    pool, count = node_size(m, value), size >> 1
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    pool, count = heap.node_size(m, value), size >> 1
     places = np.zeros(max(count, 1), np.int64)
     for place in range(count):
         places[place] = place
     while count <= pool and m.at[codes.AT_ERROR] == 0:
-        if count == 0:
-            push_value(m, codes.EMPTY_TUPLE)
-            break
-        address = allocate_node(m, codes.TUPLE_KIND, count)
-        if address == 0:
-            break
+        begin = m.at[codes.AT_STACK_HEIGHT]
         for place in range(count):
-            m.words[address + codes.NODE_HEAD_WORDS + place] = node_item(m, value, places[place])
-        push_value(m, address << 1)
+            push_value(m, heap.node_item(m, value, places[place]))
+        push_value(m, value_from_stack(m, codes.TUPLE_KIND, begin))
         last = count - 1
         while last >= 0 and places[last] == pool - count + last:
             last -= 1
@@ -530,16 +478,16 @@ def combinations_list(m: Any, value: Any, size: Any) -> Any:
 @jit
 def extend_step_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
-    if kind_of(m, step) != codes.STEP_KIND:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
-    before, count = node_item(m, step, place), m.at[codes.AT_STACK_HEIGHT] - mark
-    known = node_size(m, before)
-    address = allocate_node(m, codes.TUPLE_KIND, known + count)
+    if heap.kind_of(m, step) != codes.STEP_KIND:
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+    before, count = heap.node_item(m, step, place), m.at[codes.AT_STACK_HEIGHT] - mark
+    known = heap.node_size(m, before)
+    address = heap.allocate_node(m, codes.TUPLE_KIND, known + count)
     m.at[codes.AT_STACK_HEIGHT] = mark
     if address == 0:
         return 0
     for one in range(known):
-        m.words[address + codes.NODE_HEAD_WORDS + one] = node_item(m, before, one)
+        m.words[address + codes.NODE_HEAD_WORDS + one] = heap.node_item(m, before, one)
     for one in range(count):
         m.words[address + codes.NODE_HEAD_WORDS + known + one] = m.stack[mark + one]
     return copy_with_item(m, step, place, address << 1)
@@ -549,10 +497,10 @@ def extend_step_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
 def unpack_to_registers(m: Any, registers: Any, first: Any, value: Any, count: Any) -> Any:
     """Store the elements of a collection of exactly `count` elements in registers."""
     stride = items_per_element(m, value)
-    if stride == 0 or node_size(m, value) != count * stride:
-        return record_error(m, codes.UNSUPPORTED_ERROR)
+    if stride == 0 or heap.node_size(m, value) != count * stride:
+        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(count):
-        registers[first + place] = node_item(m, value, place * stride)
+        registers[first + place] = heap.node_item(m, value, place * stride)
     return 0
 
 
@@ -597,16 +545,16 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
         return slice_sequence(m, one, registers[base + c], registers[base + d])
     if operation == OP_LEN:
         stride = items_per_element(m, one)
-        return integer_value(m, node_size(m, one) // stride) if stride else 0
+        return heap.integer_value(m, heap.node_size(m, one) // stride) if stride else 0
     if operation == OP_NEGATE:
-        return integer_value(m, -(one >> 1)) if one & 1 else record_error(m, codes.UNSUPPORTED_ERROR)
+        return heap.integer_value(m, -(one >> 1)) if one & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     if OP_MUL <= operation <= OP_MOD:
         return multiply_or_divide(m, operation, one, registers[base + c])
     if OP_AND <= operation <= OP_XOR:
         return logical_operation(m, operation, one, registers[base + c])
     if OP_LT <= operation <= OP_GE:
         return compare_order(m, operation, one, registers[base + c])
-    return record_error(m, codes.UNSUPPORTED_ERROR)
+    return heap.record_error(m, codes.UNSUPPORTED_ERROR)
 
 
 @jit
@@ -622,7 +570,7 @@ def run_function(m: Any, function: Any) -> Any:
             m.passed[place] = at[codes.AT_IS_FRESH] = 1
         place, fuel = place + 1, fuel - 1
         if fuel < 0:
-            record_error(m, codes.SCRATCH_FULL_ERROR)
+            heap.record_error(m, codes.SCRATCH_FULL_ERROR)
         # Moves, jumps and calls
         if operation == OP_MOVE:
             registers[base + a] = registers[base + b]
@@ -631,15 +579,15 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_JUMP:
             place = np.int64(a)
         elif operation == OP_IF:
-            if is_true(m, registers[base + a]):
+            if heap.is_true(m, registers[base + a]):
                 place = np.int64(b)
         elif operation == OP_UNLESS:
-            if not is_true(m, registers[base + a]):
+            if not heap.is_true(m, registers[base + a]):
                 place = np.int64(b)
         elif operation == OP_CALL:
             callee = base + room
             if depth == codes.MOST_FRAMES or callee + m.functions[b, 1] > codes.MOST_REGISTERS:
-                record_error(m, codes.SCRATCH_FULL_ERROR)
+                heap.record_error(m, codes.SCRATCH_FULL_ERROR)
             else:
                 for number_of in range(d):
                     registers[callee + number_of] = registers[base + c + number_of]
@@ -669,16 +617,16 @@ def run_function(m: Any, function: Any) -> Any:
             registers[base + a], registers[base + a + 1] = registers[base + b], 0
         elif operation == OP_NEXT:
             over, at_place = registers[base + b], registers[base + b + 1]
-            stride = 2 if is_mapping(kind_of(m, over)) else 1
-            if at_place >= node_size(m, over):
+            stride = 2 if heap.is_mapping(heap.kind_of(m, over)) else 1
+            if at_place >= heap.node_size(m, over):
                 place = np.int64(c)
             else:
-                registers[base + a] = node_item(m, over, at_place)
+                registers[base + a] = heap.node_item(m, over, at_place)
                 registers[base + b + 1] = at_place + stride
         # Records and elements
         elif operation == OP_FIELD:
             which = field_number(m, registers[base + b], c)
-            registers[base + a] = node_item(m, registers[base + b], which) if which >= 0 else 0
+            registers[base + a] = heap.node_item(m, registers[base + b], which) if which >= 0 else 0
         elif operation == OP_BUT:
             which = field_number(m, registers[base + b], c)
             if which >= 0:
@@ -687,46 +635,47 @@ def run_function(m: Any, function: Any) -> Any:
             registers[base + a] = subscript(m, registers[base + b], registers[base + c])
         # Tests and sums
         elif operation == OP_NOT:
-            registers[base + a] = bool_value(not is_true(m, registers[base + b]))
+            registers[base + a] = heap.bool_value(not heap.is_true(m, registers[base + b]))
         elif operation == OP_ADD:
             registers[base + a] = add_values(m, registers[base + b], registers[base + c])
         elif operation == OP_SUB:
             registers[base + a] = subtract_values(m, registers[base + b], registers[base + c])
         elif operation == OP_EQ:
-            registers[base + a] = bool_value(are_equal(m, registers[base + b], registers[base + c]))
+            registers[base + a] = heap.bool_value(heap.are_equal(m, registers[base + b], registers[base + c]))
         elif operation == OP_NE:
-            registers[base + a] = bool_value(not are_equal(m, registers[base + b], registers[base + c]))
+            registers[base + a] = heap.bool_value(not heap.are_equal(m, registers[base + b], registers[base + c]))
         elif operation == OP_IN:
-            registers[base + a] = bool_value(find_element(m, registers[base + c], registers[base + b]) >= 0)
+            registers[base + a] = heap.bool_value(find_element(m, registers[base + c], registers[base + b]) >= 0)
         elif operation == OP_NOT_IN:
-            registers[base + a] = bool_value(find_element(m, registers[base + c], registers[base + b]) < 0)
+            registers[base + a] = heap.bool_value(find_element(m, registers[base + c], registers[base + b]) < 0)
         elif operation == OP_IS or operation == OP_IS_NOT:
             one, other = registers[base + b], registers[base + c]
             if not is_atom(m, one) and not is_atom(m, other):
-                record_error(m, codes.UNSUPPORTED_ERROR)
-            registers[base + a] = bool_value((one == other) == (operation == OP_IS))
+                heap.record_error(m, codes.UNSUPPORTED_ERROR)
+            registers[base + a] = heap.bool_value((one == other) == (operation == OP_IS))
         elif operation == OP_TEST:
-            registers[base + a] = bool_value(m.tests[c * at[codes.AT_KINDS] + kind_of(m, registers[base + b])] != 0)
+            test = c * at[codes.AT_KINDS] + heap.kind_of(m, registers[base + b])
+            registers[base + a] = heap.bool_value(m.tests[test] != 0)
         elif operation == OP_TEST_BY:
             wanted = registers[base + c]
-            if kind_of(m, wanted) != codes.CLASS_KIND:
-                record_error(m, codes.UNSUPPORTED_ERROR)
+            if heap.kind_of(m, wanted) != codes.CLASS_KIND:
+                heap.record_error(m, codes.UNSUPPORTED_ERROR)
             else:
-                first_test = node_item(m, wanted, 0) * at[codes.AT_KINDS]
-                registers[base + a] = bool_value(m.tests[first_test + kind_of(m, registers[base + b])] != 0)
+                own_test = heap.node_item(m, wanted, 0) * at[codes.AT_KINDS] + heap.kind_of(m, registers[base + b])
+                registers[base + a] = heap.bool_value(m.tests[own_test] != 0)
         elif operation == OP_SEEN:
             m.seen[a] = 1
             registers[base + b] = codes.FALSE_VALUE
         elif operation == OP_REQUIRE:
             if registers[base + a] == 0:
-                record_error(m, codes.UNSUPPORTED_ERROR)
+                heap.record_error(m, codes.UNSUPPORTED_ERROR)
         elif operation == OP_UNSET:
             registers[base + a] = 0
         elif operation == OP_UNPACK:
             unpack_to_registers(m, registers, base + a, registers[base + b], c)
         elif operation == OP_IMMUTABLE:
-            if m.groups[kind_of(m, registers[base + a])] >= codes.MUTABLE_GROUP:
-                record_error(m, codes.UNSUPPORTED_ERROR)
+            if m.groups[heap.kind_of(m, registers[base + a])] >= codes.MUTABLE_GROUP:
+                heap.record_error(m, codes.UNSUPPORTED_ERROR)
         else:
             registers[base + a] = run_rare_operation(m, operation, registers, base, b, c, d)
     return 0
