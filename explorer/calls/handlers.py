@@ -47,18 +47,7 @@ from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
 from kraftcheck.spec.language.state import Step, fits_initial_bounds, note_largest_spending
-from kraftcheck.spec.values import (
-    Map,
-    Record,
-    Value,
-    cached,
-    field_names,
-    field_types,
-    field_values,
-    is_enum,
-    order_key,
-    ordered,
-)
+from kraftcheck.spec.values import Map, Record, Value, cached, field_names, field_types, field_values, is_enum, ordered
 
 # Loops that test an element first
 
@@ -95,18 +84,23 @@ def _is_immutable_value(value: Any) -> bool:
     return all(map(_is_immutable_value, value)) if type(value) is tuple else isinstance(value, _IMMUTABLE_TYPES)
 
 
-@cache
-def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of `function` whose filtering loops use `elements_passing`, or `function` itself if it has none."""
-    code = getattr(function, "__code__", None)
+def _rewritten(function: Any, code: CodeType | None, rewriting: Callable[[Any], Any], names: dict[str, Any]) -> Any:
+    """Return a copy of `function` as an AST transformer rewrites it; `function` itself if that finds nothing."""
     definition = definition_of(code) if code is not None else None
     if definition is None:
         return function
-    copied = deepcopy(definition)
-    loops = _FilteringLoops(function, copied)
-    loops.visit(copied)
+    copied = loads(dumps(definition))
+    transformer = rewriting(copied)
+    transformer.visit(copied)
     copied.decorator_list = []
-    return compile_definition(function, copied, {ELEMENTS_PASSING_NAME: elements_passing}) if loops.found else function
+    return compile_definition(function, copied, names) if transformer.found else function
+
+
+@cache
+def filtered_function(function: Callable[..., Any]) -> Any:
+    """Return a copy of `function` whose filtering loops use `elements_passing`, or `function` itself if it has none."""
+    names, code = {ELEMENTS_PASSING_NAME: elements_passing}, getattr(function, "__code__", None)
+    return _rewritten(function, code, partial(_FilteringLoops, function), names)
 
 
 @cache
@@ -286,10 +280,6 @@ class AscendingFrozenset(frozenset[Any]):
     def _in_order(self) -> list[Any]:
         return ordered(super().__iter__())
 
-    def _made(self, name: str, *others: Any) -> Any:
-        made = getattr(frozenset, name)(self, *others)
-        return made if made is NotImplemented else type(self)(made)
-
 
 class DescendingFrozenset(AscendingFrozenset):
     """A set that iterates in reverse canonical order."""
@@ -314,10 +304,6 @@ class AscendingSet(set[Any]):
         self.remove(first)
         return first
 
-    def _made(self, name: str, *others: Any) -> Any:
-        made = getattr(set, name)(self, *others)
-        return made if made is NotImplemented else type(self)(made)
-
 
 class DescendingSet(AscendingSet):
     """A set that can change, and iterates in reverse canonical order."""
@@ -325,9 +311,15 @@ class DescendingSet(AscendingSet):
     _order = -1
 
 
+def _set_of_own_class(own: Any, base: type, name: str, *others: Any) -> Any:
+    """Return the set that a method of `frozenset` or `set` makes, as one of the class of `own`."""
+    made = getattr(base, name)(own, *others)
+    return made if made is NotImplemented else type(own)(made)
+
+
 for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
-    setattr(AscendingFrozenset, _name, partialmethod(AscendingFrozenset._made, _name))
-    setattr(AscendingSet, _name, partialmethod(AscendingSet._made, _name))
+    setattr(AscendingFrozenset, _name, partialmethod(_set_of_own_class, frozenset, _name))
+    setattr(AscendingSet, _name, partialmethod(_set_of_own_class, set, _name))
 AscendingFrozenset.mutable, DescendingFrozenset.mutable = AscendingSet, DescendingSet
 
 
@@ -343,9 +335,8 @@ class CallsWithOrderedSets:
 
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
         """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""
-        made = _with_own_set_class(function, self._kind)(
-            self._protocol, *[with_set_class(one, self._kind) for one in arguments]
-        )
+        own = [with_set_class(one, self._kind) for one in arguments]
+        made = _with_own_set_class(function, self._kind)(self._protocol, *own)
         return [with_set_class(step, frozenset) for step in made]
 
 
@@ -372,9 +363,9 @@ def with_set_class(value: Value, kind: type[frozenset[Any]]) -> Any:
         parts = [with_set_class(one, kind) for one in value]
         return value if all(map(is_, parts, value)) else tuple(parts)
     if own is Map:
-        items = [(with_set_class(key, kind), with_set_class(item, kind)) for key, item in value.items()]
-        items = items if kind is frozenset else sorted(items, key=lambda item: order_key(item[0]))
-        return Map(reversed(items) if kind is DescendingFrozenset else items)
+        items = {with_set_class(key, kind): with_set_class(item, kind) for key, item in value.items()}
+        keys = [*items] if kind is frozenset else ordered(items)
+        return Map((key, items[key]) for key in (keys[::-1] if kind is DescendingFrozenset else keys))
     if issubclass(own, Record):
         return _record_with_set_class(value, kind)
     through = getattr(own, "__read_through__", None)  # a proxy converts when it is read
@@ -422,22 +413,15 @@ def _with_own_set_class(function: FunctionType, kind: type[AscendingFrozenset]) 
 @cache
 def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
     """Return `function` rewritten to create `AscendingFrozenset` sets, compiled once for all classes of sets."""
-    code = getattr(function, "__code__", None)
-    definition = definition_of(code) if code is not None and _may_make_sets(code) else None
-    if definition is None:
-        return function
-    making = _SetMaking()
-    copied = making.visit(loads(dumps(definition)))
-    copied.decorator_list = []
-    return compile_definition(function, copied, {_SET_CLASS_NAME: AscendingFrozenset}) if making.found else function
+    code, names = getattr(function, "__code__", None), {_SET_CLASS_NAME: AscendingFrozenset}
+    makes_sets = code is not None and _may_make_sets(code)
+    return _rewritten(function, code if makes_sets else None, lambda _: _SetMaking(), names)
 
 
 def _may_make_sets(code: CodeType) -> bool:
     """Return whether a function's bytecode may create a set; a quick check before its source is parsed."""
-    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return not (_SET_BUILTINS.isdisjoint(code.co_names) and _SET_OPCODES.isdisjoint(code.co_code[::2])) or any(
-        map(_may_make_sets, inner)
-    )
+    own = _SET_BUILTINS.intersection(code.co_names) or _SET_OPCODES.intersection(code.co_code[::2])
+    return bool(own) or any(_may_make_sets(one) for one in code.co_consts if isinstance(one, CodeType))
 
 
 class _SetMaking(ast.NodeTransformer):
@@ -534,8 +518,7 @@ class PurityTest:
     """
 
     def __init__(self, protocol: Any, *, thorough: bool) -> None:
-        self._protocol = protocol
-        self._thorough = thorough
+        self._protocol, self._thorough = protocol, thorough
         self._calls: Counter[str] = Counter()
         self._due: dict[str, int] = {}
         self._in_order: dict[type[AscendingFrozenset], CallsWithOrderedSets] = {}
@@ -559,13 +542,14 @@ class PurityTest:
             raise ActionError(action, self._protocol, me, message, f"is not pure: it calls {impure.found}")
         if read(me, message) != before:
             raise ActionError(action, self._protocol, me, message, "changes its input")
-        call = action, me, message, given, self._outcome(steps)
-        one, other = (self._reordered(kind, *call) for kind in (AscendingFrozenset, DescendingFrozenset))
-        if one != call[-1] or other != call[-1]:
-            self._compare(*call)
+        leading, found = [item for item in (me, message) if item is not None], self._outcome(steps)
+        arguments = (*leading, *[given[name] for name in action.asks])
+        one, other = (self._reordered(kind, action, arguments) for kind in (AscendingFrozenset, DescendingFrozenset))
+        if one != found or other != found:
+            self._compare(action, me, message, given, found)
             if one != other and None not in (one, other):  # else the class of the sets matters, not their order
                 raise ActionError(action, self._protocol, me, message, DEPENDS_ON_ORDER_TEXT)
-        self._made.append(call)
+        self._made.append((action, me, message, given, found))
         return steps
 
     def call_again(self) -> None:
@@ -577,21 +561,11 @@ class PurityTest:
         if self._outcome(call_action(self._protocol, action, me, message, given)) != found:
             raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS_TEXT)
 
-    def _reordered(
-        self,
-        kind: type[AscendingFrozenset],
-        action: Action,
-        me: Any,
-        message: Any,
-        given: CallArguments,
-        found: CallOutcome,
-    ) -> CallOutcome | None:
+    def _reordered(self, kind: type[AscendingFrozenset], action: Action, arguments: Any) -> CallOutcome | None:
         """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
-        leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
             self._in_order[kind] = CallsWithOrderedSets(self._protocol, kind)
         try:
-            arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
         except AssertionError:
             return FAILED_ASSERT_OUTCOME
@@ -632,13 +606,11 @@ class HandlerCalls:
 
         `receiver`, by default `me`, decides whether the replica receives the message.
         """
+        replica = me if receiver is None else receiver
         for action in self._actions_on(type(message)):
-            if me is None or action.kind == "environment":
-                if me is None and action.kind == "environment":
-                    yield action
-            elif isinstance(me, action.actors) and (
-                message is None or self._receives(me if receiver is None else receiver, message)
-            ):
+            if (me is None) != (action.kind == "environment"):
+                continue
+            if me is None or (isinstance(me, action.actors) and (message is None or self._receives(replica, message))):
                 yield action
 
     def _receives(self, replica: Any, message: Any) -> bool:
@@ -648,11 +620,8 @@ class HandlerCalls:
     def _actions_on(self, kind: type) -> list[Action]:
         """Return the actions on messages of a class; for NoneType, the actions without a message."""
         if kind not in self._actions:
-            self._actions[kind] = [
-                action
-                for action in self.protocol.actions.values()
-                if (issubclass(kind, action.messages) if action.kind == "on" else kind is NoneType)
-            ]
+            known = [(one, one.messages if one.kind == "on" else NoneType) for one in self.protocol.actions.values()]
+            self._actions[kind] = [one for one, kinds in known if issubclass(kind, kinds)]
         return self._actions[kind]
 
     def steps(

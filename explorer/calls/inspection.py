@@ -18,7 +18,7 @@ from copy import deepcopy
 from dataclasses import replace
 from dis import Instruction, get_instructions, opmap
 from functools import partial, wraps
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -57,11 +57,9 @@ def with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchReq
     """
     if options.view is not None or options.checkpoint is not None or options.resume is not None:
         return options
-    constraints = [
-        part for one in options.constraints for part in ([one] if one.name in whole else _split_property(one))
-    ]
+    constraints = [[one] if one.name in whole else _split_property(one) for one in options.constraints]
     properties = [one if one.name in whole else _with_tracked_reads(one) for one in options.properties]
-    return replace(options, constraints=tuple(constraints), properties=tuple(properties))
+    return replace(options, constraints=tuple(chain(*constraints)), properties=tuple(properties))
 
 
 def tracks_state_reads(prop: Property) -> bool:
@@ -101,11 +99,9 @@ def _expression_definition(prop: Property) -> ast.FunctionDef | None:
     return definition if len(_without_docstring(definition.body)) == 1 and not names else None
 
 
-def _conjoin_tests(
-    prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]
-) -> Property:
+def _conjoin_tests(prop: Property, whole: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:
     """Return the property of the conjuncts that take the parameters `asks`."""
-    copied = deepcopy(definition)
+    copied = deepcopy(whole)
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
     copied.decorator_list, copied.returns = [], None
     copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
@@ -155,15 +151,9 @@ class _StatePartFinder:
             yield ConjunctPart(conjunct, ("state",)) if shared is None else ConjunctPart(shared, ("shared",))
             return
         test, names = bound
-        for roles in (
-            [REPLICA_PARAMETERS[:1], (*REPLICA_PARAMETERS,)]
-            if len(names) == MOST_REPLICA_PARAMETERS
-            else [REPLICA_PARAMETERS[:1]]
-        ):
-            renamed = dict(
-                zip(names, roles * MOST_REPLICA_PARAMETERS, strict=False)
-            )  # one role for both: a replica with itself
-            local = self._local(test, renamed)
+        for roles in dict.fromkeys((REPLICA_PARAMETERS[:1], REPLICA_PARAMETERS[: len(names)])):
+            # one role for both: a replica with itself
+            local = self._local(test, dict(zip(names, roles * MOST_REPLICA_PARAMETERS, strict=False)))
             if local is None:
                 yield ConjunctPart(conjunct, ("state",))
                 return
@@ -174,11 +164,8 @@ class _StatePartFinder:
         """Return the test of a quantifier over replicas, and the names that it binds; None for another expression."""
         element, generators, negated = _parse_quantifier(test)
         bound = [one.target.id for one in generators if isinstance(one.target, ast.Name)]
-        sources = {ast.unparse(one.iter) for one in generators}
-        if (
-            sources != {f"{self._state}.replicas.values()"}
-            or not len({*bound}) == len(generators) <= MOST_REPLICA_PARAMETERS
-        ):
+        ranges_over_replicas = {ast.unparse(one.iter) for one in generators} == {f"{self._state}.replicas.values()"}
+        if not ranges_over_replicas or not len({*bound}) == len(generators) <= MOST_REPLICA_PARAMETERS:
             return None
         ifs = [ast.UnaryOp(ast.Not(), one) for source in generators for one in source.ifs]
         element = ast.UnaryOp(ast.Not(), element) if negated else element
@@ -259,16 +246,12 @@ def type_inspectors(protocol: Protocol) -> set[str]:
 def _methods_by_name(protocol: type[Protocol]) -> FunctionsByName:
     """Return the methods of a protocol and of the classes in its modules, by name."""
     found: FunctionsByName = defaultdict(list)
-    classes: list[type] = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in _classes_in(module))]
-    for cls in dict.fromkeys(classes):
+    values = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in vars(module).values())]
+    for cls in dict.fromkeys(one for one in values if isinstance(one, type)):
         if not _is_of_kraftcheck(cls):
             for name, value in vars(cls).items():
                 found[name] += _unwrapped_function(value)
     return found
-
-
-def _classes_in(module: ModuleType) -> list[type]:
-    return [one for one in vars(module).values() if isinstance(one, type)]
 
 
 def _is_of_kraftcheck(value: Any) -> bool:
@@ -288,9 +271,7 @@ def _unwrapped_function(value: Any) -> list[FunctionType]:
     return []
 
 
-def _may_reveal_proxy(
-    function: Callable[..., Any], methods: FunctionsByName, known: dict[FunctionType, bool], *, compares: bool
-) -> bool:
+def _may_reveal_proxy(function: Any, methods: FunctionsByName, known: dict[Any, bool], *, compares: bool) -> bool:
     """Whether a function, or one that it calls, may inspect a type, catch an error or, if it `compares`, use `is`.
 
     An unknown function counts as yes.
@@ -329,10 +310,8 @@ def _names_used(code: CodeType) -> Iterator[str]:
 def _catches_proxy_error(code: CodeType) -> bool:
     """Whether code may catch an error that a proxy raises, such as that of `frozenset.union(proxy)`."""
     steps = code.co_code[::2]
-    found = (_CATCH_OPCODES in steps and not PROXY_ERRORS.isdisjoint(code.co_names)) or _CATCH_ALL_OPCODES in pairwise(
-        steps
-    )
-    return found or any(map(_catches_proxy_error, _inner_codes(code)))
+    catches_named = _CATCH_OPCODES in steps and not PROXY_ERRORS.isdisjoint(code.co_names)
+    return catches_named or _CATCH_ALL_OPCODES in pairwise(steps) or any(map(_catches_proxy_error, _inner_codes(code)))
 
 
 def _inner_codes(code: CodeType) -> list[CodeType]:

@@ -98,8 +98,7 @@ class SharedProxy(ReadProxy):
         return object.__new__(proxy_with_specials((cls, record_type)))
 
     def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
-        self.__type__ = record_type
-        self.__read__ = read
+        self.__type__, self.__read__ = record_type, read
 
     def __read_through__(self, change: Callable[[Value], Value]) -> SharedProxy:
         """Return a proxy of the same record that applies `change` to each value it reads."""
@@ -133,6 +132,7 @@ class StateProxy(SharedProxy):
 
 FieldPath = tuple[str, ...]
 """The path to a field of a record, through records in it; () for the record itself."""
+NoteRead = Callable[[FieldPath], Any]
 
 
 class LocalProxy(ReadProxy):
@@ -145,13 +145,9 @@ class LocalProxy(ReadProxy):
         """Return a proxy with the special methods of the record's class."""
         return object.__new__(proxy_with_specials((cls, type(record))))
 
-    def __init__(
-        self, record: Record, note: Callable[[FieldPath], Any], changes: Mapping[str, Value] = NO_CHANGES
-    ) -> None:
-        self.__record__ = record
-        self.__note__ = note
+    def __init__(self, record: Record, note: NoteRead, changes: Mapping[str, Value] = NO_CHANGES) -> None:
+        self.__record__, self.__note__, self.__changes__ = record, note, changes
         self.__names__ = field_names(type(record))
-        self.__changes__ = changes
         self.__dict__.update(changes)  # known values are found without `__getattr__`
 
     def __whole__(self) -> Any:
@@ -192,13 +188,7 @@ class PeerProxy(LocalProxy):
         """Return a proxy with the special methods of the replica's class."""
         return super().__new__(cls, record)
 
-    def __init__(
-        self,
-        key: Value,
-        record: Record,
-        note: Callable[[FieldPath], Any],
-        changes: Mapping[str, Value] = NO_CHANGES,
-    ) -> None:
+    def __init__(self, key: Value, record: Record, note: NoteRead, changes: Mapping[str, Value] = NO_CHANGES) -> None:
         super().__init__(record, note, changes)
         self.__key__ = key
         self.__dict__.setdefault("id", key)
@@ -310,10 +300,7 @@ class SetProxy:
         added: frozenset[Value] = frozenset(),
         removed: frozenset[Value] = frozenset(),
     ) -> None:
-        self._elements = elements
-        self._has = has
-        self._added = added
-        self._removed = removed
+        self._elements, self._has, self._added, self._removed = elements, has, added, removed
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
