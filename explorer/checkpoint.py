@@ -22,12 +22,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import ModelValue, Value, order_key, text_of
 
-MANIFEST_SHAPE = {
-    "classes": [(str, str)],
-    "model_values": [(str, int)],
-    "violations": [(str, str)],
-    "watched": dict,
-}
+MANIFEST_SHAPE = {"classes": [(str, str)], "model_values": [(str, int)], "violations": [(str, str)], "watched": dict}
 """Shape of the manifest entries of every engine: see `require_shape`."""
 
 
@@ -79,9 +74,7 @@ class SearchCheckpoint(Checkpoint):
         common = {
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
-            "violations": [
-                (violation.property, encode(encode_trace(violation.trace)).hex()) for violation in violations
-            ],
+            "violations": [(one.property, encode(encode_trace(one.trace)).hex()) for one in violations],
             "watched": lint.probe_data(self.protocol),
         }
         self.write({**noted, **common}, finished=finished)
@@ -144,19 +137,19 @@ def model_values_of(protocol: Protocol) -> list[ModelValue]:
 
 def encode_trace(trace: Behaviour) -> Value:
     """Return a counterexample as one value: a tuple of (state, action, actor, message) for each state."""
-    return tuple((step.state, *map(_singleton_or_empty, (step.action, step.actor, step.message))) for step in trace)
+    parts = ((step.state, (step.action, step.actor, step.message)) for step in trace)
+    return tuple((state, *(() if one is None else (one,) for one in by)) for state, by in parts)
 
 
 def decode_trace(text: str, lexicon: DecodingVocabulary) -> Behaviour:
     """Decode a counterexample."""
     try:
         steps: Any = decode(bytes.fromhex(text), lexicon)
-        found = tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)
+        return tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)
     except DecodingError:
         raise
     except (LookupError, TypeError, ValueError) as error:
         raise DecodingError(f"it is not a counterexample: {error}") from None
-    return found
 
 
 def require_violating_behaviours(
@@ -169,9 +162,8 @@ def require_violating_behaviours(
         raise CorruptFileError("it has a violation of an unchecked property, or two violations of one")
     for name, trace in ((violation.property, violation.trace) for violation in violations):
         said = f"the counterexample to {name}"
-        require_valid(
-            bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state"
-        )
+        begins = bool(trace) and trace[0] in map(TraceStep, starts)
+        require_valid(begins, f"{said} does not begin with an initial state")
         for before, step in pairwise(trace):
             follows = step in map(step_of_transition, semantics.transitions(before.state))
             require_valid(follows, f"{said} is not a behaviour of the protocol")
@@ -186,11 +178,6 @@ def _violates_property(semantics: Semantics, prop: Property | None, trace: Behav
         return not semantics.holds(prop, trace[-1].state)
     if len(trace) == 1:
         return not semantics.begins(prop, trace[0].state)
-    for before, last in list(pairwise(trace))[-1:]:
-        taken = (step for step in semantics.transitions(before.state) if step_of_transition(step) == last)
-        return any(not semantics.step_satisfies(prop, before.state, step) for step in taken)
-    return False
-
-
-def _singleton_or_empty(value: Any) -> Value:
-    return () if value is None else (value,)
+    before, last = trace[-2:]
+    taken = (step for step in semantics.transitions(before.state) if step_of_transition(step) == last)
+    return any(not semantics.step_satisfies(prop, before.state, step) for step in taken)

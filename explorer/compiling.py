@@ -29,9 +29,8 @@ def _require_compiler_enabled() -> None:
     """Raise InputError if the environment prevents Numba from compiling."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE_BYTES:
-        expected = (
-            f"expected at least {LEAST_ADDRESS_SPACE_BYTES >> 10:,} KB for compiled engines, found {limit >> 10:,} KB"
-        )
+        least = f"{LEAST_ADDRESS_SPACE_BYTES >> 10:,} KB"
+        expected = f"expected at least {least} for compiled engines, found {limit >> 10:,} KB"
         raise InputError(f"the limit on address space (ulimit -v): {expected}; --engine reference needs less")
     disabled, threads = (os.environ.get(name, "").strip() for name in ("NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS"))
     if disabled not in ("", "0"):
@@ -76,10 +75,8 @@ class CompileTimer:
     """Listener that adds up the time of compilation."""
 
     def __init__(self, on_start: Callable[[], object] | None) -> None:
-        self.seconds = 0.0
+        self.seconds, self._began, self._depth = 0.0, 0.0, 0
         self._on_start = on_start
-        self._depth = 0
-        self._began = 0.0
 
     def notify(self, event: Any) -> None:
         """Handle the start or the end of a compilation, which may be nested in another."""

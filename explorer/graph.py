@@ -31,7 +31,7 @@ from kraftcheck.spec.values import replace_non_xml
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments at run time
 
-StateText = Callable[[State], object]
+StateText = Callable[[State], object] | None
 
 SVG_ENDING, PARQUET_ENDING = ".svg", ".parquet"
 MOST_WRITTEN_STATES, MOST_DRAWN_STATES = 200_000, 1_000
@@ -43,26 +43,22 @@ NODE_RADIUS_PIXELS = 14
 LAYER_ORDERING_SWEEPS = 8
 GRAPHVIZ_SECONDS = 120
 """Time limit of Graphviz."""
-_SVG_STYLE = "".join(
-    (
-        "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}",
-        ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}",
-        "text{text-anchor:middle}text.step{fill:#556;font-size:9px}",
-    )
+_SVG_STYLE = (
+    "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}"
+    ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}"
+    "text{text-anchor:middle}text.step{fill:#556;font-size:9px}"
 )
 
 _DOT_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 
-def explore_graph(
-    protocol: Protocol, options: SearchRequest, state_text: StateText | None = None
-) -> tuple[Result, Graph]:
+def explore_graph(protocol: Protocol, options: SearchRequest, state_text: StateText = None) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited."""
     search = ReferenceSearch(protocol, options)
     return search.run(), graph_of_search(search, state_text)
 
 
-def graph_of_search(search: ReferenceSearch, state_text: StateText | None = None) -> Graph:
+def graph_of_search(search: ReferenceSearch, state_text: StateText = None) -> Graph:
     """Return the graph of a search's visited states.
 
     References
@@ -78,7 +74,7 @@ def graph_of_search(search: ReferenceSearch, state_text: StateText | None = None
     return graph
 
 
-def _state_attributes(state: State, state_text: StateText | None) -> dict[str, Any]:
+def _state_attributes(state: State, state_text: StateText) -> dict[str, Any]:
     return {} if state_text is None else {"state": state_text(state)}
 
 
@@ -88,7 +84,7 @@ def _step_attributes(transition: Transition) -> dict[str, Any]:
 
 
 def graph_around_behaviour(
-    semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: StateText | None = None
+    semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: StateText = None
 ) -> Graph:
     """Return the graph of a behaviour's states, and of the states within a few steps of them."""
     numbers = _states_around(semantics, trace, steps, most)
@@ -177,11 +173,6 @@ def _write_dot(graph: Graph, path: Path) -> None:
     path.write_text(_graph_to_dot(graph), encoding="utf-8")
 
 
-def _write_svg(graph: Graph, path: Path) -> None:
-    graph = _with_valid_xml_text(graph)
-    _run_graphviz(graph, path, _graph_to_dot(graph, drawn=True))
-
-
 def _with_valid_xml_text(graph: Graph) -> Graph:
     """Return a copy of a graph whose texts are allowed in XML."""
     graph = graph.copy()
@@ -212,17 +203,16 @@ def _dot_string(text: str) -> str:
 # Pictures
 
 
-def _run_graphviz(graph: Graph, path: Path, dot: str) -> None:
-    program = shutil.which("dot")
+def _write_svg(graph: Graph, path: Path) -> None:
+    graph, program = _with_valid_xml_text(graph), shutil.which("dot")
     if program is None:
         tree = ElementTree.ElementTree(_graph_to_svg(graph))
         ElementTree.indent(tree)
         tree.write(path, "utf-8", xml_declaration=True)
         return
     try:
-        done = subprocess.run(
-            [program, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=GRAPHVIZ_SECONDS, check=False
-        )
+        dot = _graph_to_dot(graph, drawn=True).encode()
+        done = subprocess.run([program, "-Tsvg"], input=dot, capture_output=True, timeout=GRAPHVIZ_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise InputError(
             f"{path}: Graphviz takes more than {GRAPHVIZ_SECONDS} s; expected fewer states, or a .dot file"
@@ -274,11 +264,9 @@ def _graph_to_svg(graph: Graph) -> ElementTree.Element:
     head = ElementTree.SubElement(ElementTree.SubElement(svg, "defs"), "marker", marker)
     ElementTree.SubElement(head, "path", {"d": "M0 0L8 4L0 8z", "style": "fill:#889;stroke:none"})
     several: dict[tuple[int, int], list[str]] = {}
-    ways: set[tuple[int, int]] = set()
     for source, target, step in graph.edges(data=True):
         several.setdefault((source, target), []).append(edge_label(step))
-        if step.get("way"):
-            ways.add((source, target))
+    ways = {(source, target) for source, target, step in graph.edges(data=True) if step.get("way")}
     for (source, target), steps in several.items():
         _edge_svg(svg, places[source], places[target], steps, is_way=(source, target) in ways)
     for node, known in graph.nodes(data=True):

@@ -83,8 +83,7 @@ class WalkBatch(WalkArrays):
     def __init__(self, starts: Rows, seeds: NDArray[np.uint64], depth: int) -> None:
         super().__init__()
         count, width = starts.shape
-        self.depth = depth
-        self.seeds = seeds
+        self.depth, self.seeds = depth, seeds
         self.path = np.zeros((count * depth, width), np.int32)
         self.path[::depth] = starts
         self.taken = np.full((count, depth), -1, np.int32)
@@ -118,16 +117,13 @@ class RandomWalks:
         tell: WalkToBehaviour | None = None,
         kept: Container[int] = (),
     ) -> None:
-        self.options = options
-        self.plan = plan
-        self.keep, self.kept = keep, kept
+        self.options, self.plan, self.keep, self.kept = options, plan, keep, kept
         self.expander = Expander.of(protocol, options)
         self.visited = VisitedSet(self.expander.threads)
         seen_whole = replace(options, view=None)  # the VIEW is ignored: walks are checked state by state
         self.checker = ViolationChecker(protocol, seen_whole, self.expander, lambda: self.visited.count)
         self.learner = self.expander.learner
-        self.made = 0
-        self.longest = 0
+        self.made = self.longest = 0
         self.shown_by: dict[str, int] = {}  # number of the first walk that violates a property
         self._tell = tell or self._walked_again
         states = [prop.name for prop in self.learner.state_properties]

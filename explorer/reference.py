@@ -110,7 +110,8 @@ class RenamingViewTest:
 
     def _require_one_key(self, state: State, twin: State, lift: int) -> None:
         if self._system.identity(twin) != self._system.identity(state):
-            raise InputError(f"{self._where(lift)} leads to a state of another class; expected one of the same class")
+            where = f"VIEW {self._options.view}, lift {lift}:"
+            raise InputError(f"{where} leads to a state of another class; expected one of the same class")
 
     def _require_alike(self, state: State, twin: State, lift: int, steps: dict[Any, str]) -> None:
         self.compared += 1
@@ -118,10 +119,10 @@ class RenamingViewTest:
         different = {(steps.get(key) or others[key]) for key in steps.keys() ^ others.keys()}
         if different:  # a step that only one of them has explains the verdicts over it
             name = min(different, key=lambda one: (not one.startswith("action "), one))
-            raise self._refusal(name, lift, "differs")
+            raise self._refusal(name, lift)
         for prop in self._of_states:
             if self._semantics.holds(prop, state) != self._semantics.holds(prop, twin):
-                raise self._refusal(prop.name, lift, "differs")
+                raise self._refusal(prop.name, lift)
 
     def _steps(self, state: State) -> dict[Any, str]:
         """Return the steps out of a state, up to the view, each with the name to blame for a difference."""
@@ -143,9 +144,8 @@ class RenamingViewTest:
 
     def _counts_blocked(self, action: str) -> bool:
         """Whether it matters that a bound alone prevents an action: fairness or a formula may name it as enabled."""
-        return bool(self._enabled & {NEXT_ACTION, action}) or any(
-            one.names(action) for one in self._options.all_fairness
-        )
+        fairness = self._options.all_fairness
+        return bool(self._enabled & {NEXT_ACTION, action}) or any(one.names(action) for one in fairness)
 
     def _verdict(self, prop: Property, state: State, taken: Any) -> bool:
         if prop in self._options.constraints:
@@ -154,12 +154,9 @@ class RenamingViewTest:
             return self._semantics.holds_over(prop, state, taken.target)
         return self._semantics.step_satisfies(prop, state, taken)
 
-    def _where(self, lift: int) -> str:
-        return f"VIEW {self._options.view}, lift {lift}:"
-
-    def _refusal(self, name: str, lift: int, what: str) -> InputError:
+    def _refusal(self, name: str, lift: int) -> InputError:
         return InputError(
-            f"{name}: {what} in two states that VIEW {self._options.view} identifies (lift {lift}):"
+            f"{name}: differs in two states that VIEW {self._options.view} identifies (lift {lift}):"
             " it reads a number that the view renames; expected comparisons of such numbers with each other"
         )
 
@@ -170,9 +167,8 @@ def twin_lifts_of(protocol: Protocol) -> tuple[int, ...]:
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR
     known = [value for one, value in vars(protocol).items() if type(value) is int and one not in limits]
     for number in sorted({*known, *_protocol_integers(type(protocol))}):
-        found |= dict.fromkeys(
-            number + more for more in TWIN_LIFTS_AROUND_CONSTANTS if 0 < number + more < LIFT_BEYOND_CONSTANTS
-        )
+        around = (number + more for more in TWIN_LIFTS_AROUND_CONSTANTS)
+        found |= dict.fromkeys(lift for lift in around if 0 < lift < LIFT_BEYOND_CONSTANTS)
     return tuple(found)[:MOST_TWIN_LIFTS]
 
 
@@ -273,7 +269,8 @@ class ReferenceSearch:
         gc.set_threshold(NEW_OBJECTS_A_COLLECTION, *thresholds[1:])
         try:
             with suppress(SearchStopped):
-                for state in self._initial():
+                for state in self.system.initial():
+                    self._generated += 1
                     self._admit(NO_SOURCE_STATE, state, None, 1)
                 self._end_level()
                 (self._breadth_first if breadth_first else self._depth_first)(range(len(self._visited.states)))
@@ -296,14 +293,8 @@ class ReferenceSearch:
                 self.result.depth = None
 
     def _totals(self) -> SearchCounts:
-        return SearchCounts(
-            len(self._visited.states), self._generated, dict(self._fired), dict(self.semantics.handler_calls)
-        )
-
-    def _initial(self) -> Iterator[State]:
-        for state in self.system.initial():
-            self._generated += 1
-            yield state
+        calls = dict(self.semantics.handler_calls)
+        return SearchCounts(len(self._visited.states), self._generated, dict(self._fired), calls)
 
     def _breadth_first(self, level: range) -> None:
         depth = 1
@@ -469,8 +460,7 @@ class ReferenceSearch:
         for number, state in enumerate(self._visited.states):
             with suppress(*[RaisedError] if skip_errors else []):
                 for transition in self.semantics.transitions(state):
-                    target = self._visited.numbers.get(
-                        self.identity(transition.target)
-                    )  # None beyond a constraint or a limit
+                    # None beyond a constraint or a limit
+                    target = self._visited.numbers.get(self.identity(transition.target))
                     if target is not None and self.system.allows(state, transition.target):
                         yield number, transition, target

@@ -170,7 +170,10 @@ class Option(NamedTuple):
 _Properties = tuple[Property, ...]
 _Folder = str | PathLike[str] | None
 _SWITCH_ACTION, _FLAG_ACTION = argparse.BooleanOptionalAction, "store_true"
-_ENGINES_WITH_CHECKPOINTS = ("tables", "symbolic", "spark")
+
+
+def _checkpoint_option(text: str) -> Option:
+    return Option(text, "DIR", parse_folder, engines=("tables", "symbolic", "spark"), asks=Feature.CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -247,32 +250,14 @@ class SearchRequest:
         int | None, Option("stop at N nodes in the symbolic engine's diagrams", "N", parse_count, engines=("symbolic",))
     ] = None
     time_limit: Annotated[float | None, Option("stop after this time", "SECONDS", parse_seconds)] = None
-    checkpoint: Annotated[
-        _Folder,
-        Option(
-            "folder for the checkpoint of the search",
-            "DIR",
-            parse_folder,
-            engines=_ENGINES_WITH_CHECKPOINTS,
-            asks=Feature.CHECKPOINT,
-        ),
-    ] = None
+    checkpoint: Annotated[_Folder, _checkpoint_option("folder for the checkpoint of the search")] = None
     checkpoint_every: Annotated[
         float,
         Option(
             "seconds between two checkpoints (default: 300)", "SECONDS", parse_seconds, engines=("tables", "symbolic")
         ),
     ] = 300.0
-    resume: Annotated[
-        _Folder,
-        Option(
-            "resume a search from its checkpoint",
-            "DIR",
-            parse_folder,
-            engines=_ENGINES_WITH_CHECKPOINTS,
-            asks=Feature.CHECKPOINT,
-        ),
-    ] = None
+    resume: Annotated[_Folder, _checkpoint_option("resume a search from its checkpoint")] = None
     master: Annotated[
         str | None, Option("spark://HOST:PORT, yarn, ... (default: this machine)", "URL", engines=("spark",))
     ] = None

@@ -430,32 +430,18 @@ class Bookkeeping:
     """Records the findings of a search, and ends it at its limits."""
 
     def __init__(
-        self,
-        options: SearchRequest,
-        total: Callable[[], SearchCounts],
-        protocol: Protocol,
-        *,
-        first_found: bool = False,
+        self, options: SearchRequest, sums: Callable[[], SearchCounts], protocol: Protocol, *, first_found: bool = False
     ) -> None:
-        self.options = options
+        self.options, self._total, self._protocol = options, sums, protocol
         self.reads = hidden_read_recorder(protocol, options, first_found=first_found)
-        self._protocol = protocol
-        self.result = Result()
+        self.result, self.earlier = Result(), 0.0
         self.violated: set[str] = set()
         self.followed: set[str] = set()
-        self.earlier = 0.0
-        self._total = total
         self._began = SEARCH_CLOCK.now()
 
     def result_of(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
         """Run a search; return its result."""
         before, self._protocol.hidden_reads = self._protocol.hidden_reads, self.reads
-        try:
-            return self._result_of(search, notes)
-        finally:
-            self._protocol.hidden_reads = before
-
-    def _result_of(self, search: Callable[[], None], notes: Callable[[], list[str]]) -> Result:
         try:
             search()
         except SearchStopped:
@@ -467,6 +453,8 @@ class Bookkeeping:
         except KeyboardInterrupt:
             self.record_limit(INTERRUPTED_LIMIT)
             raise Interrupted(self._conclude(notes)) from None
+        finally:
+            self._protocol.hidden_reads = before
         return self._conclude(notes)
 
     def _conclude(self, notes: Callable[[], list[str]]) -> Result:
@@ -534,11 +522,7 @@ class Bookkeeping:
         self.report(frontier, nodes)
 
     def violation(
-        self,
-        name: str,
-        trace: tuple[TraceStep, ...],
-        trap: DeadEnds | None = None,
-        loop: LassoCycle | None = None,
+        self, name: str, trace: Behaviour, trap: DeadEnds | None = None, loop: LassoCycle | None = None
     ) -> None:
         """Record a violated property once; end the search unless it continues after violations."""
         if name in self.violated:

@@ -27,13 +27,10 @@ def to_spec(protocol: Protocol, options: SearchRequest) -> SearchSpec:
     lexicon = DecodingVocabulary()
     for value in protocol.constant_values().values():
         lexicon.note(value)
-    cls = type(protocol)
+    cls, attributes = type(protocol), [declared.attribute for declared in protocol.constants.values()]
     return {
         "model": [cls.__module__, cls.__qualname__],
-        "constants": {
-            declared.attribute: encode(getattr(protocol, declared.attribute)).hex()
-            for declared in protocol.constants.values()
-        },
+        "constants": {name: encode(getattr(protocol, name)).hex() for name in attributes},
         "classes": [[found.__module__, found.__qualname__] for found in lexicon.classes],
         "model_values": [[value.name, value.index] for value in lexicon.model_values.values()],
         **{name: [prop.name for prop in getattr(options, name)] for name in PROPERTY_FIELDS},

@@ -19,22 +19,14 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.result import (
-    DEADLOCK,
-    Behaviour,
-    SearchRequest,
-    TraceStep,
-    UnmappedStep,
-    Violation,
-    step_of_transition,
-    unmapped_step,
-)
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import Behaviour, TraceStep, UnmappedStep, Violation, step_of_transition, unmapped_step
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import REFINES
 from kraftcheck.spec.language.network import Network
-from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_values
@@ -136,16 +128,14 @@ class Simplifier:
     ) -> None:
         self.best: Behaviour = violation.trace
         self.done: list[str] = []
-        self._semantics = Semantics(protocol)
+        self._semantics, self._violation, self._failed = Semantics(protocol), violation, violation.failed
         self._system = PlainSystem(self._semantics, options)
-        self._violation = violation
         self._property = protocol.properties.get(violation.property)
         self._report = report or (lambda: None)
         self._until = time.monotonic() + seconds
         self._encoded: dict[tuple[Any, Any], bytes] = {}
         self._known: dict[State, list[Transition]] = {}
         self.costs = CostFunction(protocol.network)
-        self._failed = violation.failed
 
     def run(self, shortest: Callable[[int, float], Behaviour | None] | None = None) -> Violation:
         """Simplify until no pass helps, the time is over, or the user interrupts.

@@ -44,10 +44,8 @@ class PropertyUnderHiddenBounds:
     """Evaluates properties in single states; rejects a state with too little left of a bound that the VIEW hides."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
-        self._semantics = semantics
-        self._most_spent = most_spent
+        self._semantics, self._most_spent, self._view = semantics, most_spent, options.view
         self._used: dict[str, int] = {}
-        self._view = options.view
         hidden = semantics.protocol.hidden(options.view).bounds if options.view else frozenset()
         limits = semantics.protocol.bounds
         self._limits = {name: limits[name] for name in sorted(hidden) if limits[name]}
@@ -209,9 +207,7 @@ def states_without_path_to(
     return np.flatnonzero(marked == 0)
 
 
-def _mark_predecessors(
-    room: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
-) -> None:
+def _mark_predecessors(_: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]) -> None:
     """Mark every state with a path to a marked state."""
     before: defaultdict[int, list[int]] = defaultdict(list)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
@@ -267,10 +263,8 @@ class LabelledGraph:
         outside = {BEYOND: _GrowingOutsideLabels(graph.room), BLOCKED: _GrowingOutsideLabels(graph.room)}
         used = np.zeros(len(self.book.labels), bool)
         for first, states in graph.store.chunks(backwards=False):
-            pieces = [
-                (one.sources + first, one.targets, one.labels.copy(), one.rounds)
-                for one in graph.edges(states, np.arange(len(states)))
-            ]
+            batches = graph.edges(states, np.arange(len(states)))
+            pieces = [(one.sources + first, one.targets, one.labels.copy(), one.rounds) for one in batches]
             sources, ends, named, rounds = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
             used = np.concatenate([used, np.zeros(len(self.book.labels) - len(used), bool)])
             used[named[ends >= 0]] = True

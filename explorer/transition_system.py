@@ -303,8 +303,7 @@ class StatesInMemory:
         self, states: list[State], numbers: dict[Value, int], starts: int, path_to: Callable[[State], Behaviour]
     ) -> None:
         self._states, self._numbers, self._path_to = states, numbers, path_to
-        self.count = len(states)
-        self.starts = starts
+        self.count, self.starts = len(states), starts
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
         """Yield the states in batches, each with the number of its first state."""
