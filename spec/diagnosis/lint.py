@@ -182,7 +182,7 @@ class _ProbeInserter:
         behind = inner
         for statement in statements:
             text = ast.unparse(statement).splitlines()[0]
-            is_claim = statement is self.last and text not in ("return True", "return False")
+            is_claim = statement is self.last and text not in CONSTANT_RETURNS
             call = self._call(statement, text, is_claim=is_claim) if behind else None
             if call is not None:
                 found.append(ast.copy_location(ast.Expr(call), statement))
@@ -232,23 +232,18 @@ class _ExpressionProbeInserter(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         texts = [ast.unparse(branch) for branch in (node.body, node.orelse)]
         self.generic_visit(node)
-        node.body = self._marker.expression(node.body, texts[0])
-        node.orelse = self._marker.expression(node.orelse, texts[1])
+        node.body, node.orelse = map(self._marker.expression, (node.body, node.orelse), texts)
         return node
 
-    def _element(self, node: Any) -> ast.expr:
-        text = ast.unparse(node.elt)
+    def _element(self, node: Any) -> Any:
+        name = "value" if isinstance(node, ast.DictComp) else "elt"
+        text = ast.unparse(getattr(node, name))
         self.generic_visit(node)
-        node.elt = self._marker.expression(node.elt, text, is_claim=self._is_last, is_element=True)
-        return node  # type: ignore[no-any-return]
-
-    def visit_DictComp(self, node: ast.DictComp) -> ast.expr:
-        text = ast.unparse(node.value)
-        self.generic_visit(node)
-        node.value = self._marker.expression(node.value, text, is_claim=self._is_last, is_element=True)
+        marked = self._marker.expression(getattr(node, name), text, is_claim=self._is_last, is_element=True)
+        setattr(node, name, marked)
         return node
 
-    visit_GeneratorExp = visit_ListComp = visit_SetComp = _element  # noqa: N815 - named after the nodes
+    visit_GeneratorExp = visit_ListComp = visit_SetComp = visit_DictComp = _element  # noqa: N815 - named after the nodes
 
 
 def _is_negation(node: ast.expr) -> bool:
@@ -328,14 +323,12 @@ _TYPES_OF_LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.
 _PLAIN_TYPES = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
-def never_equal_comparisons(
-    function: FunctionType, owner: type | None, definition: ast.FunctionDef
-) -> Iterator[LineWarning]:
+def never_equal_comparisons(function: FunctionType, owner: type | None, tree: ast.FunctionDef) -> Iterator[LineWarning]:
     """Yield (line, warning) for each comparison in a method between values of types that are never equal."""
-    compared = [node for node in nodes_of(definition, ast.Compare) if len(node.ops) == 1]
+    compared = [node for node in nodes_of(tree, ast.Compare) if len(node.ops) == 1]
     if not compared:
         return
-    types = _TypeInference(function, owner, definition)
+    types = _TypeInference(function, owner, tree)
     for node in compared:
         left, right = types.of(node.left), types.other(node.ops[0], node.comparators[0])
         if left and right and not any(_may_equal(one, other) for one in left for other in right):
@@ -460,7 +453,7 @@ def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     for owner, function in (pair for module in modules for pair in _functions_of_module(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
-            found = [*_discarded_steps(definition, function), *_mutations_outside_state(definition, function, owner)]
+            found = [*_discarded_steps(definition, function), *_outside_mutations(definition, function, owner)]
             found += [*never_equal_comparisons(function, owner, definition), *_unrepeatable_calls(definition, function)]
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
@@ -498,12 +491,10 @@ def _parameters(definition: ast.FunctionDef) -> list[str]:
     return [one.arg for one in definition.args.args[1:]]
 
 
-def _mutations_outside_state(
-    definition: ast.FunctionDef, function: FunctionType, owner: type | None
-) -> Iterator[LineWarning]:
+def _outside_mutations(tree: ast.FunctionDef, function: FunctionType, owner: type | None) -> Iterator[LineWarning]:
     """Yield (line, warning) for each statement that mutates a global, a class attribute or a default."""
-    stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
-    declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
+    stored = [node for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Store)]
+    declared = {name for node in nodes_of(tree, ast.Global) for name in node.names}
     defaults = {name: one.default for name, one in inspect.signature(function).parameters.items()}
     known = function.__globals__ | defaults | {node.id: None for node in stored}
 
@@ -515,7 +506,7 @@ def _mutations_outside_state(
         return None
 
     found: list[ast.expr] = [node for node in stored if node.id in declared]
-    found += [node for node in _mutated_collections(definition) if isinstance(outside(node), list | set | dict)]
+    found += [node for node in _mutated_collections(tree) if isinstance(outside(node), list | set | dict)]
     for node in found:
         yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
 
