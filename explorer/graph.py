@@ -43,10 +43,12 @@ NODE_RADIUS_PIXELS = 14
 LAYER_ORDERING_SWEEPS = 8
 GRAPHVIZ_SECONDS = 120
 """Time limit of Graphviz."""
-_SVG_STYLE = (
-    "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}"
-    ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}"
-    "text{text-anchor:middle}text.step{fill:#556;font-size:9px}"
+_SVG_STYLE = "".join(
+    (
+        "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}",
+        ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}",
+        "text{text-anchor:middle}text.step{fill:#556;font-size:9px}",
+    )
 )
 
 _DOT_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})

@@ -120,11 +120,10 @@ class CallTranslator(ExpressionTranslator):
             return self._record(node, target)
         words = {word.arg: word.value for word in node.keywords}
         method = CALL_TRANSLATORS.get(target, "") if isinstance(target, Hashable) else ""
-        count, found = ARGUMENT_COUNTS.get(method), None
-        is_fitting = count is None or (len(node.args) == count and not words)
-        if method and is_fitting and not any(isinstance(one, ast.Starred) for one in node.args):
+        found: int | None = None
+        if _has_known_arguments(node, method):
             found = getattr(self, method)(node, target, words)
-        if not isinstance(found, int):
+        if found is None:
             raise self._unsupported(node, f"a call of {getattr(target, '__name__', target)}")
         return found
 
@@ -360,6 +359,14 @@ class CallTranslator(ExpressionTranslator):
         values = {str(name): self._value(one) for name, one in words.items()}
         pairs = [self._collected(codes.TUPLE_KIND, (self._constant(name), values[name])) for name in sorted(values)]
         return self._result(Op.EXTEND, step, codes.STEP_PUTS, self._pushed(pairs))
+
+
+def _has_known_arguments(node: ast.Call, method: str) -> bool:
+    """Return whether there is a method for a call, with as many arguments as it has."""
+    if not method or any(isinstance(one, ast.Starred) for one in node.args):
+        return False
+    count = ARGUMENT_COUNTS.get(method)
+    return count is None or (len(node.args) == count and not node.keywords)
 
 
 def _index_expression(sequence: ast.expr, wanted: ast.expr) -> ast.expr:

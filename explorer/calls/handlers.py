@@ -542,14 +542,13 @@ class PurityTest:
             raise ActionError(action, self._protocol, me, message, f"is not pure: it calls {impure.found}")
         if read(me, message) != before:
             raise ActionError(action, self._protocol, me, message, "changes its input")
-        leading, found = [item for item in (me, message) if item is not None], self._outcome(steps)
-        arguments = (*leading, *[given[name] for name in action.asks])
-        one, other = (self._reordered(kind, action, arguments) for kind in (AscendingFrozenset, DescendingFrozenset))
+        call, found = (action, me, message, given), self._outcome(steps)
+        one, other = (self._reordered(kind, *call) for kind in (AscendingFrozenset, DescendingFrozenset))
         if one != found or other != found:
-            self._compare(action, me, message, given, found)
+            self._compare(*call, found)
             if one != other and None not in (one, other):  # else the class of the sets matters, not their order
                 raise ActionError(action, self._protocol, me, message, DEPENDS_ON_ORDER_TEXT)
-        self._made.append((action, me, message, given, found))
+        self._made.append((*call, found))
         return steps
 
     def call_again(self) -> None:
@@ -561,11 +560,15 @@ class PurityTest:
         if self._outcome(call_action(self._protocol, action, me, message, given)) != found:
             raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS_TEXT)
 
-    def _reordered(self, kind: type[AscendingFrozenset], action: Action, arguments: Any) -> CallOutcome | None:
+    def _reordered(
+        self, kind: type[AscendingFrozenset], action: Action, me: Any, message: Any, given: CallArguments
+    ) -> CallOutcome | None:
         """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
+        leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
             self._in_order[kind] = CallsWithOrderedSets(self._protocol, kind)
         try:
+            arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
         except AssertionError:
             return FAILED_ASSERT_OUTCOME

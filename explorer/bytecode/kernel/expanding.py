@@ -14,12 +14,6 @@ DISTINCT_INPUTS_COLUMN = 7  # column of `InterpreterArrays.inputs`
 
 
 @jit
-def passes_kind_test(m: Any, test: Any, value: Any) -> Any:
-    """Return whether the kind of a value passes a test."""
-    return m.tests[test * m.at[codes.AT_KINDS] + heap.kind_of(m, value)] != 0
-
-
-@jit
 def state_column_count(m: Any) -> Any:
     """Return the number of columns of a state."""
     return m.shape[codes.SHAPE_REPLICAS] + m.shape[codes.SHAPE_FIELDS] + m.shape[codes.SHAPE_BOUNDS]
@@ -82,7 +76,7 @@ def prepare_environment(m: Any, side: Any) -> Any:
         mark = m.at[codes.AT_STACK_HEIGHT]
         for place in range(replicas):
             replica = m.row[first + place]
-            if replica != 0 and passes_kind_test(m, m.projections[which, 1], replica):
+            if replica != 0 and heap.passes_kind_test(m, m.projections[which, 1], replica):
                 m.registers[0] = replica
                 found = run_function(m, m.projections[which, 0])
                 if m.at[codes.AT_ERROR] != 0 or m.groups[heap.kind_of(m, found)] >= codes.MUTABLE_GROUP:
@@ -206,11 +200,11 @@ def property_holds(m: Any, which: Any) -> Any:
     is_of_me, is_of_peer = test >= 0, peers >= 0
     for place in range(replicas if is_of_me else 1):
         me = m.row[first + place] if is_of_me else 0
-        if is_of_me and (me == 0 or not passes_kind_test(m, test, me)):
+        if is_of_me and (me == 0 or not heap.passes_kind_test(m, test, me)):
             continue
         for other in range(replicas if is_of_peer else 1):
             peer = m.row[first + other] if is_of_peer else 0
-            if is_of_peer and (other == place or peer == 0 or not passes_kind_test(m, peers, peer)):
+            if is_of_peer and (other == place or peer == 0 or not heap.passes_kind_test(m, peers, peer)):
                 continue
             low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
             if m.inputs[which, DISTINCT_INPUTS_COLUMN] < 2:
@@ -277,7 +271,7 @@ def run_handler(m: Any, source: Any, entry: Any) -> Any:
     actor, me = m.entries[entry, 2], np.int64(0)
     if actor >= 0:
         me = m.row[actor]
-        if me == 0 or not passes_kind_test(m, m.entries[entry, 3], me):
+        if me == 0 or not heap.passes_kind_test(m, m.entries[entry, 3], me):
             return 0
     call_with_parameters(m, m.entries[entry, 1], entry, 0, me, 0)
     count, taken = m.at[codes.AT_STACK_HEIGHT], 0

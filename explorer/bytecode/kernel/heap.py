@@ -29,6 +29,12 @@ def kind_of(m: Any, value: Any) -> Any:
 
 
 @jit
+def passes_kind_test(m: Any, test: Any, value: Any) -> Any:
+    """Return whether the kind of a value passes a test."""
+    return m.tests[test * m.at[codes.AT_KINDS] + kind_of(m, value)] != 0
+
+
+@jit
 def is_sequence(kind: Any) -> Any:
     """Return whether a kind is a tuple or a list."""
     return kind == codes.TUPLE_KIND or kind == codes.LIST_KIND
@@ -340,7 +346,7 @@ def matches_type(m: Any, kind: Any, value: Any) -> Any:
     if operation == codes.TYPE_ANY:
         return True
     if operation == codes.TYPE_KINDS:
-        return m.tests[first * m.at[codes.AT_KINDS] + found] != 0
+        return passes_kind_test(m, first, value)
     if operation == codes.TYPE_UNION or operation == codes.TYPE_LITERAL:
         for place in range(first, first + count):
             item = m.type_items[place]

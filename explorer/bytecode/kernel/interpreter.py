@@ -654,15 +654,14 @@ def run_function(m: Any, function: Any) -> Any:
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
             registers[base + a] = heap.bool_value((one == other) == (operation == OP_IS))
         elif operation == OP_TEST:
-            test = c * at[codes.AT_KINDS] + heap.kind_of(m, registers[base + b])
-            registers[base + a] = heap.bool_value(m.tests[test] != 0)
+            registers[base + a] = heap.bool_value(heap.passes_kind_test(m, c, registers[base + b]))
         elif operation == OP_TEST_BY:
             wanted = registers[base + c]
             if heap.kind_of(m, wanted) != codes.CLASS_KIND:
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
             else:
-                own_test = heap.node_item(m, wanted, 0) * at[codes.AT_KINDS] + heap.kind_of(m, registers[base + b])
-                registers[base + a] = heap.bool_value(m.tests[own_test] != 0)
+                passes = heap.passes_kind_test(m, heap.node_item(m, wanted, 0), registers[base + b])
+                registers[base + a] = heap.bool_value(passes)
         elif operation == OP_SEEN:
             m.seen[a] = 1
             registers[base + b] = codes.FALSE_VALUE
