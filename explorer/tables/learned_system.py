@@ -17,9 +17,8 @@ from kraftcheck.explorer.transition_system import BoolArray, StepArrays
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
-PackedKeys = tuple[
-    NDArray[np.uint64], Indices
-]  # packed canonical rows, and the partitions of the visited set that own them
+# Packed canonical rows, and the partitions of the visited set that own them.
+PackedKeys = tuple[NDArray[np.uint64], Indices]
 
 
 class WorkerEdges(EdgeArrays):
