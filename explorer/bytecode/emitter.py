@@ -34,9 +34,8 @@ class Emitter:
     def __init__(self, program: Program, function: FunctionType, watch: CoverageProbe | None = None) -> None:
         self.program, self.function, self.watch = program, function, watch
         self.tree = checked_syntax_tree(function)
-        self._first = function.__code__.co_firstlineno
         if watch is not None and (definition := watch.definition) is not None:
-            self.tree, self._first = definition, 1
+            self.tree = definition
         self._line = 0
         self._code: list[list[Any]] = []
         self.lines: list[int] = []
@@ -56,7 +55,7 @@ class Emitter:
         self._require_owned()
 
     def _unsupported(self, node: ast.AST, what: str) -> UntranslatableError:
-        line = getattr(node, "lineno", 1) + self._first - 1
+        line = getattr(node, "lineno", 1)
         return UntranslatableError(f"{what} ({self.function.__qualname__}, line {line})")
 
     def _emit(self, operation: Op, *operands: Any) -> None:

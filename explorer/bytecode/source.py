@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
-import textwrap
 from collections.abc import Iterator
 from functools import partial
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from kraftcheck.spec.diagnosis.lint import PROBE_NAME
+from kraftcheck.spec.diagnosis.source import own_definition
 from kraftcheck.spec.errors import UntranslatableError
 
 MUTATORS = {"add", "append", "discard", "remove", "update", "extend"}
@@ -24,25 +23,10 @@ def checked_syntax_tree(function: Any) -> ast.FunctionDef:
     """Return the syntax tree of a function, if it is sure to be that of its code."""
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
         raise UntranslatableError(f"a call of {function!r}")
-    try:
-        module = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        (tree,) = module.body
-    except (OSError, SyntaxError, ValueError):
-        raise UntranslatableError(f"{function.__qualname__}: its source is not at hand") from None
-    if not isinstance(tree, ast.FunctionDef):
-        raise UntranslatableError(f"{function.__qualname__} is no plain function")
-    if not function.__code__.co_freevars and function.__code__.co_code not in _compile_definition(function, tree):
-        raise UntranslatableError(f"{function.__qualname__}: its source is another one")
+    tree = own_definition(function)
+    if tree is None:
+        raise UntranslatableError(f"{function.__qualname__}: its source is not at hand, or has changed")
     return tree
-
-
-def _compile_definition(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
-    """Return the code of a definition. The compiler takes note of imported modules."""
-    known = function.__globals__
-    names = [name for name in function.__code__.co_names if isinstance(known.get(name), ModuleType)]
-    imports = ast.parse("".join(f"import {name}\n" for name in names)).body
-    made = compile(ast.Module([*imports, tree], []), "<source>", "exec")
-    return [one.co_code for one in made.co_consts if isinstance(one, CodeType) and one.co_name == tree.name]
 
 
 def probe_number(node: ast.expr) -> int | None:

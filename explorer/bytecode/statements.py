@@ -27,7 +27,7 @@ class FunctionTranslator(CallTranslator):
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
-            self._line = statement.lineno + self._first - 1
+            self._line = statement.lineno
             method = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
             if method is None:
                 raise self._unsupported(statement, f"a statement {type(statement).__name__.lower()}")

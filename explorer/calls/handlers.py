@@ -37,8 +37,9 @@ from traceback import walk_stack
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
+from kraftcheck.explorer.calls.inspection import loop_elements
 from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, reraising_unanswered_read
-from kraftcheck.spec.diagnosis.source import compile_definition, definition_of
+from kraftcheck.spec.diagnosis.source import compile_definition, own_definition
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
@@ -52,7 +53,7 @@ from kraftcheck.spec.values import Map, Record, Value, cached, field_names, fiel
 # Loops that test an element first
 
 
-ELEMENTS_PASSING_NAME = "__among__"
+ELEMENTS_PASSING_NAME, ELEMENT_NAME = "__among__", "__element__"
 COPYING_BUILTINS = (ordered, list, tuple, set, frozenset)
 """Functions whose result has the elements of their argument, and that raise no error."""
 _SIMPLE_TEST_NODES = (
@@ -84,23 +85,32 @@ def _is_immutable_value(value: Any) -> bool:
     return all(map(_is_immutable_value, value)) if type(value) is tuple else isinstance(value, _IMMUTABLE_TYPES)
 
 
-def _rewritten(function: Any, code: CodeType | None, rewriting: Callable[[Any], Any], names: dict[str, Any]) -> Any:
-    """Return a copy of `function` as an AST transformer rewrites it; `function` itself if that finds nothing."""
-    definition = definition_of(code) if code is not None else None
+def _rewritten(
+    function: Any, rewriting: Callable[[Any], Any] | None, names: dict[str, Any], elements: tuple[Any, ...] = ()
+) -> Any:
+    """Return a copy of `function` as an AST transformer rewrites it; `function` itself if that finds nothing.
+
+    The last loop of the copy runs over `elements` alone, if there are any.
+    """
+    definition = own_definition(function)
     if definition is None:
         return function
     copied = loads(dumps(definition))
-    transformer = rewriting(copied)
-    transformer.visit(copied)
+    transformer = None if rewriting is None else rewriting(copied)
+    if transformer is not None:
+        transformer.visit(copied)
+    if elements:
+        copied.body[-1].iter = ast.Name(ELEMENT_NAME, ast.Load())
+    elif transformer is None or not transformer.found:
+        return function
     copied.decorator_list = []
-    return compile_definition(function, copied, names) if transformer.found else function
+    return compile_definition(function, copied, names | {ELEMENT_NAME: elements})
 
 
 @cache
 def filtered_function(function: Callable[..., Any]) -> Any:
     """Return a copy of `function` whose filtering loops use `elements_passing`, or `function` itself if it has none."""
-    names, code = {ELEMENTS_PASSING_NAME: elements_passing}, getattr(function, "__code__", None)
-    return _rewritten(function, code, partial(_FilteringLoops, function), names)
+    return _rewritten(function, partial(_FilteringLoops, function), {ELEMENTS_PASSING_NAME: elements_passing})
 
 
 @cache
@@ -413,9 +423,9 @@ def _with_own_set_class(function: FunctionType, kind: type[AscendingFrozenset]) 
 @cache
 def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
     """Return `function` rewritten to create `AscendingFrozenset` sets, compiled once for all classes of sets."""
-    code, names = getattr(function, "__code__", None), {_SET_CLASS_NAME: AscendingFrozenset}
-    makes_sets = code is not None and _may_make_sets(code)
-    return _rewritten(function, code if makes_sets else None, lambda _: _SetMaking(), names)
+    if not hasattr(function, "__code__") or not _may_make_sets(function.__code__):
+        return function
+    return _rewritten(function, lambda _: _SetMaking(), {_SET_CLASS_NAME: AscendingFrozenset})
 
 
 def _may_make_sets(code: CodeType) -> bool:
@@ -596,7 +606,8 @@ class HandlerCalls:
         self.most_spent: dict[str, int] = {}
         self.purity = PurityTest(protocol, thorough=thorough)
         self._actions: dict[type, list[Action]] = {}
-        self._settling: dict[tuple[str, bool], Action] = {}
+        self._settling: dict[tuple[str, bool, int | None], Action] = {}
+        self._pieces: dict[str, tuple[Any, ...]] = {}
         self._settle: Any = None
 
     @cached_property
@@ -637,8 +648,9 @@ class HandlerCalls:
         settle: SettleSteps | None = None,
         *,
         filters: bool = False,
+        piece: int | None = None,
     ) -> list[Step]:
-        """Call an action, and return those of its steps that stay within the protocol's bounds.
+        """Call an action or a piece of it, and return those of its steps that stay within the protocol's bounds.
 
         `whole` returns the arguments without proxies; `settle` returns the steps without proxies. With `filters`, the
         action's loops over sets test an element before they read its membership.
@@ -649,23 +661,33 @@ class HandlerCalls:
             if is_tested:
                 steps = self.purity.call(action, me, message, given if whole is None else whole())
             if not is_tested or whole is not None:
-                called = action if settle is None else self._settling_action(action, settle, filters)
+                is_plain = settle is None and piece is None
+                called = action if is_plain else self._settling_action(action, settle, filters, piece)
                 steps = call_action(self.protocol, called, me, message, given)
         note_largest_spending(steps, self.most_spent)
         return [step for step in steps if fits_initial_bounds(step, self.protocol.bounds)]
 
-    def _settling_action(self, action: Action, settle: SettleSteps, filters: bool) -> Action:
-        """Return a copy of an action whose function applies `settle` to its steps."""
-        self._settle = settle
-        if (action.name, filters) not in self._settling:
-            function = filtered_function(action.function) if filters else action.function
+    def pieces(self, action: Action) -> Iterable[int | None]:
+        """Return the numbers of an action's pieces; None alone for an action in one piece."""
+        if action.name not in self._pieces:
+            self._pieces[action.name] = loop_elements(self.protocol, action.function)
+        return range(len(self._pieces[action.name])) or (None,)
+
+    def _settling_action(self, action: Action, settle: SettleSteps | None, filters: bool, piece: int | None) -> Action:
+        """Return a copy of an action, or of a piece of it, whose function applies `settle` to its steps."""
+        self._settle, key = settle, (action.name, filters, piece)
+        if key not in self._settling:
+            elements = () if piece is None else self._pieces[action.name][piece : piece + 1]
+            rewriting = partial(_FilteringLoops, action.function) if filters else None
+            names = {ELEMENTS_PASSING_NAME: elements_passing}
+            function = _rewritten(action.function, rewriting, names, elements)
 
             def call(protocol: Protocol, *arguments: Any) -> Any:
                 made = function(self._filtering if filters else protocol, *arguments)
-                return self._settle(made) if isinstance(made, Iterable) else made
+                return self._settle(made) if self._settle is not None and isinstance(made, Iterable) else made
 
-            self._settling[action.name, filters] = with_action_function(action, call)
-        return self._settling[action.name, filters]
+            self._settling[key] = with_action_function(action, call)
+        return self._settling[key]
 
     def holds(self, prop: Property, given: CallArguments, whole: Callable[[], CallArguments] | None = None) -> bool:
         """Return whether a property holds for the arguments `given`.

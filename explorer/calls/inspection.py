@@ -6,6 +6,10 @@ error or returns no bool asks for a search with the whole constraint, since an e
 
 A proxy answers `type(peer) is Server` and `peer is me` differently from a record, and `frozenset.union(votes)` with an
 error. So methods that inspect types, compare records by identity or catch errors are found beforehand.
+
+An action that ends in `for ballot in range(self.most + 1): ...` is a union of pieces, one for each ballot, as TLC
+splits an existential quantifier over a constant. Each piece has a decision tree of its own: the whole action has a path
+for each combination of the pieces' paths.
 """
 
 from __future__ import annotations
@@ -13,19 +17,19 @@ from __future__ import annotations
 import ast
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from dis import Instruction, get_instructions, opmap
 from functools import partial, wraps
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.spec.diagnosis.source import compile_definition, definition_of
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, own_definition
 from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -33,6 +37,7 @@ from kraftcheck.spec.values import cached
 
 REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
+MOST_PIECES = 64  # of an action
 
 
 class WholeStateNeededError(UnansweredRead):
@@ -92,7 +97,7 @@ def _split_property(prop: Property) -> list[Property]:
 def _expression_definition(prop: Property) -> ast.FunctionDef | None:
     """Return the definition of a property that is one expression without `:=`, and uses Python's `all` and `any`."""
     function: Any = prop.function
-    definition = definition_of(function.__code__) if hasattr(function, "__code__") else None
+    definition = own_definition(function)
     if definition is None or not {"all", "any"}.isdisjoint(function.__globals__):
         return None
     names = any(isinstance(node, ast.NamedExpr) for node in ast.walk(definition))  # which other conjuncts may read
@@ -355,3 +360,101 @@ def _is_filled_cell(cell: Any) -> bool:
         return cell.cell_contents is not cell
     except ValueError:
         return False
+
+
+# Actions that are a union over the elements of a constant
+
+
+def loop_elements(protocol: Protocol, function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return the elements of the loop whose iterations are independent pieces of an action; () for other actions."""
+    definition = definition_of(function.__code__) if hasattr(function, "__code__") else None
+    loop = None if definition is None else _independent_loop(definition)
+    if definition is None or loop is None or own_definition(function) is None:
+        return ()
+    copied = deepcopy(definition)
+    copied.args.args, copied.decorator_list, copied.returns = copied.args.args[:1], [], None
+    copied.body = [ast.Return(deepcopy(loop.iter))]
+    try:
+        found = tuple(islice(compile_definition(function, copied, {})(protocol), MOST_PIECES + 1))
+    except Exception:  # the loop's iterable raises it again when the action is called
+        return ()
+    return found if 1 < len(found) <= MOST_PIECES else ()
+
+
+def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
+    """Return the loop that ends an action, if it runs over a constant and its iterations are independent."""
+    *guards, loop = _without_docstring(definition.body) or definition.body
+    if not isinstance(loop, ast.For):
+        return None
+    nodes, arguments = [*ast.walk(definition)], definition.args
+    scoped = _stored_names(one.target for node in nodes for one in getattr(node, "generators", ()))
+    stored = _stored_names(one for node in nodes for one in _targets(node))
+    given = {one.arg for one in (*arguments.args[1:], *arguments.kwonlyargs, *arguments.posonlyargs)}
+    is_independent = (
+        not loop.orelse
+        and all(isinstance(one, ast.If) and not one.orelse and _returns_nothing(one.body) for one in guards)
+        and not any(isinstance(node, ast.NamedExpr | ast.Lambda) for node in nodes)
+        and any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(loop))
+        and not scoped & (stored | given)
+        and not _loaded_names(loop.iter) & (stored | given)
+        and any(isinstance(node, ast.comprehension) or _is_own_call(node, definition) for node in ast.walk(loop))
+        and _sets_before_reading(loop.body, stored, _stored_names([loop.target]), is_inner=False)
+    )
+    return loop if is_independent else None
+
+
+def _is_own_call(node: ast.AST, definition: ast.FunctionDef) -> bool:
+    """Whether a node calls a method of the protocol."""
+    called = getattr(node, "func", None)
+    return getattr(getattr(called, "value", None), "id", "") == definition.args.args[0].arg
+
+
+def _returns_nothing(body: list[ast.stmt]) -> bool:
+    return len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is None
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    """Return what a statement assigns to."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For) else []
+
+
+def _stored_names(targets: Iterable[ast.AST]) -> set[str]:
+    return {
+        node.id
+        for target in targets
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _loaded_names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+def _sets_before_reading(body: list[ast.stmt], stored: set[str], known: set[str], *, is_inner: bool) -> bool:
+    """Whether statements read a variable of `stored` only after they have set it, and do not end the outer loop."""
+    known = {*known}
+    for statement in body:
+        if isinstance(statement, ast.If):
+            inner = [(statement.body, known), (statement.orelse, known)]
+            read = _loaded_names(statement.test)
+        elif isinstance(statement, ast.For):
+            inner = [(statement.body, known | _stored_names([statement.target]))]
+            read = _loaded_names(statement.iter)
+            if statement.orelse:
+                return False
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Continue | ast.Pass) or (
+            isinstance(statement, ast.Break) and is_inner
+        ):
+            inner, read = [], _loaded_names(statement)
+        else:
+            return False
+        is_inner_loop = is_inner or isinstance(statement, ast.For)
+        if read & stored - known or not all(
+            _sets_before_reading(part, stored, there, is_inner=is_inner_loop) for part, there in inner
+        ):
+            return False
+        known |= _stored_names(_targets(statement)) if not inner else set()
+    return True

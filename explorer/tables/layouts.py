@@ -116,6 +116,7 @@ class FlatLayout:
             worker.words = np.zeros((len(worker.succ) + 1, packing.words), np.uint64)
             worker.waiting_words = np.zeros((QUEUE_PLACES, packing.words), np.uint64)
             worker.touched, worker.least = np.zeros(len(worker.succ), np.uint8), np.zeros(len(worker.succ), np.int64)
+            worker.pieces = np.zeros(len(worker.succ), np.int32)
         if worker.waiting_rows.shape != (QUEUE_PLACES, columns):
             worker.waiting_rows, worker.waiting_images = np.zeros((2, QUEUE_PLACES, columns), np.int32)
         if worker.waiting_hashes.shape != (QUEUE_PLACES, clusters):

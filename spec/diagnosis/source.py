@@ -10,17 +10,18 @@ same names.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import enum
 import linecache
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from inspect import CO_GENERATOR
 from itertools import pairwise
 from pathlib import Path
-from types import CellType, CodeType, FrameType, FunctionType
+from types import CellType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from kraftcheck.spec.values import Map, ModelValue, Record, cut, text_of
@@ -160,15 +161,17 @@ def definition_of(code: CodeType) -> ast.FunctionDef | None:
     return None
 
 
+def own_definition(function: Any) -> ast.FunctionDef | None:
+    """Return the definition that a function has the code of; None where its file or its code has changed since."""
+    code: Any = getattr(function, "__code__", None)
+    definition = definition_of(code) if code is not None else None
+    made = None if definition is None else _compiled_code(function, definition, ())
+    return definition if made is not None and made.replace(co_flags=code.co_flags) == code else None
+
+
 def compile_definition(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
     """Return a function compiled from `definition`, with the globals, defaults and closure of `function`."""
-    code: CodeType = function.__code__
-    free = [ast.arg(name) for name in (*more, *code.co_freevars)]
-    no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
-    outer = ast.FunctionDef(_FACTORY_NAME, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
-    module = ast.fix_missing_locations(ast.Module([outer], []))
-    maker = next(c for c in compile(module, code.co_filename, "exec", dont_inherit=True).co_consts if _is_code(c))
-    inner = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
+    code, inner = function.__code__, _compiled_code(function, definition, more)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells |= {name: CellType(value) for name, value in more.items()}
     made = FunctionType(
@@ -180,6 +183,21 @@ def compile_definition(function: Callable[..., Any], definition: ast.FunctionDef
     )
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def _compiled_code(function: Any, definition: ast.FunctionDef, more: Iterable[str]) -> CodeType:
+    code: CodeType = function.__code__
+    free = [ast.arg(name) for name in (*more, *code.co_freevars)]
+    no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
+    outer = ast.FunctionDef(_FACTORY_NAME, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
+    # The compiler translates calls of attributes of imported modules in another way.
+    modules = [name for name in code.co_names if isinstance(function.__globals__.get(name), ModuleType)]
+    module = ast.fix_missing_locations(ast.Module([*(ast.Import([ast.alias(name)]) for name in modules), outer], []))
+    flags = code.co_flags & __future__.annotations.compiler_flag
+    made = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
+    maker = next(c for c in made.co_consts if _is_code(c))
+    found: CodeType = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
+    return found
 
 
 def _is_code(value: object) -> bool:

@@ -41,7 +41,7 @@ class MemoTables(ArrayGroup):
     shared_answers = declare(np.int32, -1)  # query, shared field's value -> answer
     inbox_answers = declare(np.int32, -1)  # query, inbox content -> answer; -1 before it is evaluated
 
-    outcomes = declare(np.int32, 6)  # action, delta, whether it consumes, start and number of operations, step flags
+    outcomes = declare(np.int32, 7)  # action, delta, whether it consumes, span of operations, step flags, piece
     outcome_operations = declare(np.int32)
     deltas = declare(np.int32, 4)  # start and number of assignments, start and number of spendings
     # Column of a control row (below 0: ~ the first of several to clear), value (below 0: ~ a change of a local state).
@@ -113,6 +113,7 @@ class WorkerArrays(ArrayGroup):
     shared_contents = declare(np.int32, -1)  # number -> contents of the shared fields
     shared_places = declare(np.int32)  # hash table of these contents
     scratch = declare(np.int32, -1)  # one flat state
+    pieces = declare(np.int32)  # successor -> number of its step among those of pieces of actions, or 0
     touched = declare(np.uint8)  # successor -> whether a field of several columns differs from the state's
     least = declare(np.int64)  # successor -> permutation that makes its least image
     waiting_rows = declare(np.int32, -1)  # successors that wait for cluster ids: see `flat/batches.py`

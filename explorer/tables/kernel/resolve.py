@@ -139,6 +139,26 @@ def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
 
 
 @jit
+def merge_items_of_pieces(t: Any, start: Any, count: Any) -> Any:
+    """Drop the row items that repeat a step of another piece of their action; return their number."""
+    n = start
+    for k in range(start, start + count):
+        piece = np.int64(0)
+        if t.row_items[k, 1] >= 0:
+            piece = np.int64(t.outcomes[t.row_items[k, 0], codes.OUTCOME_PIECE])
+        is_repeated = False
+        for j in range(start, n if piece else start):
+            is_repeated |= (
+                t.row_items[j, 1] == t.row_items[k, 1]
+                and np.int64(t.outcomes[t.row_items[j, 0], codes.OUTCOME_PIECE]) == piece
+            )
+        if not is_repeated:
+            t.row_items[n] = t.row_items[k]
+            n += 1
+    return n - start
+
+
+@jit
 def build_row_steps(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
     start, fresh = t.meta[codes.META_ROW_ITEMS], t.meta[codes.META_ROWS]
@@ -162,6 +182,7 @@ def build_row_steps(t: Any, row: Any) -> None:
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
+    n = merge_items_of_pieces(t, start, n) if t.meta[codes.META_PIECES] else n
     # Evaluate control rows that are new and certainly reached. Mark steps to the others as MUST_CHECK_TARGET.
     for k in range(start, start + n):
         target = np.int64(t.row_items[k, 1])

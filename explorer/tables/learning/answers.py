@@ -6,6 +6,7 @@ distinct input that it reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from kraftcheck.explorer.tables.learning.decision_trees import (
     ProxyPolicy,
     ReadLog,
 )
+from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.spec.errors import ActionError, RaisedError
 from kraftcheck.spec.language.declarations import Action, Property
@@ -35,6 +37,7 @@ class TreeOwner(NamedTuple):
     owner: Action | Property
     me: Value = None
     message: Value = None
+    piece: int | None = None  # of the action
 
 
 class MissAnswers:
@@ -48,12 +51,17 @@ class MissAnswers:
         self.policy = ProxyPolicy(interner, self.trees)
         self.effects = EffectTable(interner, action_names)
         self.tracks_changes = not of_actor
+        self.splits_actions = True
         self._of_actor = of_actor  # step properties of the acting replica, each with the flag of its violation
         self._roots: dict[int, TreeOwner] = {}
 
     def forget_all(self) -> None:
-        """Reset all decision trees."""
+        """Reset all decision trees, and the lists of actions: with exploded sets, some actions are called in pieces."""
+        tables = self.interner.tables
         self.trees.forget_all(self._roots)
+        tables.roots[:] = -1
+        tables.own_roots[:] = NOT_EVALUATED
+        tables.meta[codes.META_ROOTS] = 0
 
     def answer(self, worker: arrays.WorkerArrays) -> None:
         """Answer each distinct request of the kernel once; skip requests that an earlier answer covers."""
@@ -82,17 +90,23 @@ class MissAnswers:
         for action in self.calls.applicable(me, message):
             steps = self._call_without_context(action, me, message)
             if steps is None:
-                node = self.root(TreeOwner(action, me, message))
-                nodes.append(~node if any(read.of_inbox for read in action.reads) else node)
+                for piece in self._pieces(action, message):
+                    node = self.root(TreeOwner(action, me, message, piece))
+                    nodes.append(~node if any(read.of_inbox for read in action.reads) else node)
             elif steps:
                 node = self.trees.node()
-                self._set_outcomes(node, action, me, message, steps)
+                self._set_outcomes(node, TreeOwner(action, me, message), steps)
                 nodes.append(node)
         tables = self.interner.tables
         index = tables.append("lists", (tables.extend("list_nodes", nodes), len(nodes)))
         tables.put("roots", local << 32 | number, index)
         if not number:
             tables.own_roots[local] = index
+
+    def _pieces(self, action: Action, message: Any) -> Iterable[int | None]:
+        """Return the numbers of the pieces of an action that may read exploded sets; None for an action in one."""
+        is_split = self.splits_actions and message is None and self.interner.shared.sets.elements
+        return self.calls.pieces(action) if is_split and not any(read.of_inbox for read in action.reads) else (None,)
 
     def _answer_change(self, local: int, change: int) -> None:
         self.interner.tables.put("changed_locals", change << 32 | local, self.interner.changed(local, change))
@@ -130,9 +144,9 @@ class MissAnswers:
         return None
 
     def _call(self, root: TreeOwner, log: ReadLog) -> FlaggedSteps:
-        action, me, message = root
+        action, me, message, piece = root
         assert isinstance(action, Action)
-        steps = log.steps(self.calls, action, me, message, tracks=self.tracks_changes)
+        steps = log.steps(self.calls, action, me, message, piece, tracks=self.tracks_changes)
         return self._with_violations(me, message, steps, log.arguments(action) if self._of_actor else {}, log)
 
     def _with_violations(
@@ -161,8 +175,11 @@ class MissAnswers:
                 raise
             return False
 
-    def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: FlaggedSteps) -> None:
-        self.trees.set_leaf(node, self.effects.add(action, me, message, steps), len(steps))
+    def _set_outcomes(self, node: int, owner: TreeOwner, steps: FlaggedSteps) -> None:
+        action, me, message, piece = owner
+        assert isinstance(action, Action)
+        first = self.effects.add(action, me, message, steps, is_piece=piece is not None)
+        self.trees.set_leaf(node, first, len(steps))
 
     def _answer_path(self, number: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
         """Answer a request for a decision tree's result: call its owner, and insert the path of its reads."""
@@ -184,14 +201,13 @@ class MissAnswers:
         if isinstance(found, bool):
             self.trees.set_leaf(node, int(found))
             return
-        assert isinstance(owner, Action)
-        self._set_outcomes(node, owner, root.me, root.message, found)
+        self._set_outcomes(node, root, found)
         if len(self.interner.slots) > slots and owner.reads:
             self.trees.forget(number)  # its reads do not cover the replica that it creates
 
     def _leaf(self, root: int, log: ReadLog) -> int:
         """Insert a path of reads; return its leaf. Raises an error where the owner is not pure."""
-        owner, actor, message = self._roots[root]
+        owner, actor, message, _ = self._roots[root]
         try:
             return self.trees.insert(root, log.path)
         except ImpureCallError:

@@ -207,8 +207,10 @@ class ReadLog:
         self._note((codes.INBOX_QUERY, query, slot), answer)
         return queries.value(query, answer)
 
-    def steps(self, calls: HandlerCalls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
-        """Call an action, and record its reads; return its steps, as deltas if `tracks` is set."""
+    def steps(
+        self, calls: HandlerCalls, action: Action, me: Any, message: Any, piece: int | None, *, tracks: bool
+    ) -> list[Step]:
+        """Call an action or a piece of it, and record its reads; return its steps, as deltas if `tracks` is set."""
         given = self.arguments(action)
         if me is not None:
             self._replicas[me.id] = me
@@ -220,6 +222,7 @@ class ReadLog:
             partial(self.whole, action),
             partial(_steps_as_deltas, log=self, tracks=tracks) if self.by_field else None,
             filters=bool(self._interner.shared.sets.elements),
+            piece=piece,
         )
         is_part_of_steps = any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values())
         return [unwrap(step) for step in steps] if is_part_of_steps else steps
@@ -511,14 +514,28 @@ class EffectTable:
         self._interner = interner
         self._tables = interner.tables
         self._deltas: dict[tuple[NumberPairs, NumberPairs], int] = {}
+        self._piece_parts: dict[tuple[Any, ...], int] = {}
         self._count = self._moved = 0
         self._delta((), ())  # delta 0 changes nothing
 
-    def add(self, action: Action, me: Any, message: Any, steps: FlaggedSteps) -> int:
-        """Add an action's outcomes, with their labels and flags; return the index of the first."""
+    def add(self, action: Action, me: Any, message: Any, steps: FlaggedSteps, *, is_piece: bool) -> int:
+        """Add the outcomes of an action, or of a piece of it, with their labels; return the index of the first."""
         labels = [self.labels.number(action.name, me, message, step) for step, _ in steps]
-        made = zip(labels, [(*self._made(me, step), flags) for step, flags in steps], strict=True)
-        return self._tables.extend("outcomes", [self._row(label, *one) for label, one in made])
+        pieces = [self._piece_number(action, me, step) if is_piece else 0 for step, _ in steps]
+        made = zip(labels, [(*self._made(me, step), flags) for step, flags in steps], pieces, strict=True)
+        return self._tables.extend("outcomes", [self._row(label, *one, piece) for label, one, piece in made])
+
+    def _piece_number(self, action: Action, me: Any, step: Step) -> int:
+        """Return the number of what a piece's step has in common with steps that are equal to it in some state.
+
+        Steps with equal numbers are equal where they lead to the same state.
+        """
+        parts = tuple(getattr(step, name) for name in ("consumes", "sends", "spends", "needs"))
+        names = tuple(name for name, _ in step.puts), tuple(one.id for one in step.writes), step.me == ()
+        key = (action.name, getattr(me, "id", None), *parts, *names)
+        number = self._piece_parts.setdefault(key, len(self._piece_parts) + 1)
+        self._tables.meta[codes.META_PIECES] = len(self._piece_parts)
+        return number
 
     def add_network_step(self, name: str, spends: tuple[str, ...]) -> None:
         """Add the outcome of a step of the network itself, such as the loss of a message."""
@@ -578,6 +595,8 @@ class EffectTable:
             self._tables.set("deltas", found, (first, len(assigned), spent, len(spending)))
         return found
 
-    def _row(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> tuple[int, ...]:
+    def _row(
+        self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0, piece: int = 0
+    ) -> tuple[int, ...]:
         first = self._tables.extend("outcome_operations", operations)
-        return action, delta, int(consumes), first, len(operations), flags
+        return action, delta, int(consumes), first, len(operations), flags, piece

@@ -100,7 +100,7 @@ class Learner:
         self.answers.effects.labels = LabelTable(self.protocol, self.action_names, fairness)
         self.interner.tables.meta[codes.META_WATCH_BOUNDS] = 1
         self.interner.shared.sets.is_allowed = False
-        self.answers.tracks_changes = False
+        self.answers.tracks_changes = self.answers.splits_actions = False
 
     @property
     def labels(self) -> int:

@@ -106,7 +106,8 @@ def write_flat_successor(
     inboxes = codes.first_inbox_column(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
-    if stays and delta == 0 and operations == 0 and t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
+    piece = worker.pieces[n] = t.outcomes[outcome, codes.OUTCOME_PIECE]
+    if stays and delta == 0 and operations == 0 and piece == 0 and t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
         succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
         succ[n, 1] = codes.SELF_LOOP_FLAGS
         return n + 1
@@ -217,6 +218,26 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
     return facts.span_as_fact(codes.pack_start_and_length(start, n)), known
 
 
+@jit
+def merge_steps_of_pieces(worker: Any, first: Any, last: Any) -> Any:
+    """Drop the successors from `first` on that repeat a step of another piece of their action; return their end."""
+    succ, pieces, n = worker.succ, worker.pieces, first
+    for k in range(first, last):
+        is_repeated = False
+        for j in range(first, n if pieces[k] else first):
+            same = pieces[j] == pieces[k]
+            for c in range(succ.shape[1] if same else 0):
+                same &= succ[j, c] == succ[k, c]
+            is_repeated |= same
+        if is_repeated:
+            continue
+        if n != k:
+            succ[n], worker.words[n] = succ[k], worker.words[k]
+            pieces[n], worker.touched[n] = pieces[k], worker.touched[k]
+        n += 1
+    return n
+
+
 @inlined
 def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
@@ -233,12 +254,13 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
             worker.fact_counts[facts.AT_LISTED_NODES] += last - first
             facts.put_fact(worker, key, fact)
     first, last = codes.span_start_and_end(facts.span_of_fact(fact))
+    own = n
     for k in range(first, last):
         root = np.int64(worker.listed[k])
         n = expand_tree(t, packing, worker, serial, at, n, root, local, slot, codes.NONE, codes.NONE)
         if n == codes.BUFFER_FULL:
             break
-    return n
+    return merge_steps_of_pieces(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
 
 
 @inlined
