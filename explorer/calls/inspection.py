@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, own_definition
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of, own_definition
 from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -38,6 +38,7 @@ from kraftcheck.spec.values import cached
 REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
 MOST_PIECES = 64  # of an action
+_REFUSED_IN_LOOPS = (ast.NamedExpr, ast.Lambda)
 
 
 class WholeStateNeededError(UnansweredRead):
@@ -384,40 +385,42 @@ def loop_elements(protocol: Protocol, function: Callable[..., Any]) -> tuple[Any
 def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
     """Return the loop that ends an action, if it runs over a constant and its iterations are independent."""
     *guards, loop = _without_docstring(definition.body) or definition.body
-    if not isinstance(loop, ast.For):
+    if not isinstance(loop, ast.For) or loop.orelse or not all(map(_is_guard, guards)):
         return None
-    nodes, arguments = [*ast.walk(definition)], definition.args
-    scoped = _stored_names(one.target for node in nodes for one in getattr(node, "generators", ()))
-    stored = _stored_names(one for node in nodes for one in _targets(node))
-    given = {one.arg for one in (*arguments.args[1:], *arguments.kwonlyargs, *arguments.posonlyargs)}
-    is_independent = (
-        not loop.orelse
-        and all(isinstance(one, ast.If) and not one.orelse and _returns_nothing(one.body) for one in guards)
-        and not any(isinstance(node, ast.NamedExpr | ast.Lambda) for node in nodes)
-        and any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(loop))
-        and not scoped & (stored | given)
-        and not _loaded_names(loop.iter) & (stored | given)
-        and any(isinstance(node, ast.comprehension) or _is_own_call(node, definition) for node in ast.walk(loop))
-        and _sets_before_reading(loop.body, stored, _stored_names([loop.target]), is_inner=False)
-    )
-    return loop if is_independent else None
+    owner, *given = (one.arg for one in definition.args.args)
+    scoped, stored = _stored_names(nodes_of(definition, ast.comprehension)), {*given} | _assigned_names(definition)
+    if not _is_generator_worth_splitting(loop, owner) or not stored.isdisjoint(scoped | _loaded_names(loop.iter)):
+        return None
+    known = _stored_names([loop.target])
+    return loop if _sets_before_reading(loop.body, _assigned_names(loop), known, is_inner=False) else None
 
 
-def _is_own_call(node: ast.AST, definition: ast.FunctionDef) -> bool:
-    """Whether a node calls a method of the protocol."""
-    called = getattr(node, "func", None)
-    return getattr(getattr(called, "value", None), "id", "") == definition.args.args[0].arg
+def _is_generator_worth_splitting(loop: ast.For, owner: str) -> bool:
+    """Whether a loop yields steps that may depend on more than a few fields, and has no `:=` or `lambda`."""
+    kinds = set(map(type, ast.walk(loop)))
+    reads_much = ast.comprehension in kinds or any(_is_method_of(owner, call) for call in nodes_of(loop, ast.Call))
+    return reads_much and not kinds.isdisjoint({ast.Yield, ast.YieldFrom}) and kinds.isdisjoint(_REFUSED_IN_LOOPS)
 
 
-def _returns_nothing(body: list[ast.stmt]) -> bool:
+def _is_method_of(owner: str, call: ast.Call) -> bool:
+    return getattr(getattr(call.func, "value", None), "id", "") == owner
+
+
+def _is_guard(statement: ast.stmt) -> bool:
+    """Whether a statement is `if ...: return`."""
+    body = statement.body if isinstance(statement, ast.If) and not statement.orelse else []
     return len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is None
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
-    """Return what a statement assigns to."""
+    """Return the targets of an assignment or a loop."""
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For) else []
+
+
+def _assigned_names(root: ast.AST) -> set[str]:
+    return _stored_names(target for node in ast.walk(root) for target in _targets(node))
 
 
 def _stored_names(targets: Iterable[ast.AST]) -> set[str]:
@@ -433,28 +436,26 @@ def _loaded_names(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
-def _sets_before_reading(body: list[ast.stmt], stored: set[str], known: set[str], *, is_inner: bool) -> bool:
-    """Whether statements read a variable of `stored` only after they have set it, and do not end the outer loop."""
-    known = {*known}
+def _sets_before_reading(body: list[ast.stmt], changed: set[str], known: set[str], *, is_inner: bool) -> bool:
+    """Whether statements read a variable of `changed` only after they have set it, and do not end the outer loop."""
     for statement in body:
+        read, inner = _loaded_names(statement), list[list[ast.stmt]]()
         if isinstance(statement, ast.If):
-            inner = [(statement.body, known), (statement.orelse, known)]
-            read = _loaded_names(statement.test)
+            read, inner = _loaded_names(statement.test), [statement.body, statement.orelse]
         elif isinstance(statement, ast.For):
-            inner = [(statement.body, known | _stored_names([statement.target]))]
-            read = _loaded_names(statement.iter)
-            if statement.orelse:
-                return False
-        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Continue | ast.Pass) or (
-            isinstance(statement, ast.Break) and is_inner
-        ):
-            inner, read = [], _loaded_names(statement)
-        else:
-            return False
-        is_inner_loop = is_inner or isinstance(statement, ast.For)
-        if read & stored - known or not all(
-            _sets_before_reading(part, stored, there, is_inner=is_inner_loop) for part, there in inner
+            read, inner = _loaded_names(statement.iter), [statement.body]
+        there, is_loop = known | _stored_names(_targets(statement)), isinstance(statement, ast.For)
+        if (
+            not _is_simple(statement, is_inner=is_inner)
+            or not changed.isdisjoint(read - known)
+            or not all(_sets_before_reading(part, changed, there, is_inner=is_inner or is_loop) for part in inner)
         ):
             return False
-        known |= _stored_names(_targets(statement)) if not inner else set()
+        known = known if inner else there
     return True
+
+
+def _is_simple(statement: ast.stmt, *, is_inner: bool) -> bool:
+    """Whether a statement of a loop only assigns, yields, branches or loops."""
+    allowed = (ast.If, ast.Assign, ast.AnnAssign, ast.Expr, ast.Continue, ast.Pass, *([ast.Break] if is_inner else []))
+    return isinstance(statement, allowed) or (isinstance(statement, ast.For) and not statement.orelse)

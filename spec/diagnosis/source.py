@@ -189,7 +189,10 @@ def _compiled_code(function: Any, definition: ast.FunctionDef, more: Iterable[st
     code: CodeType = function.__code__
     free = [ast.arg(name) for name in (*more, *code.co_freevars)]
     no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
-    outer = ast.FunctionDef(_FACTORY_NAME, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
+    # The factory's parameters are free variables of the function; its name stays global, as in a recursion.
+    named: list[ast.stmt] = [] if code.co_name in code.co_freevars else [ast.Global([code.co_name])]
+    arguments = ast.arguments([], free, **no_more)
+    outer = ast.FunctionDef(_FACTORY_NAME, arguments, [*named, definition], [], lineno=1, col_offset=0)
     # The compiler translates calls of attributes of imported modules in another way.
     modules = [name for name in code.co_names if isinstance(function.__globals__.get(name), ModuleType)]
     module = ast.fix_missing_locations(ast.Module([*(ast.Import([ast.alias(name)]) for name in modules), outer], []))

@@ -154,7 +154,7 @@ class Loops(Protocol):
 
     @invariant
     def few(self, shared: Table) -> bool:
-        """Holds in some states."""
+        """Return whether there are few items, or none is the last."""
         return len(shared.items) < 5 or shared.last < 2
 
 

@@ -526,10 +526,7 @@ class EffectTable:
         return self._tables.extend("outcomes", [self._row(label, *one, piece) for label, one, piece in made])
 
     def _piece_number(self, action: Action, me: Any, step: Step) -> int:
-        """Return the number of what a piece's step has in common with steps that are equal to it in some state.
-
-        Steps with equal numbers are equal where they lead to the same state.
-        """
+        """Return a number for a piece's step: steps with equal numbers are equal where they lead to the same state."""
         parts = tuple(getattr(step, name) for name in ("consumes", "sends", "spends", "needs"))
         names = tuple(name for name, _ in step.puts), tuple(one.id for one in step.writes), step.me == ()
         key = (action.name, getattr(me, "id", None), *parts, *names)
