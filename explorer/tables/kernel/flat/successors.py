@@ -107,7 +107,7 @@ def write_flat_successor(
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
     piece = worker.pieces[n] = t.outcomes[outcome, codes.OUTCOME_PIECE]
-    if stays and delta == 0 and operations == 0 and piece == 0 and t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
+    if stays and delta == 0 and operations | piece | t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
         succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
         succ[n, 1] = codes.SELF_LOOP_FLAGS
         return n + 1
