@@ -95,6 +95,15 @@ def violated_by_successor(t: Any, worker: Any, serial: Any, k: Any, constraints:
 
 
 @inlined
+def note_piece(t: Any, worker: Any, n: Any, outcome: Any) -> Any:
+    """Store and return the piece number of successor `n`, if any action is called in pieces."""
+    if t.meta[codes.META_PIECES] == 0:
+        return np.int64(0)
+    worker.pieces[n] = t.outcomes[outcome, codes.OUTCOME_PIECE]
+    return np.int64(worker.pieces[n])
+
+
+@inlined
 def write_flat_successor(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
 ) -> Any:
@@ -106,7 +115,7 @@ def write_flat_successor(
     inboxes = codes.first_inbox_column(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
-    piece = worker.pieces[n] = t.outcomes[outcome, codes.OUTCOME_PIECE]
+    piece = note_piece(t, worker, n, outcome)
     if stays and delta == 0 and operations | piece | t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
         succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
         succ[n, 1] = codes.SELF_LOOP_FLAGS
