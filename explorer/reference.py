@@ -34,7 +34,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
     step_of_transition,
 )
-from kraftcheck.explorer.state_graph import PropertyUnderHiddenBounds, StateGraph
+from kraftcheck.explorer.state_graph import HiddenBoundsEvaluator, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StatesInMemory
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -382,7 +382,7 @@ class ReferenceSearch:
 
     def _graph(self) -> StateGraph:
         """Return the state graph of the finished search, with a new table of step labels."""
-        bounds = PropertyUnderHiddenBounds(self.semantics, self.options, self.semantics.most_spent)
+        bounds = HiddenBoundsEvaluator(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
         states = StatesInMemory(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
         return StateGraph(system, states, bounds, pause=lambda: self._books.check_time_limit(0))

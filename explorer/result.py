@@ -63,7 +63,7 @@ class TraceStep:
     message: Any = None
 
 
-class DeadEnds(NamedTuple):
+class DeadEndCounts(NamedTuple):
     """The states from which a `@reachable` property cannot be reached."""
 
     states: int  # number of these states
@@ -109,7 +109,7 @@ class Violation:
 
     property: str
     trace: tuple[TraceStep, ...]
-    trap: DeadEnds | None = None
+    trap: DeadEndCounts | None = None
     loop: LassoCycle | None = None
     failed: RaisedError | None = None
     unmapped: UnmappedStep | None = None
@@ -297,11 +297,11 @@ def behaviour_along(
         ]
         if not fitting:
             raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
-        steps.append(step_of_transition(canonical_first(fitting)))
+        steps.append(step_of_transition(least_transition(fitting)))
     return tuple(steps)
 
 
-def canonical_first(transitions: Iterable[Transition]) -> Transition:
+def least_transition(transitions: Iterable[Transition]) -> Transition:
     """Return the transition that comes first in canonical order: by action, actor, message and target."""
 
     def order(taken: Transition) -> tuple[str, bytes]:
@@ -522,7 +522,7 @@ class Bookkeeping:
         self.report(frontier, nodes)
 
     def violation(
-        self, name: str, trace: Behaviour, trap: DeadEnds | None = None, loop: LassoCycle | None = None
+        self, name: str, trace: Behaviour, trap: DeadEndCounts | None = None, loop: LassoCycle | None = None
     ) -> None:
         """Record a violated property once; end the search unless it continues after violations."""
         if name in self.violated:

@@ -18,7 +18,7 @@ from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.transition_system import (
     BEYOND,
     BLOCKED,
-    RENAMED_STEP,
+    STEP_IN_VIEW,
     BoolArray,
     LabelNumbers,
     StateNumbers,
@@ -40,7 +40,7 @@ def require_countable_states(states: int) -> None:
         raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_NUMBERED_STATES:,}")
 
 
-class PropertyUnderHiddenBounds:
+class HiddenBoundsEvaluator:
     """Evaluates properties in single states; rejects a state with too little left of a bound that the VIEW hides."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
@@ -124,7 +124,7 @@ class StateGraph:
         self,
         system: TransitionSystem[Any],
         store: StateStore,
-        bounds: PropertyUnderHiddenBounds,
+        bounds: HiddenBoundsEvaluator,
         *,
         room: SpillArena | None = None,
         pause: Callable[[], None] = lambda: None,
@@ -176,7 +176,7 @@ class StateGraph:
             targets = steps.ends.copy()
             inside = np.flatnonzero(targets >= 0)
             targets[inside] = self.store.numbers(steps.keys, inside)
-            yield EdgeBatch(steps.sources, targets, steps.labels, steps.ends == RENAMED_STEP)
+            yield EdgeBatch(steps.sources, targets, steps.labels, steps.ends == STEP_IN_VIEW)
             self._pause()
 
 

@@ -108,7 +108,7 @@ def _rewritten(
 
 
 @cache
-def filtered_function(function: Callable[..., Any]) -> Any:
+def with_filtering_loops(function: Callable[..., Any]) -> Any:
     """Return a copy of `function` whose filtering loops use `elements_passing`, or `function` itself if it has none."""
     return _rewritten(function, partial(_FilteringLoops, function), {ELEMENTS_PASSING_NAME: elements_passing})
 
@@ -116,7 +116,7 @@ def filtered_function(function: Callable[..., Any]) -> Any:
 @cache
 def filtered_property(prop: Property) -> Property:
     """Return a copy of a property whose filtering loops use `elements_passing`, renamed so that no probe records it."""
-    return replace(prop, name=f"{prop.name} ", function=filtered_function(prop.function))
+    return replace(prop, name=f"{prop.name} ", function=with_filtering_loops(prop.function))
 
 
 class _FilteringLoops(ast.NodeTransformer):
@@ -613,7 +613,7 @@ class HandlerCalls:
     @cached_property
     def _filtering(self) -> Protocol:
         """The protocol, with methods whose loops over sets test an element before they read its membership."""
-        return with_rewritten_methods(self.protocol, filtered_function)
+        return with_rewritten_methods(self.protocol, with_filtering_loops)
 
     def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
         """Yield the actions that replica `me` (None: the environment) may take on `message` (None: on no message).

@@ -13,7 +13,7 @@ from kraftcheck.explorer.result import (
     INTERRUPTED_LIMIT,
     MEMORY_LIMIT,
     Bookkeeping,
-    DeadEnds,
+    DeadEndCounts,
     Result,
     Search,
     SearchCounts,
@@ -65,7 +65,7 @@ class SymbolicSearch:
         self._counted = 0
         self._is_over = False
         self.pace = violations.WitnessDeadline()
-        self._traps: dict[str, DeadEnds] = {}
+        self._traps: dict[str, DeadEndCounts] = {}
         self.space: StateSpace | None = None
         self._may_save = False
         self._orders = OrderTrials(self.calls, self.semantics, self.starts, options.action_constraints)
@@ -170,7 +170,7 @@ class SymbolicSearch:
             stuck = violations.states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
             self.books.followed.add(prop.name)
             if stuck != EMPTY_SET:
-                self._traps[prop.name] = DeadEnds(space.store.count(stuck), self._counted)
+                self._traps[prop.name] = DeadEndCounts(space.store.count(stuck), self._counted)
                 self._violations.show({prop.name: stuck})
 
     def _check_starts(self) -> None:

@@ -32,7 +32,7 @@ from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Project
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, typed_key
 
-WHOLE_LOCAL_STATE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
+LOCAL_STATE_PROJECTION = Projection("the local state", lambda protocol, me: me, of_inbox=False)
 """Read of a replica that a step writes, for an action constraint that compares it before and after."""
 
 
@@ -320,7 +320,7 @@ class TransitionLearner:
         pairs = [(guarded(me), guarded(step.me))] if step.me != () else []
         for replica in step.writes:
             before: Any = (
-                (me,) if replica.id == place.replica else ask(HandlerRead(None, WHOLE_LOCAL_STATE, replica.id))
+                (me,) if replica.id == place.replica else ask(HandlerRead(None, LOCAL_STATE_PROJECTION, replica.id))
             )
             pairs += [(guarded(before[0]), guarded(replica))] if before is not None else []
         shared = SharedProxy(self._variables.shared_type, lambda name: ask(HandlerRead(name)))

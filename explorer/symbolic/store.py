@@ -163,7 +163,7 @@ class DiagramStore:
 
     def project(self, a: int, which: int) -> int:
         """Return a projection of a set."""
-        return self._run(projections.project_onto_tail, a, int(self.arrays.watch_tail[which]))
+        return self._run(projections.project_onto_dimensions, a, int(self.arrays.watch_tail[which]))
 
     def successors(self, a: int, relation: int) -> int:
         """Return the successors of a set under a relation."""

@@ -20,8 +20,8 @@ from kraftcheck.explorer.result import (
     SearchStopped,
     TraceStep,
     behaviour_along,
-    canonical_first,
     find_raising_step,
+    least_transition,
     step_of_transition,
 )
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
@@ -165,7 +165,7 @@ class ViolationChecker:
             steps = list(filter(violates, transitions))
             if not steps:
                 raise AssertionError(f"{prop.name} is violated in the tables, but by no reference step of the state")
-            self.books.violation(prop.name, (*trace, step_of_transition(canonical_first(steps))))
+            self.books.violation(prop.name, (*trace, step_of_transition(least_transition(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         """Return a test of whether a step violates a property."""

@@ -22,7 +22,14 @@ from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_
 from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch, resolve_flat_evaluations
 from kraftcheck.explorer.tables.kernel.packing import SPARE_CLUSTER_ROOM_STATES, pack_canonical_rows
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.rows import BitPacking, Indices, Rows, Words, WorkerBuffers, packing_with_spare_bits
+from kraftcheck.explorer.tables.rows import (
+    BitPacking,
+    Indices,
+    Rows,
+    Words,
+    WorkerBuffers,
+    packing_with_free_spare_bits,
+)
 
 ROW_ORDER_BITS = 14  # high bits of a control row's id that `order` compares
 
@@ -70,7 +77,7 @@ class ControlRowLayout:
 
     def packing(self, counts: list[int], before: Sequence[int]) -> BitPacking:
         """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
-        return packing_with_spare_bits(counts, before)
+        return packing_with_free_spare_bits(counts, before)
 
     def pack(self, worker: WorkerBuffers, packing: BitPacking, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of canonical states, and the partition that owns each."""
@@ -150,7 +157,7 @@ class FlatLayout:
 
     def packing(self, counts: list[int], before: Sequence[int]) -> BitPacking:
         """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
-        return packing_with_spare_bits(counts, before).of(self.fields, self.width)
+        return packing_with_free_spare_bits(counts, before).of(self.fields, self.width)
 
     def pack(self, worker: WorkerBuffers, packing: BitPacking, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of states, and the partition that owns each."""

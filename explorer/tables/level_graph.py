@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
-from kraftcheck.explorer.state_graph import PropertyUnderHiddenBounds, StateGraph, require_countable_states
+from kraftcheck.explorer.state_graph import HiddenBoundsEvaluator, StateGraph, require_countable_states
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, number_entries
@@ -109,7 +109,7 @@ def check_graph_properties(
     system = LearnedSystem(expander, checker.starts)
     try:
         store = LevelStore(states, system, room, path_to, pause)
-        bounds = PropertyUnderHiddenBounds(semantics, options, expander.learner.calls.most_spent)
+        bounds = HiddenBoundsEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable(graph, options, books, mark_predecessors)
         check_temporal(graph, semantics, options, books)

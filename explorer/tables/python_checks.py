@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.handlers import HandlerCalls
 from kraftcheck.explorer.calls.inspection import tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
-from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, canonical_first, step_of_transition
+from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, least_transition, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows, distinct_columns
@@ -275,7 +275,7 @@ class PythonChecks:
             place = int(found[next(i for i, one in enumerate(rows) if (one == row).all()), 0])
             trace, target = trace_to(place), self._decode(row)
             steps = [taken for taken in self._semantics.transitions(trace[-1].state) if taken.target == target]
-            return (*trace, step_of_transition(canonical_first(steps)))
+            return (*trace, step_of_transition(least_transition(steps)))
 
         for prop in self._parts.non_local:
             try:

@@ -78,7 +78,7 @@ def packing_of_widths(widths: list[int]) -> BitPacking:
     return BitPacking(position, np.array(widths, np.int32))
 
 
-def packing_with_spare_bits(counts: list[int], before: Sequence[int] = ()) -> BitPacking:
+def packing_with_free_spare_bits(counts: list[int], before: Sequence[int] = ()) -> BitPacking:
     """Return a packing for ids up to `counts`; spare bits that cost no memory go to the fastest-growing fields."""
     widths = [max(1, count.bit_length()) for count in counts]
     spare, total = 0, sum(widths)
@@ -266,7 +266,7 @@ def _require_stack_space(threads: int) -> None:
 
 
 STATES_A_BATCH = 1 << 16  # states that one worker expands between two checks of the time limit
-FIRST_SUCCESSOR_ROOM = 1 << 10  # initial room for the successors of one state
+FIRST_ROOM_A_STATE = 1 << 10  # initial room for the successors of one state
 
 
 class WorkerBuffers(WorkerArrays):
@@ -279,9 +279,9 @@ class WorkerBuffers(WorkerArrays):
         self.retry = np.zeros(STATES_A_BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
-        self.blocked = np.zeros(FIRST_SUCCESSOR_ROOM, np.int64)
+        self.blocked = np.zeros(FIRST_ROOM_A_STATE, np.int64)
         self.collected = np.zeros((0, 0), np.int32)
-        self.succ = np.zeros((FIRST_SUCCESSOR_ROOM, 0), np.int32)
+        self.succ = np.zeros((FIRST_ROOM_A_STATE, 0), np.int32)
         self.successors = SuccessorBuffers()
         self.keeps_pruned = False
 

@@ -67,7 +67,7 @@ SPARE_PARTITION_FACTOR = 1.1  # room in a partition for more than its share
 PAGE_BYTES = 1 << 12  # bytes of a page of virtual memory
 PARTITIONS_A_RANGE = 2  # partitions in a range that a thread takes
 SPLIT_LAST_RANGES = 4  # ranges at the end that are split into single partitions
-LEAST_REPACKED_STATES = 1 << 16  # states that are repacked together, at least
+LEAST_STATES_A_REPACKING = 1 << 16  # states that are repacked together, at least
 
 UNSET_STOP_FLAG = np.zeros(1, np.int64)
 
@@ -287,7 +287,7 @@ class VisitedSet:
         for p in left:
             gathered.append(before[p].words())
             before[p] = Partition(old, capacity=1)
-            if sum(map(len, gathered)) >= LEAST_REPACKED_STATES:
+            if sum(map(len, gathered)) >= LEAST_STATES_A_REPACKING:
                 break
         return gathered
 

@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import (
     NoSuchPathError,
     SearchRequest,
     behaviour_along,
-    canonical_first,
+    least_transition,
     step_of_transition,
 )
 from kraftcheck.explorer.tables.checker import ViolationChecker
@@ -187,7 +187,7 @@ class WitnessSearch:
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []
             if trace and steps:
-                return (*trace, step_of_transition(canonical_first(steps)))
+                return (*trace, step_of_transition(least_transition(steps)))
         return None
 
     def traced(self, error: RaisedError, position: int) -> RaisedError:

@@ -11,14 +11,14 @@ import numpy as np
 from kraftcheck.explorer.result import (
     Behaviour,
     Bookkeeping,
-    DeadEnds,
+    DeadEndCounts,
     LassoCycle,
     SearchRequest,
     TraceStep,
     step_of_transition,
 )
 from kraftcheck.explorer.state_graph import LabelledGraph, MarkPredecessors, StateGraph, states_without_path_to
-from kraftcheck.explorer.transition_system import canonicalizer, counterpart_of_step
+from kraftcheck.explorer.transition_system import canonicalizer, peer_of_step
 from kraftcheck.spec.diagnosis.why import action_diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -44,7 +44,7 @@ def check_reachable(
         books.followed.add(prop.name)
         books.result.notes += graph.take_notes()
         if len(found):
-            trap = DeadEnds(len(found), graph.count)
+            trap = DeadEndCounts(len(found), graph.count)
             books.violation(prop.name, graph.store.path_to(int(found[0])), trap)
 
 
@@ -118,7 +118,7 @@ def _matches_lasso_step(transition: Transition, move: LassoStep) -> bool:
         label is not None
         and transition.action == label.action
         and label.actor in (None, transition.actor)
-        and label.peer in (None, counterpart_of_step(transition.message, transition.step))
+        and label.peer in (None, peer_of_step(transition.message, transition.step))
         and label.kind in (None, type(transition.message).__name__)
     )
 

@@ -11,7 +11,7 @@ from itertools import pairwise, zip_longest
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.result import DEADLOCK, DeadEnds, LassoCycle, TraceStep, Violation, unmapped_step
+from kraftcheck.explorer.result import DEADLOCK, DeadEndCounts, LassoCycle, TraceStep, Violation, unmapped_step
 from kraftcheck.reporting.lines import (
     ACTION,
     FAINT,
@@ -552,7 +552,7 @@ def part_as_statement(part: str) -> str:
     return f"`{text}` is false{gap}{values}"
 
 
-def dead_end_count_text(trap: DeadEnds) -> str:
+def dead_end_count_text(trap: DeadEndCounts) -> str:
     """Return the number of dead-end states as text."""
     return f"{trap.states:,} of {count_with_noun(trap.among, 'state')} have no way out"
 

@@ -145,7 +145,7 @@ def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeyp
         resolve_flat(packing, tables, worker)
 
     monkeypatch.setattr(layouts, "resolve_flat", fitting)
-    monkeypatch.setattr(working, "FIRST_SUCCESSOR_ROOM", 4)
+    monkeypatch.setattr(working, "FIRST_ROOM_A_STATE", 4)
     monkeypatch.setattr(expanding, "MOST_SERIAL_STATES", 2)
     monkeypatch.setattr(visiting, "MOST_SERIAL_STATES", 2)
     for found in sample(2, seed=4_712, large=60, most=1_000):

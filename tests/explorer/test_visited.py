@@ -42,7 +42,7 @@ from kraftcheck.explorer.tables.rows import (
     ThreadPool,
     Words,
     packing_of_widths,
-    packing_with_spare_bits,
+    packing_with_free_spare_bits,
     visited_entry_bytes,
 )
 from kraftcheck.explorer.tables.visited import FIRST_PARTITION_CAPACITY, Partition, VisitedSet
@@ -301,7 +301,7 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     bits = [1, 1]
     for _ in range(6):
         bits = [min(31, int(n + random.integers(0, 7))) for n in bits] + [1] * int(random.integers(0, 2))
-        packed = packing_with_spare_bits([(1 << n) - 1 for n in bits], visited.packing.width.tolist())
+        packed = packing_with_free_spare_bits([(1 << n) - 1 for n in bits], visited.packing.width.tolist())
         rows = np.stack([random.integers(0, 1 << n, 2_000) for n in bits], axis=1).astype(np.int32)
         words = np.zeros((len(rows), packed.words), np.uint64)
         pack_plain_rows(rows, packed, words)
@@ -371,14 +371,14 @@ def test_what_may_grow_comes_first() -> None:
 
 def test_the_fields_that_grow_have_spare_bits_first() -> None:
     counts = [255, 4, 200, 1, 255, 255, 255]  # which leave four bits to spare
-    assert packing_with_spare_bits(counts, counts).width.tolist() == [9, 3, 8, 1, 9, 9, 9]
-    assert packing_with_spare_bits(counts, [255, 4, 100, 1, 255, 255, 255]).width.tolist() == [9, 3, 9, 1, 9, 9, 8]
-    assert packing_with_spare_bits(counts, [255, 4, 100, 1, 255, 255, 254]).width.tolist() == [9, 3, 9, 1, 9, 8, 9]
+    assert packing_with_free_spare_bits(counts, counts).width.tolist() == [9, 3, 8, 1, 9, 9, 9]
+    assert packing_with_free_spare_bits(counts, [255, 4, 100, 1, 255, 255, 255]).width.tolist() == [9, 3, 9, 1, 9, 9, 8]
+    assert packing_with_free_spare_bits(counts, [255, 4, 100, 1, 255, 255, 254]).width.tolist() == [9, 3, 9, 1, 9, 8, 9]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_spare_bits_take_no_memory(bits: list[int]) -> None:
-    roomy, tight = packing_with_spare_bits([(1 << n) - 1 for n in bits]), packing_of_widths(bits)
+    roomy, tight = packing_with_free_spare_bits([(1 << n) - 1 for n in bits]), packing_of_widths(bits)
     assert (roomy.words, visited_entry_bytes(roomy.bits)) == (tight.words, visited_entry_bytes(tight.bits))
     assert set((roomy.width - tight.width).tolist()) <= {0, 1}
     one_more = packing_of_widths([roomy.bits + 1])

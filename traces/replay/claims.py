@@ -12,7 +12,7 @@ from enum import StrEnum
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.transition_system import StepLabel, counterpart_of_step, fairness_subject
+from kraftcheck.explorer.transition_system import StepLabel, fairness_subject, peer_of_step
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.formula import (
@@ -155,7 +155,7 @@ def _fairness_subject(semantics: Semantics, fairness: Fairness, step: Transition
     own = step.action in semantics.network.own_actions()  # the network's own action has no actor
     actor, message = (None, None) if own else (step.actor, step.message)
     kind = None if message is None else type(message).__name__
-    return fairness_subject(fairness, StepLabel(step.action, actor, counterpart_of_step(message, step.step), kind))
+    return fairness_subject(fairness, StepLabel(step.action, actor, peer_of_step(message, step.step), kind))
 
 
 MOST_PROBLEM_CHARACTERS = 80

@@ -97,7 +97,7 @@ def find_in_span(names: Any, first: Any, count: Any, value: Any) -> Any:
 
 
 @jit
-def spend_bounds(m: Any, names: Any, uses: Any) -> Any:
+def test_and_spend_bounds(m: Any, names: Any, uses: Any) -> Any:
     """Test that no bound of a tuple is exhausted in the target's row, and use each if wanted."""
     fields, bounds = m.shape[codes.SHAPE_FIELDS], m.shape[codes.SHAPE_BOUNDS]
     first = state_column_count(m) + m.shape[codes.SHAPE_REPLICAS] + fields
@@ -141,7 +141,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
     if consumes != codes.FALSE_VALUE or sends != codes.EMPTY_TUPLE:
         heap.record_error(m, codes.UNSUPPORTED_ERROR)
     needs, spends = heap.node_item(m, step, codes.STEP_NEEDS), heap.node_item(m, step, codes.STEP_SPENDS)
-    if not spend_bounds(m, needs, 0) or not spend_bounds(m, spends, 1) or m.at[codes.AT_ERROR] != 0:
+    if not test_and_spend_bounds(m, needs, 0) or not test_and_spend_bounds(m, spends, 1) or m.at[codes.AT_ERROR] != 0:
         return False
     me, writes = heap.node_item(m, step, codes.STEP_ME), heap.node_item(m, step, codes.STEP_WRITES)
     puts = heap.node_item(m, step, codes.STEP_PUTS)

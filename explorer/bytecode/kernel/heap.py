@@ -65,13 +65,13 @@ def node_item(m: Any, value: Any, place: Any) -> Any:
 
 
 @jit
-def bool_value(value: Any) -> Any:
+def value_of_bool(value: Any) -> Any:
     """Return a bool as a value."""
     return codes.TRUE_VALUE if value else codes.FALSE_VALUE
 
 
 @jit
-def integer_value(m: Any, found: Any) -> Any:
+def value_of_integer(m: Any, found: Any) -> Any:
     """Return an integer as a value."""
     if -(1 << 29) < found < (1 << 29):
         return (found << 1) | 1

@@ -148,7 +148,7 @@ def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
 def add_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one + other`."""
     if one & 1 and other & 1:
-        return heap.integer_value(m, (one >> 1) + (other >> 1))
+        return heap.value_of_integer(m, (one >> 1) + (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_sequence(kind) or kind != heap.kind_of(m, other):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -161,7 +161,7 @@ def add_values(m: Any, one: Any, other: Any) -> Any:
 def subtract_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one - other`."""
     if one & 1 and other & 1:
-        return heap.integer_value(m, (one >> 1) - (other >> 1))
+        return heap.value_of_integer(m, (one >> 1) - (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_set(kind) or not heap.is_set(heap.kind_of(m, other)):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -186,10 +186,10 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if operation == OP_MUL:
-        return heap.integer_value(m, a * b)
+        return heap.value_of_integer(m, a * b)
     if b == 0:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    return heap.integer_value(m, a // b if operation == OP_DIV else a % b)
+    return heap.value_of_integer(m, a // b if operation == OP_DIV else a % b)
 
 
 @jit
@@ -198,7 +198,7 @@ def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     kind, others, mark = heap.kind_of(m, one), heap.kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.BOOL_KIND and others == codes.BOOL_KIND:
         if operation == OP_XOR:
-            return heap.bool_value(one != other)
+            return heap.value_of_bool(one != other)
         return one if (one == codes.TRUE_VALUE) == (operation == OP_OR) else other
     if heap.is_set(kind) and heap.is_set(others):
         return set_operation(m, operation, one, other)
@@ -249,10 +249,10 @@ def compare_order(m: Any, operation: Any, one: Any, other: Any) -> Any:
         small, large = (one, other) if operation == OP_LT or operation == OP_LE else (other, one)
         may_be_equal = operation == OP_LE or operation == OP_GE
         is_larger = may_be_equal or heap.node_size(m, small) < heap.node_size(m, large)
-        return heap.bool_value(is_subset(m, small, large) and is_larger)
+        return heap.value_of_bool(is_subset(m, small, large) and is_larger)
     if operation == OP_LT or operation == OP_GE:
-        return heap.bool_value(heap.is_less(m, one, other) == (operation == OP_LT))
-    return heap.bool_value(heap.is_less(m, other, one) == (operation == OP_GT))
+        return heap.value_of_bool(heap.is_less(m, one, other) == (operation == OP_LT))
+    return heap.value_of_bool(heap.is_less(m, other, one) == (operation == OP_GT))
 
 
 @jit
@@ -304,7 +304,7 @@ def sum_numbers(m: Any, value: Any) -> Any:
                 found += 1
             elif one != codes.FALSE_VALUE:
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    return heap.integer_value(m, found)
+    return heap.value_of_integer(m, found)
 
 
 @jit
@@ -476,7 +476,7 @@ def combinations_list(m: Any, value: Any, size: Any) -> Any:
 
 
 @jit
-def extend_step_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
+def step_with_longer_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
     if heap.kind_of(m, step) != codes.STEP_KIND:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -540,14 +540,14 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
     if operation == OP_COMBINATIONS:
         return combinations_list(m, one, registers[base + c])
     if operation == OP_EXTEND:
-        return extend_step_field(m, one, c, registers[base + d])
+        return step_with_longer_field(m, one, c, registers[base + d])
     if operation == OP_SLICE:
         return slice_sequence(m, one, registers[base + c], registers[base + d])
     if operation == OP_LEN:
         stride = items_per_element(m, one)
-        return heap.integer_value(m, heap.node_size(m, one) // stride) if stride else 0
+        return heap.value_of_integer(m, heap.node_size(m, one) // stride) if stride else 0
     if operation == OP_NEGATE:
-        return heap.integer_value(m, -(one >> 1)) if one & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
+        return heap.value_of_integer(m, -(one >> 1)) if one & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     if OP_MUL <= operation <= OP_MOD:
         return multiply_or_divide(m, operation, one, registers[base + c])
     if OP_AND <= operation <= OP_XOR:
@@ -635,33 +635,33 @@ def run_function(m: Any, function: Any) -> Any:
             registers[base + a] = subscript(m, registers[base + b], registers[base + c])
         # Tests and sums
         elif operation == OP_NOT:
-            registers[base + a] = heap.bool_value(not heap.is_true(m, registers[base + b]))
+            registers[base + a] = heap.value_of_bool(not heap.is_true(m, registers[base + b]))
         elif operation == OP_ADD:
             registers[base + a] = add_values(m, registers[base + b], registers[base + c])
         elif operation == OP_SUB:
             registers[base + a] = subtract_values(m, registers[base + b], registers[base + c])
         elif operation == OP_EQ:
-            registers[base + a] = heap.bool_value(heap.are_equal(m, registers[base + b], registers[base + c]))
+            registers[base + a] = heap.value_of_bool(heap.are_equal(m, registers[base + b], registers[base + c]))
         elif operation == OP_NE:
-            registers[base + a] = heap.bool_value(not heap.are_equal(m, registers[base + b], registers[base + c]))
+            registers[base + a] = heap.value_of_bool(not heap.are_equal(m, registers[base + b], registers[base + c]))
         elif operation == OP_IN:
-            registers[base + a] = heap.bool_value(find_element(m, registers[base + c], registers[base + b]) >= 0)
+            registers[base + a] = heap.value_of_bool(find_element(m, registers[base + c], registers[base + b]) >= 0)
         elif operation == OP_NOT_IN:
-            registers[base + a] = heap.bool_value(find_element(m, registers[base + c], registers[base + b]) < 0)
+            registers[base + a] = heap.value_of_bool(find_element(m, registers[base + c], registers[base + b]) < 0)
         elif operation == OP_IS or operation == OP_IS_NOT:
             one, other = registers[base + b], registers[base + c]
             if not is_atom(m, one) and not is_atom(m, other):
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
-            registers[base + a] = heap.bool_value((one == other) == (operation == OP_IS))
+            registers[base + a] = heap.value_of_bool((one == other) == (operation == OP_IS))
         elif operation == OP_TEST:
-            registers[base + a] = heap.bool_value(heap.passes_kind_test(m, c, registers[base + b]))
+            registers[base + a] = heap.value_of_bool(heap.passes_kind_test(m, c, registers[base + b]))
         elif operation == OP_TEST_BY:
             wanted = registers[base + c]
             if heap.kind_of(m, wanted) != codes.CLASS_KIND:
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
             else:
                 passes = heap.passes_kind_test(m, heap.node_item(m, wanted, 0), registers[base + b])
-                registers[base + a] = heap.bool_value(passes)
+                registers[base + a] = heap.value_of_bool(passes)
         elif operation == OP_SEEN:
             m.seen[a] = 1
             registers[base + b] = codes.FALSE_VALUE

@@ -52,7 +52,7 @@ def push_class_edges(d: Any, mapped: Any, value: Any, child: Any) -> None:
 
 
 @jit
-def project_onto_tail(d: Any, a: Any, t: Any) -> Any:
+def project_onto_dimensions(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a set onto the tail `t` (a list of dimensions), whether or not it is watched."""
     if a == 0 or t == 0:
         return np.int64(a != 0)
@@ -67,13 +67,13 @@ def project_onto_tail(d: Any, a: Any, t: Any) -> Any:
     if level_of(d, a) < level:
         result = np.int64(0)
         for i in range(start, start + n):
-            result = union(d, result, project_onto_tail(d, d.edges[i] & codes.LOW_32_BITS, t))
+            result = union(d, result, project_onto_dimensions(d, d.edges[i] & codes.LOW_32_BITS, t))
     else:
         base = d.meta[codes.META_STACK_TOP]
         skips = level_of(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
-            child = project_onto_tail(d, e & codes.LOW_32_BITS, d.tails[t, 2])
+            child = project_onto_dimensions(d, e & codes.LOW_32_BITS, d.tails[t, 2])
             if child:
                 push_class_edges(d, d.tails[t, 1], e >> 32, child)
         result = pop_unsorted_node(d, level, base)

@@ -148,7 +148,7 @@ def packed_inbox_codes(number: Any, violated: Any) -> Any:
 
 
 @inlined
-def flat_slot_count(t: Any, columns: Any) -> Any:
+def replica_slot_count(t: Any, columns: Any) -> Any:
     """Return the number of slots of a flat state; each slot has two columns, a local state and an inbox."""
     return (columns - t.meta[META_SLOT_BASE]) >> 1
 

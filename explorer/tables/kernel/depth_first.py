@@ -68,7 +68,7 @@ def full_array_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> 
 
 
 @inlined
-def skips_state(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
+def is_skipped(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
     """Return whether a state is too deep to expand, or was reached at a smaller depth since it was pushed."""
     if limit <= 0 or depth >= limit:
         return limit > 0
@@ -125,7 +125,7 @@ def search_depth_first(
         depth = np.int64(depths[top - 1])
         for c in range(columns):
             path[depth, c] = stack.states[top - 1, c]
-        if skips_state(t, worker, met, packing, depth, limit, image, words):
+        if is_skipped(t, worker, met, packing, depth, limit, image, words):
             top -= 1
             continue
         n = expand_with_images(t, worker, packing, depth, image, words)
@@ -182,7 +182,7 @@ def insert_starts(met: Any, words: Any) -> Any:
 
 
 @jit
-def copy_depth_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
+def repack_depth_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
     """Copy the states of a depth set to an empty set, converted to the packing of the new set."""
     keys, stored = met.keys, met.keys.shape[1] - 1
     own_again = np.zeros((1, other.keys.shape[1] - 1), np.uint64)

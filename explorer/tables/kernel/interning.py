@@ -12,7 +12,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import arrays, codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.tree_walk import walk_by_control_row
+from kraftcheck.explorer.tables.kernel.tree_walk import walk_while_row_answers
 
 PYTHON_RULE = np.int64(-2)  # in place of a counting rule: Python computes the result
 GROUP_RULE = np.int64(-3)  # the operation removes a group of messages
@@ -339,7 +339,7 @@ def evaluate_row(t: Any, row: Any) -> None:
                 if kind == 2 and (peer == 0 or q == s):
                     continue
                 root = np.int64(t.properties[p, 0])
-                leaf = walk_by_control_row(t, root, row, me, peer)
+                leaf = walk_while_row_answers(t, root, row, me, peer)
                 if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                     missing = True
                     arrays.request_python(t, codes.ASK_PATH, root, row, me, peer, codes.NONE)
@@ -368,7 +368,7 @@ def evaluate_step(t: Any, row: Any, target: Any) -> Any:
             if before == after or before == 0 or after == 0:
                 continue
             root = np.int64(t.step_properties[p, 0])
-            leaf = walk_by_control_row(t, root, row, before, after)
+            leaf = walk_while_row_answers(t, root, row, before, after)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                 missing = True
                 arrays.request_python(t, codes.ASK_PATH, root, row, before, after, codes.NONE)

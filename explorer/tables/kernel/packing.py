@@ -188,12 +188,12 @@ def write_partitions_of_ids(states: Any, parts: Any, owner: Any) -> None:
 
 CLUSTER_HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
 CLUSTER_ITEM_MASK = (1 << CLUSTER_HASH_BITS) - 1
-ALL_ZERO_CONTENTS = np.int64(-1)  # in place of a hash: the contents are all zeros
+ALL_ZERO_HASH = np.int64(-1)  # in place of a hash: the contents are all zeros
 SPARE_CLUSTER_ROOM_STATES = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
 
 
 @inlined
-def packed_column_value(t: Any, packing: Any, column: Any, held: Any) -> Any:
+def column_value_code(t: Any, packing: Any, column: Any, held: Any) -> Any:
     """Return the packed value of a single-column field that has the value `held`."""
     code = held
     if column >= codes.first_inbox_column(t, len(packing.field_of)):
@@ -211,13 +211,13 @@ def cluster_home(table: Any, short: Any) -> Any:
 
 @inlined
 def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Return the hash of a cluster's contents in the state rows[row, column:], or ALL_ZERO_CONTENTS."""
+    """Return the hash of a cluster's contents in the state rows[row, column:], or ALL_ZERO_HASH."""
     h, some = np.uint64(f), np.int64(0)
     for k in range(packing.firsts[f], packing.firsts[f + 1]):
         held = np.int64(rows[row, column + packing.columns[k]])
         some |= held
         h += np.uint64(held) * packing.factors[k]
-    return np.int64(maps.mix64(h) >> np.uint64(64 - CLUSTER_HASH_BITS)) if some else ALL_ZERO_CONTENTS
+    return np.int64(maps.mix64(h) >> np.uint64(64 - CLUSTER_HASH_BITS)) if some else ALL_ZERO_HASH
 
 
 @inlined
@@ -245,7 +245,7 @@ def write_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, co
 @inlined
 def intern_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Return the id of the contents of cluster `f`, given their hash; intern new contents in reserved room."""
-    if short == ALL_ZERO_CONTENTS:
+    if short == ALL_ZERO_HASH:
         return np.int64(0)
     i, own = cluster_home(t.cluster_table, short), np.int64(0)
     while True:
@@ -312,7 +312,7 @@ def pack_single_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, 
         words[place, w] = np.uint64(0)
     for f in range(packing.clusters[0], len(packing.position)):
         own = np.int64(packing.columns[packing.firsts[f]])
-        code = packed_column_value(t, packing, own, np.int64(rows[row, column + own]))
+        code = column_value_code(t, packing, own, np.int64(rows[row, column + own]))
         put_bits(words, place, packing.position[f], packing.width[f], np.uint64(code))
 
 
@@ -321,7 +321,7 @@ def update_packed_column(t: Any, packing: Any, worker: Any, n: Any, column: Any,
     """Update the packed words of successor `n` for a changed column, or mark that one of its clusters changed."""
     f = np.int64(packing.field_of[column])
     if f >= packing.clusters[0]:
-        difference = packed_column_value(t, packing, column, before) ^ packed_column_value(t, packing, column, later)
+        difference = column_value_code(t, packing, column, before) ^ column_value_code(t, packing, column, later)
         change_bits(worker.words, n, packing.position[f], packing.width[f], np.uint64(difference))
     elif f >= 0 and before != later:
         worker.touched[n] = 1

@@ -14,11 +14,11 @@ from kraftcheck.explorer.native.compiling import inlined, prefetch
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_by_control_row, walk_tree
+from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_tree, walk_while_row_answers
 
 
 @jit
-def change_local(t: Any, local: Any, change: Any) -> Any:
+def changed_local(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some fields, or MISSING after one request to Python."""
     key = codes.pair_key(change, local)
     return arrays.find_or_request(t, t.changed_locals, codes.META_LOCAL_CHANGES, key, codes.ASK_CHANGE, local, change)
@@ -42,7 +42,7 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
                 t.rows[place, c] = 0
             continue
         if value < 0:
-            value = change_local(t, t.rows[row, column], ~value)
+            value = changed_local(t, t.rows[row, column], ~value)
             missing |= value < 0
         t.rows[place, column] = value
     return np.int64(codes.MISSING) if missing else np.int64(0)
@@ -117,7 +117,7 @@ def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 n += 1
                 continue
             # The tree's leaf has the outcomes. Write the control row that each leads to.
-            leaf = walk_by_control_row(t, root, row, local, 0)
+            leaf = walk_while_row_answers(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] == codes.UNKNOWN:
                 missing = True
                 arrays.request_python(t, codes.ASK_PATH, root, row, local, 0, codes.NONE)

@@ -112,7 +112,7 @@ def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
 
 
 @jit
-def walk_by_control_row(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
+def walk_while_row_answers(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
     """Walk a decision tree until a leaf, or until a query that a control row does not answer."""
     return walk_tree(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, codes.NONE, ROW_INBOXES)
 

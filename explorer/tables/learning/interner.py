@@ -14,7 +14,7 @@ import numpy as np
 from kraftcheck.explorer.calls.proxies import FieldValues
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning
-from kraftcheck.explorer.tables.kernel.flat.facts import intern_flat
+from kraftcheck.explorer.tables.kernel.flat.facts import intern_rows_of_flat_states
 from kraftcheck.explorer.tables.learning import growing_tables
 from kraftcheck.explorer.tables.learning.shared_sets import SharedFields
 from kraftcheck.explorer.tables.rows import Rows
@@ -337,7 +337,7 @@ class Interner:
         found = np.zeros((len(flat), self.width), np.int32)
         found[:, 1 : 1 + slots] = flat[:, first:]
         ids, done = np.zeros(len(flat), np.int32), 0
-        while (done := intern_flat(tables, columns, done, ids)) < len(flat):
+        while (done := intern_rows_of_flat_states(tables, columns, done, ids)) < len(flat):
             tables.make_room_for_rows()
         found[:, 0] = ids
         return found

@@ -188,7 +188,7 @@ class KnownElements:
 
     def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, ElementTest | None]:
         """Return a test's key, and the test with its current closure; (None, None) if that may hold a proxy."""
-        key = (passes.__code__, id(passes.__globals__), *map(_fixed_key, contents))
+        key = (passes.__code__, id(passes.__globals__), *map(_plain_key, contents))
         if _NO_FIXED_KEY in key:
             return None, None
         test = self._tests.get(key)
@@ -242,7 +242,7 @@ def may_pass_test(passes: ElementTestFunction, element: Value) -> bool:
         return True
 
 
-def _fixed_key(value: Any) -> Any:
+def _plain_key(value: Any) -> Any:
     """Return a key of a value; `_NO_FIXED_KEY` if the value may hold a proxy, which would read other states later."""
     kind = type(value)
     if kind in _SCALAR_TYPES or issubclass(kind, type | Enum):
@@ -250,8 +250,8 @@ def _fixed_key(value: Any) -> Any:
     if issubclass(kind, Protocol):
         return id(value)
     if issubclass(kind, Record):
-        return value if all(_fixed_key(one) is not _NO_FIXED_KEY for one in field_values(value)) else _NO_FIXED_KEY
-    parts = tuple(map(_fixed_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_FIXED_KEY,)  # no `SetProxy`
+        return value if all(_plain_key(one) is not _NO_FIXED_KEY for one in field_values(value)) else _NO_FIXED_KEY
+    parts = tuple(map(_plain_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_FIXED_KEY,)  # no `SetProxy`
     return _NO_FIXED_KEY if _NO_FIXED_KEY in parts else (kind, parts if issubclass(kind, tuple) else frozenset(parts))
 
 

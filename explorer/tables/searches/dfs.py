@@ -52,7 +52,7 @@ class DepthSet(depth_first.DepthSetArrays):
 
     def _move(self, new: BitPacking, capacity: int) -> None:
         other = DepthSet(new, capacity)
-        depth_first.copy_depth_set(self, self.packing, other, new)
+        depth_first.repack_depth_set(self, self.packing, other, new)
         self.keys, self.packing = other.keys, new
 
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from kraftcheck.explorer.result import SearchRequest, TraceStep, Violation
-from kraftcheck.explorer.transition_system import counterpart_of_step
+from kraftcheck.explorer.transition_system import peer_of_step
 from kraftcheck.spec.language.formula import NEXT_ACTION, Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -48,7 +48,7 @@ def step_between(semantics: Semantics, before: State, after: TraceStep) -> Trans
 
 
 def whom(fairness: Fairness, actor: object, message: Any, step: Step) -> object:
-    peer = counterpart_of_step(message, step)
+    peer = peer_of_step(message, step)
     return {"": None, "replica": actor, "pair": (actor, peer), "message": message and type(message)}[fairness.each]
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import bare_array, inlined, prefetch, stack_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, append_unique, forget_recent
-from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
+from kraftcheck.explorer.tables.kernel.flat.successors import expand_flat, judge_pruned_invariants
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
-    ALL_ZERO_CONTENTS,
+    ALL_ZERO_HASH,
     CLUSTER_ITEM_MASK,
     cluster_hash,
     cluster_home,
@@ -166,7 +166,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         while True:
             n = expand_flat(t, packing, worker, at, True)
-            known = n != codes.MISSING and n != codes.BUFFER_FULL and check_pruned_successors(t, worker, True, n)
+            known = n != codes.MISSING and n != codes.BUFFER_FULL and judge_pruned_invariants(t, worker, True, n)
             if known and t.meta[codes.META_PERMUTATIONS] > 1:
                 known = find_canonical_permutations(t, worker, True, n)
             if known or n == codes.BUFFER_FULL:
@@ -194,7 +194,7 @@ def judge_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
 def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a flat state's inboxes."""
     columns = worker.states.shape[1]
-    for s in range(codes.flat_slot_count(t, columns)):
+    for s in range(codes.replica_slot_count(t, columns)):
         inbox = np.int64(worker.states[at, codes.first_inbox_column(t, columns) + s])
         if inbox != 0:
             local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + s])
@@ -220,11 +220,11 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
     for k in range(count):
         for f in range(clusters):
             hashes[k, f] = cluster_hash(packing, f, held, k, np.int64(0))
-            if hashes[k, f] != ALL_ZERO_CONTENTS:
+            if hashes[k, f] != ALL_ZERO_HASH:
                 prefetch(t.cluster_table, cluster_home(t.cluster_table, hashes[k, f]))
     for k in range(count):
         for f in range(clusters):
-            if hashes[k, f] != ALL_ZERO_CONTENTS:
+            if hashes[k, f] != ALL_ZERO_HASH:
                 home = cluster_home(t.cluster_table, hashes[k, f])
                 prefetch(t.cluster_items, t.cluster_table[home] & CLUSTER_ITEM_MASK)
 
@@ -270,7 +270,7 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
 def expand_and_judge(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or BUFFER_FULL."""
     n = expand_flat(t, packing, worker, at, False)
-    if n > 0 and not check_pruned_successors(t, worker, False, n):
+    if n > 0 and not judge_pruned_invariants(t, worker, False, n):
         n = codes.MISSING
     if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical_permutations(t, worker, False, n):
         n = codes.MISSING

@@ -33,7 +33,7 @@ def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
 
 
 @jit
-def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
+def intern_rows_of_flat_states(t: Any, flat: Any, first: Any, ids: Any) -> Any:
     """Intern the control rows of flat states from number `first` on; return the number done when the table is full."""
     flat, ids = bare_array(flat), bare_array(ids)
     for i in range(first, len(flat)):
@@ -54,7 +54,7 @@ def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: A
 @inlined
 def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
     """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
-    slots, inboxes = codes.flat_slot_count(t, rows.shape[1]), codes.first_inbox_column(t, rows.shape[1])
+    slots, inboxes = codes.replica_slot_count(t, rows.shape[1]), codes.first_inbox_column(t, rows.shape[1])
     leaf = walk_tree(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
     if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
         worker.stats[codes.STATS_MISSED] = 1
@@ -65,7 +65,7 @@ def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, 
 
 
 @inlined
-def internal_handler_list(t: Any, worker: Any, serial: Any, local: Any) -> Any:
+def internal_tree_list_id(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     """Return the id of the list of tree nodes for a replica's internal actions; a negative number if unknown."""
     found = np.int64(t.own_roots[local])
     if found < 0:
@@ -87,7 +87,7 @@ def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any)
 
 
 @inlined
-def inbox_handler_span(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
+def bundle_item_span(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
     """Return the span of `bundle_items` with a local state's handlers for its inbox, or a negative number."""
     found = maps.find_value(t.bundles, codes.pair_key(local, inbox))
     if found < 0 and serial:
@@ -349,7 +349,7 @@ def violated_by_messages(t: Any, rows: Any, row: Any) -> Any:
 @jit
 def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
-    base, slots = t.meta[codes.META_SLOT_BASE], codes.flat_slot_count(t, rows.shape[1])
+    base, slots = t.meta[codes.META_SLOT_BASE], codes.replica_slot_count(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
     shared = shared_contents_number(t, worker, rows, row)
     bad, known = np.int64(0), True

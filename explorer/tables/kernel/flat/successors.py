@@ -11,7 +11,7 @@ from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_single_columns, update_packed_column
-from kraftcheck.explorer.tables.kernel.resolve import change_local
+from kraftcheck.explorer.tables.kernel.resolve import changed_local
 
 
 @inlined
@@ -51,7 +51,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
                 known = False
                 worker.stats[codes.STATS_MISSED] = 1
                 if serial:
-                    change_local(t, before, fields)
+                    changed_local(t, before, fields)
         if known:
             change_column(t, packing, worker, n, column, value)
     return known
@@ -64,7 +64,7 @@ def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> An
     kind, flags = facts.FACT_STEP_HOLDS, np.int64(0)
     number = facts.shared_number_in_key(worker, kind, worker.fact_counts[facts.AT_CURRENT_NUMBER])
     missing = False
-    for s in range(codes.flat_slot_count(t, states.shape[1])):
+    for s in range(codes.replica_slot_count(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
@@ -254,7 +254,7 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
     key = facts.fact_key(facts.FACT_ENABLED_ACTIONS, number, local, np.int64(0))
     fact = facts.get_fact(worker, key)
     if fact == 0:
-        roots = facts.internal_handler_list(t, worker, serial, local)
+        roots = facts.internal_tree_list_id(t, worker, serial, local)
         if roots < 0:
             return n
         fact, known = list_enabled_actions(t, worker, at, number, local, roots)
@@ -276,7 +276,7 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
 def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of a replica's message handlers, and of the network's steps on its messages."""
     local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + slot])
-    bundle = facts.inbox_handler_span(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
+    bundle = facts.bundle_item_span(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
     first, last = codes.span_start_and_end(codes.larger(bundle, 0))
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
@@ -293,7 +293,8 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
     Returns their number, MISSING after a cache miss, or BUFFER_FULL where the buffer has no room.
     """
-    states, base, slots = worker.states, t.meta[codes.META_SLOT_BASE], codes.flat_slot_count(t, worker.states.shape[1])
+    states, base = worker.states, t.meta[codes.META_SLOT_BASE]
+    slots = codes.replica_slot_count(t, states.shape[1])
     worker.stats[codes.STATS_MISSED] = 0
     worker.stats[codes.STATS_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
@@ -317,7 +318,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
 
 @inlined
-def check_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+def judge_pruned_invariants(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Evaluate the invariants of pruned successors, which are not stored; return whether all verdicts are known."""
     known = True
     for k in range(n if worker.stats[codes.STATS_NOTABLE] else 0):
