@@ -168,7 +168,7 @@ def json_errors_as_trace_errors(source: Source) -> Iterator[None]:
 def read_json(source: Source) -> Json:
     """Parse a file as JSON."""
     text = source.document()
-    if max(accumulate(map(_depth_change, _STRING_OR_BRACKET.finditer(text))), default=0) > MAX_NESTING:
+    if max(accumulate(map(_bracket_depth_change, _STRING_OR_BRACKET.finditer(text))), default=0) > MAX_NESTING:
         raise source.error("values nested deeper", f"JSON of at most {MAX_NESTING} levels", line=1)
     try:
         with json_errors_as_trace_errors(source):
@@ -193,7 +193,7 @@ def read_json(source: Source) -> Json:
     return found
 
 
-def _depth_change(bracket: re.Match[str]) -> int:
+def _bracket_depth_change(bracket: re.Match[str]) -> int:
     return 0 if bracket[0][0] == '"' else 1 if bracket[0] in "[{" else -1
 
 

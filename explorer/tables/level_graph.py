@@ -88,7 +88,7 @@ class LevelStore:
         return self._path_to(*self._read(number))
 
 
-def mark_predecessors(
+def mark_states_leading_to(
     room: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
 ) -> None:
     """Mark every state with a path to a marked one."""
@@ -111,7 +111,7 @@ def check_graph_properties(
         store = LevelStore(states, system, room, path_to, pause)
         bounds = HiddenBoundsEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
-        check_reachable(graph, options, books, mark_predecessors)
+        check_reachable(graph, options, books, mark_states_leading_to)
         check_temporal(graph, semantics, options, books)
     finally:
         if room.on_disk:

@@ -82,7 +82,7 @@ def _list_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("list-voters", node=kafka_id(step.actor), voters=kafka_ids(step.target.replicas[step.actor].listed))
 
 
-def _expire_fetch(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _expire_delayed_fetch(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """The maximum wait of a delayed fetch passes, as that of each equal fetch, which the model merges with it."""
     (ended,) = before.replicas[step.actor].delayed - step.target.replicas[step.actor].delayed
     numbers = cluster.delayed(step.actor, ended.request)
@@ -231,7 +231,7 @@ COMMANDS: dict[str, DriverCommand] = {
     "RegisterListener": _simple_command("listen"),
     "Activate": _activate,
     "ListVoters": _list_voters,
-    "ExpireFetch": _expire_fetch,
+    "ExpireFetch": _expire_delayed_fetch,
     "DescribeFeatures": _describe_features,
     "LoseMessage": _lose,
     # a follower has one timer for UpdateVoter, and for its own AddVoter and RemoveVoter

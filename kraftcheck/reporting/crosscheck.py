@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kraftcheck.traces.crosscheck import TlcReport
 
 _INDENT = "  "
-_LabelledCounts = tuple[str, int | None, int | None]
+_LabelAndCounts = tuple[str, int | None, int | None]
 _StyledRow = tuple[str, tuple[str, ...]]
 
 
@@ -185,7 +185,7 @@ def _tlc_violation_lines(outcome: CrosscheckResult, run: TlcReport) -> Iterator[
 def _count_table(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     """Yield a table of the counts of both sides."""
     result, run, edges = outcome.result, outcome.tlc, outcome.edges
-    counts: list[_LabelledCounts] = [("distinct states", result.distinct_states, outcome.their_distinct)]
+    counts: list[_LabelAndCounts] = [("distinct states", result.distinct_states, outcome.their_distinct)]
     if run is not None:
         counts.append(("generated states", result.generated_states, run.generated))
     counts.append(("depth", result.depth, outcome.their_depth))
@@ -206,7 +206,7 @@ def _action_rows(outcome: CrosscheckResult, theirs: dict[str, int], *, quiet: bo
     return [(HEAD, ("action", "fired", "fired")), *rows, (PLAIN, ())] if rows else []
 
 
-def _count_row(count: _LabelledCounts) -> _StyledRow:
+def _count_row(count: _LabelAndCounts) -> _StyledRow:
     name, *numbers = count
     texts = ("-" if number is None else f"{number:,}" for number in numbers)
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)

@@ -81,10 +81,10 @@ def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
         records = _voter_sets_of_log(disk)
         _check_election_voters(disk, records, report)
         for claim in claims:
-            _compare_voter_claim(disk, records, claim, report)
+            _compare_claimed_voters(disk, records, claim, report)
 
 
-def _compare_voter_claim(
+def _compare_claimed_voters(
     disk: ReplicaDisk, records: list[PlacedVoterSet], claim: _VoterSetClaim, report: CheckReport
 ) -> None:
     row, known = disk.batch_at(claim.offset), voter_set_in_force(records, claim.offset)

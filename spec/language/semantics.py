@@ -753,11 +753,11 @@ def choose_transition(
         enabled = list(semantics.transitions(state))
         alike = [_transition_text(t) for t in enabled if t.action == chosen.action]
         names = ", ".join(dict.fromkeys(alike or sorted(t.action for t in enabled)))
-        raise ProtocolError(f"{where}: {_take_text(chosen)} is not enabled; enabled are {names}")
+        raise ProtocolError(f"{where}: {_chosen_step_text(chosen)} is not enabled; enabled are {names}")
     if len({t[:3] if any_outcome else t.target for t in fitting}) > 1:
         ways = "; ".join(dict.fromkeys(f"{_transition_text(t)}{sent_messages_text(t)}" for t in fitting))
         raise ProtocolError(
-            f"{where}: {_take_text(chosen)} has {len(fitting)} matching steps; add fields or result=: {ways}"
+            f"{where}: {_chosen_step_text(chosen)} has {len(fitting)} matching steps; add fields or result=: {ways}"
         )
     return fitting[0]
 
@@ -786,7 +786,7 @@ def sent_messages_text(transition: Transition) -> str:
     return f", sends {', '.join(to)}" if to else ""
 
 
-def _take_text(chosen: Take) -> str:
+def _chosen_step_text(chosen: Take) -> str:
     parts = [chosen.action]
     if chosen.actor is not None:
         parts.append(f"by {chosen.actor!r}")
