@@ -21,7 +21,7 @@ from functools import lru_cache
 from inspect import CO_GENERATOR
 from itertools import pairwise
 from pathlib import Path
-from types import CellType, CodeType, FrameType, FunctionType, ModuleType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from kraftcheck.spec.values import Map, ModelValue, Record, cut, text_of
@@ -193,14 +193,22 @@ def _compiled_code(function: Any, definition: ast.FunctionDef, more: Iterable[st
     named: list[ast.stmt] = [] if code.co_name in code.co_freevars else [ast.Global([code.co_name])]
     arguments = ast.arguments([], free, **no_more)
     outer = ast.FunctionDef(_FACTORY_NAME, arguments, [*named, definition], [], lineno=1, col_offset=0)
-    # The compiler translates calls of attributes of imported modules in another way.
-    modules = [name for name in code.co_names if isinstance(function.__globals__.get(name), ModuleType)]
-    module = ast.fix_missing_locations(ast.Module([*(ast.Import([ast.alias(name)]) for name in modules), outer], []))
+    # The compiler translates calls of attributes of imported names in another way.
+    used = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
+    imports = [ast.Import([ast.alias(name)]) for name in sorted(used & _imported_names(code.co_filename))]
+    module = ast.fix_missing_locations(ast.Module([*imports, outer], []))
     flags = code.co_flags & __future__.annotations.compiler_flag
     made = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
     maker = next(c for c in made.co_consts if _is_code(c))
     found: CodeType = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
     return found
+
+
+def _imported_names(file: str) -> set[str]:
+    module, imports = syntax_tree(file), list[ast.Import | ast.ImportFrom]()
+    if module is not None:
+        imports = [*nodes_of(module, ast.Import), *nodes_of(module, ast.ImportFrom)]
+    return {(one.asname or one.name).partition(".")[0] for node in imports for one in node.names}
 
 
 def _is_code(value: object) -> bool:
