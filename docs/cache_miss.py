@@ -80,7 +80,7 @@ def main() -> None:
         learner.resolve([worker])
     start, count = tables.row_info[0, [codes.ROW_START, codes.ROW_COUNT]].tolist()
     for effect, target, flags in tables.row_items[start : start + count].tolist():
-        action, delta, _, first, sends, _ = tables.outcomes[effect].tolist()
+        action, delta, _, first, sends, *_ = tables.outcomes[effect].tolist()
         column, value = tables.assignments[tables.deltas[delta, 0]].tolist()
         print(f"a step            {learner.action_names[action]}: effect {effect}, control row {target}, flags {flags}")
         print(f"  its delta       column {column} becomes {value}")

@@ -6,7 +6,8 @@ import pytest
 
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import level_states
-from kraftcheck.explorer.tables.learning import growing_tables, interner
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.learning import growing_tables
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -24,10 +25,10 @@ def searched() -> tuple[int, int]:
 
 def test_local_states(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = searched()
-    monkeypatch.setattr(interner, "KEY_LIMIT", 5)
+    monkeypatch.setattr(codes, "KEY_LIMIT", 5)
     with pytest.raises(ProtocolError, match="more than 5 local states"):
         searched()
-    monkeypatch.setattr(interner, "KEY_LIMIT", 500)
+    monkeypatch.setattr(codes, "KEY_LIMIT", 500)
     assert searched() == counts == (1_568, 8_258)
 
 
