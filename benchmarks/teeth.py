@@ -24,11 +24,11 @@ from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import finding_summary
 from kraftcheck.lockstep.walks import (
     COVER_FETCH_LIMIT,
+    CandidateKind,
     Candidates,
-    CandidateSort,
     ChosenOutcome,
-    GivenWalk,
-    RandomWalk,
+    GivenStepChooser,
+    RandomStepChooser,
     WalkStep,
 )
 from kraftcheck.spec.cfg.binding import bind, with_assignments
@@ -73,7 +73,7 @@ class Told(NamedTuple):
 class FromStart:
     """Walks to a start, and then as somebody chooses."""
 
-    def __init__(self, lockstep: Lockstep, init: str, then: RandomWalk) -> None:
+    def __init__(self, lockstep: Lockstep, init: str, then: RandomStepChooser) -> None:
         self._lockstep = lockstep
         self._way = path_to_named_start(lockstep.protocol, init)
         self._then = then
@@ -118,7 +118,7 @@ def driven(driver: Driver, protocol: type[Quorum], config: ModelConfig) -> Locks
 
 def agrees(model: Lockstep, steps: list[WalkStep]) -> bool:
     """Return whether the model without a fault agrees with Kafka on steps, but for a last one that it does not have."""
-    walked, findings = model.walk(GivenWalk(steps, skips=True), len(steps))
+    walked, findings = model.walk(GivenStepChooser(steps, skips=True), len(steps))
     taken = [WalkStep.of(step) for step in walked]
     return not any(found.differences or found.problem for found in findings) and taken in (steps, steps[:-1])
 
@@ -131,10 +131,10 @@ def tellings(driver: Driver, fault: Model, options: argparse.Namespace) -> Itera
         (driven(driver, fault.protocol, config), driven(driver, Quorum, config), init)
         for config, init in (with_room(fault), widest)
     ]
-    drawn: Counter[CandidateSort] = Counter()
+    drawn: Counter[CandidateKind] = Counter()
     for number in range(1, options.walks + 1):
         both, model, init = pairs[number % 3 == 0]
-        choose = FromStart(both, init, RandomWalk(f"{options.seed}/{number}", drawn))
+        choose = FromStart(both, init, RandomStepChooser(f"{options.seed}/{number}", drawn))
         walked, findings = both.walk(choose, options.depth)
         found = next((finding for finding in findings if finding.differences or finding.problem), None)
         if found is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from kraftcheck.reporting.as_json import peak_memory_bytes
 from kraftcheck.validation.cluster import replay_of_logs
 from kraftcheck.validation.events import Event
-from kraftcheck.validation.log4j import read_lines
+from kraftcheck.validation.log4j import events_of_lines
 
 SAMPLE = Path(__file__).parents[1] / "tests" / "data" / "cluster" / "conforms"
 CUT = {1: 665, 2: 232, 3: 251}
@@ -145,7 +145,7 @@ def main() -> None:
     times = [time.process_time()]
     parsed: dict[int, Sequence[Event]] = {}
     for node in list(texts):
-        parsed[node] = list(read_lines(texts.pop(node), f"node{node}.log"))
+        parsed[node] = list(events_of_lines(texts.pop(node), f"node{node}.log"))
     times.append(time.process_time())
     replay = replay_of_logs(parsed)
     times.append(time.process_time())

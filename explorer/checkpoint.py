@@ -13,7 +13,7 @@ from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation
 from kraftcheck.persistence.folder import BatchNote, Checkpoint, Identity
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape, require_valid
 from kraftcheck.spec.diagnosis import lint
-from kraftcheck.spec.discovery import modules_of, reachable_classes, source_path
+from kraftcheck.spec.discovery import classes_in_values, modules_of, source_path
 from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
@@ -52,7 +52,7 @@ class SearchCheckpoint(Checkpoint):
     ) -> None:
         self.protocol, self.options, self.starts = protocol, options, starts
         self.lexicon = DecodingVocabulary()
-        self._classes = reachable_classes(protocol, starts)
+        self._classes = classes_in_values(protocol, starts)
         identity = identity_of_search(protocol, options) | ({} if engine is None else {"engine": engine})
         super().__init__(folder, identity, resume=options.resume is not None, names=names)
 
@@ -70,12 +70,12 @@ class SearchCheckpoint(Checkpoint):
     def save_search(self, noted: BatchNote, violations: Sequence[Violation], *, finished: bool) -> None:
         """Write the engine's entries, the violations, and the classes of their values as the checkpoint."""
         for violation in violations:
-            self.note(encode_trace(violation.trace))
+            self.note(trace_as_value(violation.trace))
         common = {
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
-            "violations": [(one.property, encode(encode_trace(one.trace)).hex()) for one in violations],
-            "watched": lint.probe_data(self.protocol),
+            "violations": [(one.property, encode(trace_as_value(one.trace)).hex()) for one in violations],
+            "watched": lint.probe_checkpoint(self.protocol),
         }
         self.write({**noted, **common}, finished=finished)
 
@@ -83,7 +83,7 @@ class SearchCheckpoint(Checkpoint):
         """Return the engine's entries, validated against `shape`, and the recorded violations, each one verified."""
         require_shape(self.noted, {**MANIFEST_SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in MANIFEST_SHAPE}
-        lint.restore_probes(self.protocol, self.noted["watched"])
+        lint.restore_probe_checkpoint(self.protocol, self.noted["watched"])
         for module, name in self.noted["classes"]:
             cls = self._classes.get((module, name))
             if cls is None:
@@ -135,7 +135,7 @@ def model_values_of(protocol: Protocol) -> list[ModelValue]:
 # Counterexamples
 
 
-def encode_trace(trace: Behaviour) -> Value:
+def trace_as_value(trace: Behaviour) -> Value:
     """Return a counterexample as one value: a tuple of (state, action, actor, message) for each state."""
     parts = ((step.state, (step.action, step.actor, step.message)) for step in trace)
     return tuple((state, *(() if one is None else (one,) for one in by)) for state, by in parts)

@@ -28,7 +28,7 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.processes import LEAST_JAVA_VERSION, java_program, java_version, kill_children_on_interrupt
 from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_path
-from kraftcheck.spec.errors import InputError, PlatformError
+from kraftcheck.spec.errors import InputError, ProcessFailureError
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ EXECUTOR_WAIT_SETTING = "spark.kraftcheck.wait"
 """The setting for the seconds to wait for an executor."""
 _STANDALONE_MASTER = re.compile(r"spark://(.+)")
 _LOCAL_OR_MANAGED_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
-_RAISED_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
+_TASK_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
 _PY4J_ERROR_PREFIX = "An error occurred while calling "
-RAISED_ERRORS = ("RaisedError", "ActionError")
-OWN_ERROR_NAMES = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
+RAISED_NAMES = ("RaisedError", "ActionError")
+OWN_ERROR_NAMES = (*RAISED_NAMES, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
 
 SPARK_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # one task for each group of partitions, as the engine divides them
@@ -167,7 +167,7 @@ class Cluster:
         until = time.monotonic() + patience
         while scala.getExecutorMemoryStatus().size() < 2:  # the driver is one
             if scala.isStopped() or time.monotonic() > until:
-                raise PlatformError(
+                raise ProcessFailureError(
                     f"the master {self.spark.sparkContext.master} gives no executor within {patience:,} s: it has no "
                     "worker with the requested memory and cores, or is not a Spark master "
                     f"(--conf {EXECUTOR_WAIT_SETTING}=SECONDS)"
@@ -237,12 +237,12 @@ class Cluster:
         is_gone = isinstance(error, Exception) and not isinstance(error, TaskRaisedError) and self._is_gone(wait=1)
         self.close()
         if is_gone:
-            raise PlatformError(SPARK_ENDED_TEXT) from error
+            raise ProcessFailureError(SPARK_ENDED_TEXT) from error
 
     def require_running(self) -> None:
         """Raise PlatformError if the JVM has ended."""
         if self._is_gone():
-            raise PlatformError(SPARK_ENDED_TEXT)
+            raise ProcessFailureError(SPARK_ENDED_TEXT)
 
     def _is_gone(self, wait: float = 0) -> bool:
         """Whether the JVM has ended, for example because it was killed; wait some seconds for its end."""
@@ -273,12 +273,12 @@ def _is_not_logged_by_py4j(record: logging.LogRecord) -> bool:
 
 
 def _collect_table(dataset: Any) -> Any:
-    with spark_errors():
+    with convert_spark_errors():
         return dataset.toArrow()
 
 
 @contextmanager
-def spark_errors() -> Iterator[None]:
+def convert_spark_errors() -> Iterator[None]:
     """Convert an error of Spark or of a task in the block into an InputError."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -298,16 +298,16 @@ def error_from_task(text: str) -> InputError:
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
     for number in range(frames[-1], len(lines)) if frames else ():
-        match = _RAISED_ERROR_LINE.match(lines[number])
+        match = _TASK_ERROR_LINE.match(lines[number])
         if match is not None:
             is_own = match[1] in OWN_ERROR_NAMES
             first = match[2] if is_own else f"a task on Spark failed: {match[1]}: {match[2]}"
             message = "\n".join([first, *takewhile(_is_continuation_line, lines[number + 1 :])])
-            if match[1] in RAISED_ERRORS:
+            if match[1] in RAISED_NAMES:
                 return TaskRaisedError(message)
-            return (InputError if is_own else PlatformError)(message)
+            return (InputError if is_own else ProcessFailureError)(message)
     reasons = [line.removeprefix(": ") for line in lines if line and not line.startswith(_PY4J_ERROR_PREFIX)]
-    return PlatformError(f"a job on Spark failed: {next(iter(reasons), 'no reason is given')}")
+    return ProcessFailureError(f"a job on Spark failed: {next(iter(reasons), 'no reason is given')}")
 
 
 def _is_continuation_line(line: str) -> bool:

@@ -31,7 +31,7 @@ from kraftcheck.spec.values import replace_non_xml
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments at run time
 
-StateText = Callable[[State], object] | None
+DescribeState = Callable[[State], object] | None
 
 SVG_ENDING, PARQUET_ENDING = ".svg", ".parquet"
 MOST_WRITTEN_STATES, MOST_DRAWN_STATES = 200_000, 1_000
@@ -54,13 +54,15 @@ _SVG_STYLE = "".join(
 _DOT_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 
-def explore_graph(protocol: Protocol, options: SearchRequest, state_text: StateText = None) -> tuple[Result, Graph]:
+def search_with_graph(
+    protocol: Protocol, options: SearchRequest, state_text: DescribeState = None
+) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited."""
     search = ReferenceSearch(protocol, options)
     return search.run(), graph_of_search(search, state_text)
 
 
-def graph_of_search(search: ReferenceSearch, state_text: StateText = None) -> Graph:
+def graph_of_search(search: ReferenceSearch, state_text: DescribeState = None) -> Graph:
     """Return the graph of a search's visited states.
 
     References
@@ -76,7 +78,7 @@ def graph_of_search(search: ReferenceSearch, state_text: StateText = None) -> Gr
     return graph
 
 
-def _state_attributes(state: State, state_text: StateText) -> dict[str, Any]:
+def _state_attributes(state: State, state_text: DescribeState) -> dict[str, Any]:
     return {} if state_text is None else {"state": state_text(state)}
 
 
@@ -86,7 +88,7 @@ def _step_attributes(transition: Transition) -> dict[str, Any]:
 
 
 def graph_around_behaviour(
-    semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: StateText = None
+    semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: DescribeState = None
 ) -> Graph:
     """Return the graph of a behaviour's states, and of the states within a few steps of them."""
     numbers = _states_around(semantics, trace, steps, most)
@@ -270,7 +272,7 @@ def _graph_to_svg(graph: Graph) -> ElementTree.Element:
         several.setdefault((source, target), []).append(edge_label(step))
     ways = {(source, target) for source, target, step in graph.edges(data=True) if step.get("way")}
     for (source, target), steps in several.items():
-        _edge_svg(svg, places[source], places[target], steps, is_way=(source, target) in ways)
+        _draw_edge(svg, places[source], places[target], steps, is_way=(source, target) in ways)
     for node, known in graph.nodes(data=True):
         x, y = places[node]
         group = ElementTree.SubElement(svg, "g", {"class": str(known.get("on", ""))})
@@ -280,7 +282,7 @@ def _graph_to_svg(graph: Graph) -> ElementTree.Element:
     return svg
 
 
-def _edge_svg(
+def _draw_edge(
     svg: ElementTree.Element, begin: tuple[float, float], end: tuple[float, float], steps: list[str], *, is_way: bool
 ) -> None:
     (x, y), (u, v) = begin, end

@@ -20,7 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
-from kraftcheck.explorer.request import require_supported, without_symmetry
+from kraftcheck.explorer.request import require_supported, without_unsound_symmetry
 from kraftcheck.explorer.result import (
     DEADLOCK,
     Behaviour,
@@ -34,7 +34,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
     step_of_transition,
 )
-from kraftcheck.explorer.state_graph import HiddenBoundsEvaluator, StateGraph
+from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StatesInMemory
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -196,7 +196,7 @@ def _integers_in_code(code: CodeType) -> Iterator[int]:
 
 
 STATES_A_CLOCK_CHECK = 1000  # states expanded between two checks of the clock
-NEW_OBJECTS_A_COLLECTION = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
+GC_THRESHOLD_OBJECTS = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
 GC_UNTRACKED_FROM_STATES = 10_000  # visited states, from which on the garbage collector is kept from traversing them
 NO_SOURCE_STATE = -1
 
@@ -228,7 +228,7 @@ class ReferenceSearch:
     def __init__(self, protocol: Protocol, options: SearchRequest, *, whole_levels: bool = False) -> None:
         self.protocol = protocol
         self._finishes_level = whole_levels and options.search == Search.BFS
-        self.options, notes = without_symmetry(options)
+        self.options, notes = without_unsound_symmetry(options)
         options = self.options
         self.purity = PurityTest(protocol, thorough=options.check_actions)
         self.semantics: Semantics = TestedSemantics(protocol, self.purity)
@@ -266,7 +266,7 @@ class ReferenceSearch:
         options = self.options
         breadth_first, thresholds = options.search == Search.BFS, gc.get_threshold()
         require_supported("reference", self.protocol, options)
-        gc.set_threshold(NEW_OBJECTS_A_COLLECTION, *thresholds[1:])
+        gc.set_threshold(GC_THRESHOLD_OBJECTS, *thresholds[1:])
         try:
             with suppress(SearchStopped):
                 for state in self.system.initial():
@@ -382,7 +382,7 @@ class ReferenceSearch:
 
     def _graph(self) -> StateGraph:
         """Return the state graph of the finished search, with a new table of step labels."""
-        bounds = HiddenBoundsEvaluator(self.semantics, self.options, self.semantics.most_spent)
+        bounds = PropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
         states = StatesInMemory(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
         return StateGraph(system, states, bounds, pause=lambda: self._books.check_time_limit(0))

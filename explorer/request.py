@@ -16,9 +16,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
-from kraftcheck.spec.errors import InputError, unknown_name
+from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.declarations import REFINES, Property
-from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, Fairness, Taken, stutter_sensitive_step
+from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, Fairness, Taken, stutter_sensitive_taken
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut
 
@@ -319,9 +319,9 @@ OPTIONS = dict(_named_options())
 
 
 ALL_FEATURES = frozenset(Feature)
-GRAPH_FEATURES = {Feature.REACHABLE, Feature.TEMPORAL}
+STATE_GRAPH_FEATURES = {Feature.REACHABLE, Feature.TEMPORAL}
 TABLE_FEATURES = ALL_FEATURES - {Feature.RENAMING}
-DFS_FEATURES = TABLE_FEATURES - {*GRAPH_FEATURES, Feature.CHECKPOINT, Feature.MEMORY}
+DFS_FEATURES = TABLE_FEATURES - {*STATE_GRAPH_FEATURES, Feature.CHECKPOINT, Feature.MEMORY}
 SYMBOLIC_FEATURES = TABLE_FEATURES - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
 FIXPOINT_FEATURES = SYMBOLIC_FEATURES - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 
@@ -402,7 +402,7 @@ def _engines_with_feature(feature: Feature) -> list[str]:
     return [engine for engine, orders in CAPABILITIES.items() if any(feature in found for found in orders.values())]
 
 
-def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
+def without_unsound_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
     """Return the options without SYMMETRY if there are temporal properties or refinements, and a note about it.
 
     A cycle of orbits need not be a cycle of states: states of one orbit differ in the replica that is starved. A
@@ -431,7 +431,7 @@ def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> No
     known = [NEXT_ACTION, *_action_names(protocol)]
     for prop in options.temporal:
         formula = prop.formula(protocol)
-        misplaced = stutter_sensitive_step(formula)
+        misplaced = stutter_sensitive_taken(formula)
         if misplaced is not None:
             raise InputError(
                 f"{prop.name}: {misplaced} is sensitive to stuttering here; require a step by"
@@ -478,4 +478,4 @@ def require_no_hidden_fields(protocol: Protocol, view: str | None, properties: I
 def _require_known_actions(where: str, names: Iterable[str], known: list[str], protocol: Protocol) -> None:
     for name in names:
         if name not in known:
-            raise InputError(f"{where}: {unknown_name('action', name, known, protocol.name())}")
+            raise InputError(f"{where}: {unknown_name_message('action', name, known, protocol.name())}")

@@ -22,7 +22,7 @@ from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.views import HiddenReads
+from kraftcheck.spec.language.views import HiddenReadRecorder
 from kraftcheck.spec.values import Record, Value, field_names, field_values, ordered, text_of
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def least_transition(transitions: Iterable[Transition]) -> Transition:
     return found[0] if len(found) == 1 else min(found, key=order)
 
 
-def find_raising_step(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
+def find_raised_error(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
     """Take every step out of a state and check its target; return the first error that a method raises."""
     trace: Behaviour = ()
     try:
@@ -412,13 +412,15 @@ class SearchCounts(NamedTuple):
     uncounted: Sequence[str] = ()  # actions that fired an unknown number of times, which `actions` leaves out
 
 
-def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:
+def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReadRecorder | None:
     """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
     if options.view is None:
         return None
     from kraftcheck.explorer.calls.inspection import type_inspectors  # few searches have a VIEW
 
-    reads = HiddenReads(options.view, protocol.hidden(options.view), type_inspectors(protocol), first_found=first_found)
+    reads = HiddenReadRecorder(
+        options.view, protocol.hidden(options.view), type_inspectors(protocol), first_found=first_found
+    )
     for name, _, spends in protocol.network.own_operations():
         reads.note(f"action {name}", [bound for bound in spends if protocol.bounds[bound]])
     if options.resume is not None:

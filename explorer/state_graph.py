@@ -18,7 +18,7 @@ from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.transition_system import (
     BEYOND,
     BLOCKED,
-    STEP_IN_VIEW,
+    STEP_HIDDEN_BY_VIEW,
     BoolArray,
     LabelNumbers,
     StateNumbers,
@@ -40,7 +40,7 @@ def require_countable_states(states: int) -> None:
         raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_NUMBERED_STATES:,}")
 
 
-class HiddenBoundsEvaluator:
+class PropertyEvaluator:
     """Evaluates properties in single states; rejects a state with too little left of a bound that the VIEW hides."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
@@ -114,7 +114,7 @@ class EdgeBatch(NamedTuple):
     rounds: BoolArray  # whether a step changes the state, though its target has the number of its source
 
 
-MarkPredecessors = Callable[[SpillArena, StateNumbers, StateNumbers, NDArray[np.uint8]], None]
+MarkStatesLeadingTo = Callable[[SpillArena, StateNumbers, StateNumbers, NDArray[np.uint8]], None]
 
 
 class StateGraph:
@@ -124,7 +124,7 @@ class StateGraph:
         self,
         system: TransitionSystem[Any],
         store: StateStore,
-        bounds: HiddenBoundsEvaluator,
+        bounds: PropertyEvaluator,
         *,
         room: SpillArena | None = None,
         pause: Callable[[], None] = lambda: None,
@@ -176,12 +176,12 @@ class StateGraph:
             targets = steps.ends.copy()
             inside = np.flatnonzero(targets >= 0)
             targets[inside] = self.store.numbers(steps.keys, inside)
-            yield EdgeBatch(steps.sources, targets, steps.labels, steps.ends == STEP_IN_VIEW)
+            yield EdgeBatch(steps.sources, targets, steps.labels, steps.ends == STEP_HIDDEN_BY_VIEW)
             self._pause()
 
 
 def states_without_path_to(
-    graph: StateGraph, prop: Property, mark_back: MarkPredecessors | None = None
+    graph: StateGraph, prop: Property, mark_back: MarkStatesLeadingTo | None = None
 ) -> NDArray[np.int64]:
     """Return the numbers of the states from which a property cannot be reached: the violations of AG EF.
 
@@ -201,13 +201,15 @@ def states_without_path_to(
             sources.append(numbers[open_])
             targets.append(edges.targets[open_])
     graph.bounds.require_room(prop.name)  # all steps are known now
-    (mark_back or _mark_predecessors)(graph.room, sources.all, targets.all, marked)
+    (mark_back or _mark_states_leading_to)(graph.room, sources.all, targets.all, marked)
     for used in (sources.all, targets.all):
         graph.room.give_back(used)
     return np.flatnonzero(marked == 0)
 
 
-def _mark_predecessors(_: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]) -> None:
+def _mark_states_leading_to(
+    _: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
+) -> None:
     """Mark every state with a path to a marked state."""
     before: defaultdict[int, list[int]] = defaultdict(list)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):

@@ -40,7 +40,7 @@ BoolArray = NDArray[np.bool_]
 
 BEYOND, BLOCKED = -1, -2
 """Codes in place of a target: the step leads beyond a constraint, or only a bound prevents the step."""
-STEP_IN_VIEW = 1
+STEP_HIDDEN_BY_VIEW = 1
 """Code of a step that changes the state, though a VIEW that renames states identifies source and target."""
 
 MOST_LABELS = 1 << 16
@@ -51,7 +51,7 @@ class StepArrays(NamedTuple):
 
     sources: NDArray[np.int64]  # place of each source in the batch
     keys: Any  # canonical keys of the target states
-    ends: StateNumbers  # 0, STEP_IN_VIEW, BEYOND or BLOCKED
+    ends: StateNumbers  # 0, STEP_HIDDEN_BY_VIEW, BEYOND or BLOCKED
     labels: LabelNumbers
 
 
@@ -267,14 +267,17 @@ class PlainSystem:
         yield StepArrays(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 
     def _end(self, state: State, choice: CandidateStep) -> tuple[Value, int | None]:
-        """Return the canonical key of a choice's target, and 0 or STEP_IN_VIEW; else () and BEYOND, BLOCKED or None."""
+        """Return the canonical key of a choice's target, and 0 or STEP_HIDDEN_BY_VIEW.
+
+        Without a target it returns (), and BEYOND, BLOCKED or None.
+        """
         transition = self.semantics.taken(state, choice)
         if transition is None:
             blocked = bool(self.options.temporal) and self.semantics.is_blocked(state, choice)
             return (), BLOCKED if blocked else None
         if not self.allows(state, transition.target):
             return (), BEYOND
-        return self.identity(transition.target), STEP_IN_VIEW if self.is_round(state, transition.target) else 0
+        return self.identity(transition.target), STEP_HIDDEN_BY_VIEW if self.is_round(state, transition.target) else 0
 
     def is_round(self, state: State, target: State) -> bool:
         """Whether a step only renames the state: the view identifies its source and its target, which differ."""

@@ -63,7 +63,7 @@ _LINKED_PACKAGES = ("explorer", "kraft_model", "spec", "traces")
 """Packages that a checkout has at its top, with symbolic links to them beside this file."""
 
 
-def _missing_link(error: ImportError) -> str | None:
+def _missing_link_message(error: ImportError) -> str | None:
     """Return the message for an import that failed because a symbolic link is missing, or None."""
     name = str(error.name).removeprefix("kraftcheck.")
     if name not in _LINKED_PACKAGES:
@@ -80,7 +80,7 @@ def __getattr__(name: str) -> object:
         try:
             language = import_module("kraftcheck.spec")
         except ModuleNotFoundError as error:
-            message = _missing_link(error)
+            message = _missing_link_message(error)
             if message is None:
                 raise
             raise ImportError(message, name=error.name) from None

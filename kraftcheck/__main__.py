@@ -8,15 +8,15 @@ import time
 
 def main() -> int:
     """Run the command line of this process and return the exit code."""
-    sys.unraisablehook = _interrupt_again
+    sys.unraisablehook = _repeat_ignored_interrupt
     try:
         from kraftcheck.cli import main
 
         return main()
     except ModuleNotFoundError as error:
-        from kraftcheck import _missing_link
+        from kraftcheck import _missing_link_message
 
-        message = _missing_link(error)
+        message = _missing_link_message(error)
         if message is None:
             raise
         print(f"kraftcheck: error: {message}", file=sys.stderr)
@@ -27,7 +27,7 @@ def main() -> int:
         return 130
 
 
-def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:
+def _repeat_ignored_interrupt(ignored: "sys.UnraisableHookArgs") -> None:
     """Repeat a KeyboardInterrupt that Python ignored in a destructor or in an import callback."""
     if ignored.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(ignored)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from kraftcheck.catalogue import Job, Model, find_model, model_of_class, protocol_errors_with_place
-from kraftcheck.engines import search, timing_compilation
+from kraftcheck.engines import run_timing_compilation, search
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.jobs import bind_option_names, configuration_with_settings, job_of_bound_config, parse_option
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_diagnosed
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.errors import InputError, require_assertions, unknown_name
+from kraftcheck.spec.errors import InputError, require_assertions, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
     names = list(known.__annotations__)
     for name in options:
         if name not in names:
-            raise InputError(unknown_name("option", name, names))
+            raise InputError(unknown_name_message("option", name, names))
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     return {name: parse_option(name, value) if name in OPTIONS else value for name, value in values.items()}
 
@@ -396,14 +396,14 @@ def _run_simulation(job: Job, runs: int, depth: int, seed: int, keep: WalkCallba
 
         return walks.simulate(job.protocol, job.options, walks.WalkPlan(runs, depth, seed), keep)
 
-    return timing_compilation(walk)
+    return run_timing_compilation(walk)
 
 
 def _explored_graph(job: Job) -> Graph:
-    from kraftcheck.explorer.graph import explore_graph
+    from kraftcheck.explorer.graph import search_with_graph
 
     asked = replace(job.options, properties=(), reachable=(), temporal=(), deadlock=False)
-    return explore_graph(job.protocol, asked, lambda state: state)[1]
+    return search_with_graph(job.protocol, asked, lambda state: state)[1]
 
 
 def _write_result_report(job: Job, result: Result, path: Path) -> None:

@@ -36,8 +36,8 @@ from kraftcheck.spec.cfg.config import (
     read_config,
 )
 from kraftcheck.spec.discovery import innermost_line_in_file, load_protocol, protocol_of_module, variant_of, variants_of
-from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, name_and_text_of_error, unknown_name
-from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REFINES
+from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, name_and_text_of_error, unknown_name_message
+from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REFINES
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _merge_inherited(place: str, table: dict[str, Any], tables: dict[str, dict[s
     base: dict[str, Any] = {"constants": {}}
     for parent in table.get("inherits", "").split():
         if parent not in tables:
-            raise InputError(f"{place}: inherits: {unknown_name('configuration', parent, tables)}")
+            raise InputError(f"{place}: inherits: {unknown_name_message('configuration', parent, tables)}")
         inherited = tables[parent]
         base |= {**inherited, "constants": base["constants"] | inherited["constants"]}
     for name in table.get("without", "").split():
@@ -106,7 +106,7 @@ def _merge_inherited(place: str, table: dict[str, Any], tables: dict[str, dict[s
         elif key in (*SINGLE_VALUE_KEYS, DEADLOCK_KEY, "about"):
             base[key] = value
         elif key not in ("inherits", "without"):
-            raise InputError(f"{place}: {unknown_name('key', key, CONFIGURATION_KEYS)}")
+            raise InputError(f"{place}: {unknown_name_message('key', key, CONFIGURATION_KEYS)}")
     base["about"] = " ".join(table.get("about", "").split())
     return base
 
@@ -148,7 +148,7 @@ def _format_cfg(table: dict[str, Any]) -> str:
 
 
 MODEL_PACKAGES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
-"""The packages of the shipped models (see `models_in`)."""
+"""The packages of the shipped models (see `model_modules_in`)."""
 
 CONFIGURATIONS_FILE = "configurations.toml"
 """The file of configurations in a model's package."""
@@ -175,14 +175,14 @@ class Model(NamedTuple):
         shipped = self.shipped
         if shipped is None:
             return {}
-        module = sys.modules[shipped_models()[shipped]]
+        module = sys.modules[shipped_model_modules()[shipped]]
         return read_configurations(Path(str(module.__file__)).with_name(CONFIGURATIONS_FILE))
 
     @property
     def shipped(self) -> str | None:
         """The name of this shipped model, or of the shipped model that a user's class extends; else None."""
         modules = [base.__module__ for base in self.protocol.__mro__]
-        return next((name for name, module in shipped_models().items() if module in modules), None)
+        return next((name for name, module in shipped_model_modules().items() if module in modules), None)
 
     @property
     def own_configuration(self) -> str | None:
@@ -234,13 +234,13 @@ class Job(NamedTuple):
         return replayer
 
 
-def shipped_models() -> dict[str, str]:
+def shipped_model_modules() -> dict[str, str]:
     """Return the module of each shipped model, by the model's name."""
-    return {name: module for home in MODEL_PACKAGES for name, module in models_in(home).items()}
+    return {name: module for home in MODEL_PACKAGES for name, module in model_modules_in(home).items()}
 
 
 @cache
-def models_in(home: str) -> dict[str, str]:
+def model_modules_in(home: str) -> dict[str, str]:
     """Return the module of each model of a package, by the model's name, without importing the models."""
     packages = [init.parent for folder in import_module(home).__path__ for init in Path(folder).glob("*/__init__.py")]
     names = sorted(package.name for package in packages if (package / CONFIGURATIONS_FILE).exists())
@@ -250,7 +250,7 @@ def models_in(home: str) -> dict[str, str]:
 def find_model(name: str, variant_name: str | None = None) -> Model:
     """Return the model with a name, or the variant with `variant_name`; raise InputError if it is unknown."""
     path, colon, class_name = name.rpartition(":")
-    shipped = shipped_models()
+    shipped = shipped_model_modules()
     if name in shipped:
         model = Model(name, protocol_of_module(import_module(shipped[name])))
     elif colon and path and class_name:
@@ -260,7 +260,7 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
         raise InputError(f"{file}: expected the protocol's class too, as in {file}:ClassName")
     else:
         help_ = "`kraftcheck models` describes them; your own is path/to/file.py:ClassName"
-        raise InputError(f"{unknown_name('model', name, shipped)}; {help_}")
+        raise InputError(f"{unknown_name_message('model', name, shipped)}; {help_}")
     return model if variant_name is None else find_variant(model, variant_name)
 
 
@@ -276,7 +276,7 @@ def model_of_class(protocol: type[Protocol], variant_name: str | None = None) ->
         found = f"an instance of {type(protocol).__name__}" if isinstance(protocol, Protocol) else repr(protocol)
         raise InputError(f"expected a model's name or a protocol's class, found {found}")
     model = Model(protocol.__name__, protocol)
-    if protocol.__module__ not in shipped_models().values():
+    if protocol.__module__ not in shipped_model_modules().values():
         file = getattr(sys.modules.get(protocol.__module__), "__file__", None)
         model = model._replace(file=None if file is None else Path(file))
     return model if variant_name is None else find_variant(model, variant_name)
@@ -289,7 +289,7 @@ def find_variant(model: Model, name: str) -> Model:
         return model._replace(protocol=variant_of(model.protocol, name))
     if not (colon and path):
         raise InputError(
-            unknown_name("variant", name, model.variants, model.protocol.name()) + _models_command_hint(model)
+            unknown_name_message("variant", name, model.variants, model.protocol.name()) + _models_command_hint(model)
         )
     protocol = load_protocol(path, class_name)
     if not any(_is_model_class(base, model) for base in protocol.__mro__):
@@ -326,11 +326,11 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         return name, parse_config(known[name].text, known[name].file)
     if own is not None and not Path(own).exists():
         raise InputError(f"{model.name}: configuration = {own!r}: there is no such file; expected --config FILE.cfg")
-    _refuse_configuration(model, name)
+    _require_configuration(model, name)
     return name, read_config(name)
 
 
-def _refuse_configuration(model: Model, name: str) -> None:
+def _require_configuration(model: Model, name: str) -> None:
     """Raise InputError for an unknown configuration: neither a name of the model's nor an existing file."""
     if not name:
         raise InputError("expected a configuration's name or a .cfg file, found ''")
@@ -342,7 +342,7 @@ def _refuse_configuration(model: Model, name: str) -> None:
         raise InputError(f"{name}: there is no such file{_models_command_hint(model)}")
     else:
         return
-    raise InputError(unknown_name("configuration", name, model.configurations, model.name) + expected)
+    raise InputError(unknown_name_message("configuration", name, model.configurations, model.name) + expected)
 
 
 def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
@@ -350,7 +350,7 @@ def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
     place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(PositionedName(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
-        for kind in ("invariant", "step_invariant", REFINES, *BEHAVIOUR_KINDS)
+        for kind in ("invariant", "step_invariant", REFINES, *GRAPH_PROPERTY_KINDS)
     }
     invariants = names.pop("invariant")
     return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
-from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown_name
+from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown_name_message
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.views import HiddenReadError
 
@@ -39,9 +39,9 @@ BYTECODE_TRIAL_STATES, GROWING_SEARCH_STATES = 1 << 14, 1 << 10
 From the second number on it gives up while half of the states wait to be expanded: then there are many more.
 """
 
-BYTECODE_FIRST_STATES = 1 << 15
+LEAST_BYTECODE_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
-LEAST_CALLS_A_STEP = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
+ENGINE_CALL_THRESHOLDS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
 TABLE_CALL_COST = 12
 """Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
@@ -92,7 +92,7 @@ ENGINES = {
 def choose_engine(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     """Return the named engine, or the first that supports a search order and options. Raise InputError if none does."""
     if name is not None and name not in ENGINES:
-        raise InputError(unknown_name("engine", name, ENGINES))
+        raise InputError(unknown_name_message("engine", name, ENGINES))
     wanted = (f"--search {search}", *options)
     able = {option: [known for known, engine in ENGINES.items() if option in engine.words] for option in wanted}
     fitting = [known for known in ENGINES if all(known in those for those in able.values())]
@@ -139,7 +139,7 @@ def search(
     if engine != "tables" or is_named:
         return _search_with_engine(engine, protocol, options, compiles)
     tried = _try_reference(protocol, options) or _try_bytecode(protocol, options)
-    return tried or _unless_calls_hardly_repeat(protocol, options, compiles)
+    return tried or _search_and_choose_engine(protocol, options, compiles)
 
 
 def _search_with_engine(
@@ -151,7 +151,7 @@ def _search_with_engine(
 ) -> Result:
     run = partial(_run_engine, engine, protocol, watched or options)
     try:
-        return replace(run() if engine == "reference" else timing_compilation(run, compiles), engine=engine)
+        return replace(run() if engine == "reference" else run_timing_compilation(run, compiles), engine=engine)
     except HiddenReadError:
         found = (
             _search_by_reference_in_tlc_order(protocol, options)
@@ -163,7 +163,7 @@ def _search_with_engine(
         return found
 
 
-def _unless_calls_hardly_repeat(
+def _search_and_choose_engine(
     protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None
 ) -> Result:
     """Return the table engine's result, or another engine's if the inputs of handlers hardly repeat."""
@@ -189,7 +189,7 @@ class EngineChoice:
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol, self._options, self._began = protocol, options, time.monotonic()
-        self._others = [one for one in LEAST_CALLS_A_STEP if _engine_supports(protocol, options, one)]
+        self._others = [one for one in ENGINE_CALL_THRESHOLDS if _engine_supports(protocol, options, one)]
         self.engine, self._following, self._most = "tables", "tables", inf
         self.notes: list[str] = []
         self._restart()
@@ -252,7 +252,7 @@ class EngineChoice:
 
         The reference engine does so too if the calls take longer than all of its own calls and steps.
         """
-        least = [number for first, number in LEAST_CALLS_A_STEP[engine] if progress.distinct_states >= first]
+        least = [number for first, number in ENGINE_CALL_THRESHOLDS[engine] if progress.distinct_states >= first]
         is_often = bool(least) and _calls_per_step(before, progress) >= least[-1]
         if engine != "reference" or is_often or not least:
             return is_often and (engine == "reference" or self._is_translatable(progress.distinct_states))
@@ -263,7 +263,7 @@ class EngineChoice:
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
-        if states < BYTECODE_FIRST_STATES and not _bytecode_module().is_compiled():
+        if states < LEAST_BYTECODE_STATES and not _bytecode_module().is_compiled():
             return False
         if not _bytecode_module().is_supported(self._protocol, self.rest()):
             self._others.remove("bytecode")
@@ -380,7 +380,7 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
         return _result_with_error_path(error, protocol, options)
 
 
-def timing_compilation(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
+def run_timing_compilation(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run a search that uses a kernel; its result has the compile time apart from the search time."""
     from kraftcheck.explorer.compiling import find_cache_problem, timed_compilation
 

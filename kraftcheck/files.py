@@ -20,16 +20,16 @@ from kraftcheck.spec.errors import InputError
 
 LINK_REFUSED_MESSAGE = "found a link, which is not followed; remove it"
 _TEMPORARY_PREFIX, _OWNER_FILE = "kraftcheck-", "owner"
-UNFINISHED_FILE_NAME = re.compile(r"\..+\.[0-9a-f]{32}\.new")
+UNFINISHED_FILE_PATTERN = re.compile(r"\..+\.[0-9a-f]{32}\.new")
 """The temporary names of `atomic_replacement`; a killed process leaves them behind."""
 
 
-_URI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_URI_SCHEME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def is_uri(name: str) -> bool:
     """Whether a name is a URI, such as `s3a://bucket/out`, rather than a path."""
-    return _URI_SCHEME.match(name) is not None
+    return _URI_SCHEME_PATTERN.match(name) is not None
 
 
 def require_local(name: str, option: str = "", fix: str = "mount the storage, or copy the files") -> None:
@@ -71,7 +71,7 @@ def atomic_replacement(path: Path, *, durable: bool = False) -> Iterator[Path]:
 def remove_unfinished(folder: Path) -> None:
     """Remove the temporary files of `atomic_replacement` that killed processes left in a folder."""
     for path in folder.iterdir():
-        if UNFINISHED_FILE_NAME.fullmatch(path.name):
+        if UNFINISHED_FILE_PATTERN.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 

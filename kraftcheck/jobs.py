@@ -14,16 +14,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Job, Model, find_config, find_model, shipped_models, with_settings
+from kraftcheck.catalogue import Job, Model, find_config, find_model, shipped_model_modules, with_settings
 from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options, search_order_names
 from kraftcheck.explorer.request import OPTIONS, SearchRequest, parse_bytes, parse_seconds, parse_spark_setting
 from kraftcheck.explorer.request import parse_count as parse_count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
-from kraftcheck.spec.errors import InputError, unknown_name
-from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, PREDICATE, REACHABLE, STEP_KINDS, TEMPORAL, Property
+from kraftcheck.spec.errors import InputError, unknown_name_message
+from kraftcheck.spec.language.declarations import (
+    GRAPH_PROPERTY_KINDS,
+    PREDICATE,
+    REACHABLE,
+    STEP_PROPERTY_KINDS,
+    TEMPORAL,
+    Property,
+)
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import start_names
+from kraftcheck.spec.language.semantics import start_methods
 from kraftcheck.spec.values import cut
 
 
@@ -113,7 +120,7 @@ def parse_option(name: str, value: Any) -> Any:
     """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
     if name == "search" and value not in search_order_names():
-        raise InputError(unknown_name("search", value, search_order_names()))
+        raise InputError(unknown_name_message("search", value, search_order_names()))
     if value is None or option.read is str:
         return value
     try:
@@ -154,7 +161,7 @@ def attach_completers(parser: argparse.ArgumentParser) -> None:
         return offered
 
     completers = {
-        "model": lambda prefix, **_: [*shipped_models(), *FilesCompleter(("py",))(prefix)],
+        "model": lambda prefix, **_: [*shipped_model_modules(), *FilesCompleter(("py",))(prefix)],
         "variant": names(lambda model: model.variants),
         "variants": names(lambda model: model.variants),
         "config": names(lambda model: model.configurations, "cfg"),
@@ -199,7 +206,7 @@ def job_of_bound_config(
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: no checkpoint to write; add --checkpoint or --resume")
     order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}
-    asked = {**order, **asked, "symmetry": _search_symmetry(bound, asked.get("symmetry"))}
+    asked = {**order, **asked, "symmetry": _symmetry_of_search(bound, asked.get("symmetry"))}
     options = SearchRequest.of(bound, **asked)
     name = choose_engine(engine, options.search, [*others, *engine_specific_options(options)])
     return Job(model, config_name, bound.protocol, name, engine is not None, options)
@@ -224,14 +231,14 @@ def _drop_names_of_others(
     return replace(config, constants=constants, **kept)  # type: ignore[arg-type]
 
 
-def _search_symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
+def _symmetry_of_search(bound: BoundConfig, asked: bool | str | None) -> str | None:
     """Return the symmetry of a search; without SYMMETRY in the `.cfg`, `--symmetry` means the one over most sets."""
     if not asked:
         return bound.symmetry if asked is None else None
     known = bound.protocol.symmetries
     if isinstance(asked, str):
         if asked not in known:
-            raise InputError(unknown_name("symmetry", asked, known, bound.protocol.name()))
+            raise InputError(unknown_name_message("symmetry", asked, known, bound.protocol.name()))
         return asked
     if not known:
         raise InputError(f"--symmetry: {bound.protocol.name()} has no symmetric sets")
@@ -241,9 +248,9 @@ def _search_symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None
 def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
     """Remove the names of properties, view and start from options; return them as a bound configuration."""
     everything = protocol.properties
-    local = {name: p for name, p in everything.items() if p.kind not in BEHAVIOUR_KINDS}
+    local = {name: p for name, p in everything.items() if p.kind not in GRAPH_PROPERTY_KINDS}
     of_states = {name: p for name, p in local.items() if not p.over_steps}
-    of_steps = {name: p for name, p in local.items() if p.kind in STEP_KINDS}
+    of_steps = {name: p for name, p in local.items() if p.kind in STEP_PROPERTY_KINDS}
     default = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
 
     def chosen(field: str, what: str, known: Mapping[str, Any], default: Iterable[str] = ()) -> list[str]:
@@ -251,14 +258,14 @@ def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
         names = [given] if isinstance(given, str) else list(given)
         for name in names:
             if name not in known:
-                raise InputError(unknown_name(what, name, known, protocol.name()))
+                raise InputError(unknown_name_message(what, name, known, protocol.name()))
         return names
 
     def of_kind(*kinds: str) -> tuple[Property, ...]:
         return tuple(prop for prop in checked if prop.kind in kinds)
 
     views = chosen("view", "view", protocol.views)
-    (init,) = chosen("init", "start", start_names(protocol), "Init")
+    (init,) = chosen("init", "start", start_methods(protocol), "Init")
     checked = [everything[name] for name in chosen("properties", "property", everything, default)]
     return BoundConfig(
         protocol,

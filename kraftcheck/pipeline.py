@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kraftcheck.catalogue import find_model, model_of_class, protocol_errors_with_place
 from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, require_pyspark, task_with_code
 from kraftcheck.jobs import lenient_job
-from kraftcheck.spec.errors import InputError, require_assertions, unknown_name
+from kraftcheck.spec.errors import InputError, require_assertions, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import task_arguments
@@ -195,7 +195,7 @@ def table(rows: DataFrame, name: str) -> DataFrame:
         There is no table of this name.
     """
     if name not in TABLES:
-        raise InputError(unknown_name("table", name, TABLES))
+        raise InputError(unknown_name_message("table", name, TABLES))
     from kraftcheck.traces.pipeline.frames import rows_of_table  # needs PySpark
 
     return rows_of_table(rows, name)

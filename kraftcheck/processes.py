@@ -198,7 +198,7 @@ def end_soon_after_signal() -> Iterator[None]:
 _CGROUP_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
-def available_memory_bytes() -> int:
+def machine_memory_bytes() -> int:
     """Return the memory of this machine or container in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CGROUP_LIMIT_FILES:
@@ -211,4 +211,4 @@ def available_memory_bytes() -> int:
 
 def default_memory_bytes() -> int:
     """Return the default memory of a search in bytes."""
-    return int(MEMORY_SHARE * available_memory_bytes())
+    return int(MEMORY_SHARE * machine_memory_bytes())

@@ -113,14 +113,14 @@ def _check_model(
     from kraftcheck.api import load
     from kraftcheck.explorer.result import NOTHING_CHECKED_WARNING
     from kraftcheck.reporting.lines import lines_as_text
-    from kraftcheck.reporting.output import require_report
+    from kraftcheck.reporting.output import require_report_extension
     from kraftcheck.reporting.output import search_report_lines as report_lines
     from kraftcheck.runner import exit_code
     from kraftcheck.spec.errors import InputError
 
     problem = None
     try:
-        require_report(None if report is None else Path(report))
+        require_report_extension(None if report is None else Path(report))
         loaded = load(model, config, variant=variant, constants=options.pop("constants", None))
         job = loaded.job(**options)
         if job.options.checks_nothing and not allow_unchecked:

@@ -34,12 +34,12 @@ from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.output import (
     OutputFiles,
     github_annotations,
-    next_steps_lines,
+    hint_lines,
     search_report_lines,
     write_counterexamples,
     write_junit,
 )
-from kraftcheck.spec.diagnosis.lint import CoverageProbe, install_probes, lint, unevaluated_parts, vacuous_properties
+from kraftcheck.spec.diagnosis.lint import CoverageProbe, install_probes, lint, unevaluated_notes, vacuous_properties
 from kraftcheck.spec.language.protocol import Protocol
 
 EXIT_CODES = {
@@ -121,7 +121,7 @@ def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, wa
     result.notes += [f"{one.property} holds vacuously: {one.reason}" for one in result.vacuous]
     result.never_evaluated = {one.prop.name: parts for one in watched if (parts := one.never())}
     if result.complete:
-        result.notes += unevaluated_parts(watched, {one.property for one in result.vacuous})
+        result.notes += unevaluated_notes(watched, {one.property for one in result.vacuous})
 
 
 def report_result(job: Job, result: Result, arguments: argparse.Namespace, files: OutputFiles, **more: Any) -> int:
@@ -140,7 +140,7 @@ def report_result(job: Job, result: Result, arguments: argparse.Namespace, files
         table=getattr(arguments, "verbose", False),
         calls=arguments.calls,
         columns=columns,
-        next_steps=() if arguments.quiet else next_steps_lines(arguments.words, result),
+        next_steps=() if arguments.quiet else hint_lines(arguments.words, result),
     )
     print_lines(lines)
     if getattr(arguments, "github", False):

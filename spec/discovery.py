@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, TypeGuard, get_args
 
 from kraftcheck.spec.encoding import DecodingVocabulary
-from kraftcheck.spec.errors import InputError, ProtocolError, name_and_text_of_error, unknown_name
+from kraftcheck.spec.errors import InputError, ProtocolError, name_and_text_of_error, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Symbol, field_types, is_enum, type_hints
@@ -27,7 +27,7 @@ OLD_TOP_LEVEL_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
-ClassName = tuple[str, str]
+QualifiedClassName = tuple[str, str]
 """The module of a class and its qualified name."""
 
 USER_MODULE_PREFIX = "kraftcheck_user_"
@@ -44,7 +44,7 @@ def load_protocol(path: str | Path, class_name: str) -> type[Protocol]:
     classes = [protocol.__name__ for protocol in protocols_of(module)]
     found = getattr(module, class_name, None)
     if found is None:
-        raise InputError(f"{path}: {unknown_name('protocol', class_name, classes, 'the file')}")
+        raise InputError(f"{path}: {unknown_name_message('protocol', class_name, classes, 'the file')}")
     if not _is_protocol(found):
         listed = ", ".join(classes) or "none"
         raise InputError(f"{path}: {class_name} is not a protocol; expected a subclass of Protocol (there is {listed})")
@@ -99,14 +99,14 @@ def _import_file(path: Path) -> ModuleType:
             sys.modules[name] = before
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise InputError(_import_failure(path, error)) from error
+        raise InputError(_import_failure_message(path, error)) from error
     finally:
         sys.dont_write_bytecode = wrote
         sys.path.remove(folder)
     return module
 
 
-def _import_failure(path: Path, error: BaseException) -> str:
+def _import_failure_message(path: Path, error: BaseException) -> str:
     moved = old_import_message(error) if isinstance(error, ImportError) else None
     if moved is not None:
         return moved
@@ -172,7 +172,7 @@ def variant_of(protocol: type[Protocol], name: str) -> type[Protocol]:
     """Return a protocol's variant by name; raise InputError if it is unknown."""
     known = variants_of(protocol)
     if name not in known:
-        raise InputError(unknown_name("variant", name, known, protocol.name()))
+        raise InputError(unknown_name_message("variant", name, known, protocol.name()))
     return known[name]
 
 
@@ -184,7 +184,7 @@ def first_sentence(protocol: type[Protocol]) -> str:
     return sentence + dot.strip()
 
 
-def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[ClassName, type]:
+def classes_in_values(protocol: Protocol, states: Iterable[State]) -> dict[QualifiedClassName, type]:
     """Return the record and symbol classes that occur in values of a protocol.
 
     They come from initial states, constants, symbols, the messages and actors of actions, and the protocol's modules.
@@ -196,7 +196,7 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
     named = [State, *seen.classes, *protocol.symbols]
     named += [cls for action in protocol.actions.values() for cls in (*action.messages, *action.actors)]
     named += [cls for module in modules_of(type(protocol)) for cls in vars(module).values() if isinstance(cls, type)]
-    found: dict[ClassName, type] = {}
+    found: dict[QualifiedClassName, type] = {}
     while named:
         cls = named.pop(0)
         name = (cls.__module__, cls.__qualname__)

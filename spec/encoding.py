@@ -100,11 +100,11 @@ class DecodingVocabulary:
             return
         if isinstance(value, Record) or is_enum(type(value)):
             self.add(type(value))
-        for part in _encoded_parts(value):
+        for part in _parts_to_encode(value):
             self.note(part)
 
 
-def _encoded_parts(value: Value) -> Iterable[Value]:
+def _parts_to_encode(value: Value) -> Iterable[Value]:
     if isinstance(value, Record):
         return field_values(value)
     if isinstance(value, Map):

@@ -32,7 +32,7 @@ def without_middle(text: str) -> str:
     return f"{text[:LONGEST_START]} ... {text[-LONGEST_END:]}" if is_long else text
 
 
-class PlatformError(InputError):
+class ProcessFailureError(InputError):
     """A failure of Spark, of Java, or of a worker process: one message, exit code 3."""
 
     exit_code = 3
@@ -220,12 +220,12 @@ MAX_LISTED_NAMES = 40
 MAX_NEAREST_NAMES = 5
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
+def unknown_name_message(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
     """Return the message for an unknown name, with the nearest known names, and the others if they are few.
 
     Examples
     --------
-    >>> unknown_name("invariant", "NoIlegalState", ["NoLogDivergence", "NoIllegalState"], "Reconfig")
+    >>> unknown_name_message("invariant", "NoIlegalState", ["NoLogDivergence", "NoIllegalState"], "Reconfig")
     'unknown invariant NoIlegalState (perhaps NoIllegalState?); Reconfig has NoIllegalState, NoLogDivergence'
     """
     names = list(dict.fromkeys(known))

@@ -104,14 +104,14 @@ def is_enum(kind: Any) -> bool:
 
 
 @cached
-def enum_names(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
+def enum_members(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
     """Return the members of an enum, by their names in texts, in TLA+ and in a `.cfg`.
 
     A member is called by its value where all values of the enum are names, such as `"white"`; else by its name.
 
     >>> class Level(enum.Enum):
     ...     LOW = enum.auto()
-    >>> enum_names(Level)
+    >>> enum_members(Level)
     {'LOW': <Level.LOW: 1>}
     """
     if issubclass(kind, Symbol) or all(isinstance(one.value, str) and _VALID_NAME.fullmatch(one.value) for one in kind):
@@ -120,13 +120,13 @@ def enum_names(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
 
 
 @cached
-def _names_by_text(kind: type[enum.Enum]) -> dict[str, str]:
-    return {member.name: name for name, member in enum_names(kind).items()}
+def _texts_by_member_name(kind: type[enum.Enum]) -> dict[str, str]:
+    return {member.name: name for name, member in enum_members(kind).items()}
 
 
 def enum_name(member: enum.Enum) -> str:
-    """Return the name of an enum member in texts, in TLA+ and in a `.cfg`: see `enum_names`."""
-    return _names_by_text(type(member))[member.name]
+    """Return the name of an enum member in texts, in TLA+ and in a `.cfg`: see `enum_members`."""
+    return _texts_by_member_name(type(member))[member.name]
 
 
 @dataclass_transform(frozen_default=True)
@@ -152,8 +152,10 @@ class Record:
         cls._quiet = (*cls._quiet, *quiet)
         for name, annotation in vars(cls).get("__annotations__", {}).items():
             kind = type(vars(cls).get(name))
-            if kind in IMMUTABLE_TYPES and "ClassVar" not in str(annotation):
-                raise TypeError(f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {IMMUTABLE_TYPES[kind]}")
+            if kind in IMMUTABLE_REPLACEMENTS and "ClassVar" not in str(annotation):
+                raise TypeError(
+                    f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {IMMUTABLE_REPLACEMENTS[kind]}"
+                )
             if is_enum(kind):
                 refuse_enum_equality(kind)
         refuse_overridden_methods(cls)
@@ -355,7 +357,7 @@ _NOT_FORWARDED_SPECIALS = {
 
 
 @cached
-def proxy_with_specials(classes: tuple[type, type[Record]]) -> Any:
+def proxy_class_with_specials(classes: tuple[type, type[Record]]) -> Any:
     """Return a proxy class with a record class's special methods, which Python looks up on the class."""
     proxy, record_type = classes
     bases = [base for base in reversed(record_type.__mro__) if base not in Record.__mro__]
@@ -509,36 +511,36 @@ def map_model_values(value: Value, leaf: Callable[[Value], Value]) -> Value:
 
 # Forbidden features of classes
 
-IMMUTABLE_TYPES: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
+IMMUTABLE_REPLACEMENTS: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
 """The immutable replacement for each mutable collection."""
 
 _EQUALITY_METHODS = ("__eq__", "__ne__", "__hash__")
 _ORDER_METHODS = ("__lt__", "__le__", "__gt__", "__ge__")
 _ACCESS_METHODS = ("__getattribute__", "__setattr__", "__delattr__", "__slots__")
 _OWN_MODULES = ("abc", "builtins", "enum", "typing", "kraftcheck.spec.values")
-_COMPARED_BY_FIELDS = "records are compared by all their fields, or states would be merged"
-_COMPARED_BY_IDENTITY = "members of an enum are compared by identity, or states would be merged"
+_BY_FIELDS_REASON = "records are compared by all their fields, or states would be merged"
+_BY_IDENTITY_REASON = "members of an enum are compared by identity, or states would be merged"
 
 
 def refuse_overridden_methods(record_type: type) -> None:
     """Raise ProtocolError if a record class, or a mixin of it, overrides comparison or attribute access."""
-    _refuse_overrides(record_type, (*_EQUALITY_METHODS, *_ORDER_METHODS, *_ACCESS_METHODS), _COMPARED_BY_FIELDS)
+    _refuse_overrides(record_type, (*_EQUALITY_METHODS, *_ORDER_METHODS, *_ACCESS_METHODS), _BY_FIELDS_REASON)
 
 
 def refuse_enum_equality(kind: type) -> None:
     """Raise ProtocolError if an enum overrides equality of its members."""
-    _refuse_overrides(kind, _EQUALITY_METHODS, _COMPARED_BY_IDENTITY)
+    _refuse_overrides(kind, _EQUALITY_METHODS, _BY_IDENTITY_REASON)
 
 
 def refuse_field_options(record_type: type) -> None:
     """Raise ProtocolError if a field has a mutable default, or changes `compare`, `hash`, `init` or `kw_only`."""
     for field in dataclasses.fields(record_type):
         factory, problem = field.default_factory, None
-        if factory is not dataclasses.MISSING and (kind := type(factory())) in IMMUTABLE_TYPES:
-            problem = f"a {kind.__name__} can change; write a {IMMUTABLE_TYPES[kind]}"
+        if factory is not dataclasses.MISSING and (kind := type(factory())) in IMMUTABLE_REPLACEMENTS:
+            problem = f"a {kind.__name__} can change; write a {IMMUTABLE_REPLACEMENTS[kind]}"
         for option, usual in (("compare", True), ("hash", None), ("init", True), ("kw_only", False)):
             if (found := getattr(field, option)) is not usual:
-                problem = f"field({option}={found}): {_COMPARED_BY_FIELDS}, which are given in order; remove the option"
+                problem = f"field({option}={found}): {_BY_FIELDS_REASON}, which are given in order; remove the option"
         if problem is not None:
             raise ProtocolError(f"{_location_prefix(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
 
@@ -546,7 +548,7 @@ def refuse_field_options(record_type: type) -> None:
 def refuse_decorator_equality(record_type: type, base: type) -> None:
     """Raise ProtocolError if a decorator replaced the equality of a record class."""
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
-        what = f"{_COMPARED_BY_FIELDS}; remove the method, or the decorator that adds it"
+        what = f"{_BY_FIELDS_REASON}; remove the method, or the decorator that adds it"
         raise ProtocolError(f"{_location_prefix(record_type)}{record_type.__qualname__}.__eq__: {what}")
 
 
@@ -584,7 +586,7 @@ def text_of(value: Value) -> str:
     if kind is bool:
         return "TRUE" if value else "FALSE"
     if kind is str:
-        return f'"{visible(value)}"'
+        return f'"{escape_invisible(value)}"'
     if isinstance(value, enum.Enum):
         return enum_name(value)
     if kind is frozenset:
@@ -612,7 +614,7 @@ def replace_non_xml(text: str) -> str:
     return _NOT_IN_XML.sub("?", text)
 
 
-def visible(text: str, keep: str = "") -> str:
+def escape_invisible(text: str, keep: str = "") -> str:
     r"""Return text with control, invisible and bidirectional characters escaped."""
     if text.isprintable():
         return text

@@ -27,7 +27,7 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.cfg.config import SourceText, parse_tree
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.types import TlaVariableError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, cut
 from kraftcheck.traces.parsing import open_unpacked
@@ -126,7 +126,7 @@ def find_tool() -> TlcTool:
     )
 
 
-def unknown_keywords(class_path: str) -> set[str]:
+def keywords_tlc_lacks(class_path: str) -> set[str]:
     """Return the newer keywords of a `.cfg` that this TLC lacks; none if its classes cannot be read."""
     for part in class_path.split(os.pathsep):
         try:
@@ -188,7 +188,7 @@ def unpacked_bytes(path: Path) -> bytes:
     return data
 
 
-def require_parsed(tool: TlcTool, spec: Path) -> None:
+def require_tlc_parses(tool: TlcTool, spec: Path) -> None:
     """Check within a second that TLC can parse a specification; raise InputError with TLC's message if not."""
     with _start_java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
         output, _ = process.communicate()
@@ -209,7 +209,7 @@ def run_tlc(
     result = TlcReport(folder / "tlc.log")
     with _start_java(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
         assert process.stdout is not None
-        errors = list(_read_report(_copy_lines(process.stdout, log.write), result, report))
+        errors = list(_read_report(_tee_lines(process.stdout, log.write), result, report))
         result.code = process.wait()
     if not result.complete and result.violated is None:
         raise InputError(_failure_text(spec.name, result.code, errors))
@@ -231,7 +231,7 @@ def _start_java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subpro
             process.kill()  # no effect on a finished process
 
 
-def _copy_lines(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
+def _tee_lines(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
     for line in lines:
         keep(line)
         yield line.rstrip("\r\n")
@@ -248,12 +248,14 @@ def _read_report(
         elif progress := _PROGRESS_LINE.match(line):
             if report is not None:
                 report(TlcProgress(*map(_parse_count, progress.groups())))
-        elif not (_is_count(line, result, counts) or _is_verdict(line, result) or _NOISE_LINE.fullmatch(line)):
+        elif not (
+            _read_count_line(line, result, counts) or _read_verdict_line(line, result) or _NOISE_LINE.fullmatch(line)
+        ):
             yield line
     result.actions = dict(counts)
 
 
-def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
+def _read_count_line(line: str, result: TlcReport, counts: Counter[str]) -> bool:
     """Parse a line with counts of states, levels or steps; return whether it is one."""
     if states := _STATES_LINE.match(line):
         result.generated, result.distinct, left = map(_parse_count, states.groups())
@@ -269,7 +271,7 @@ def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
     return True
 
 
-def _is_verdict(line: str, result: TlcReport) -> bool:
+def _read_verdict_line(line: str, result: TlcReport) -> bool:
     """Parse a line with a verdict; return whether it is one."""
     if _NO_ERROR_LINE.match(line):
         result.complete = True
@@ -421,7 +423,7 @@ class DumpComparison:
     def _number(self, found: TraceState) -> tuple[int, str | None]:
         """Return a state's number in the search (negative if unknown), and the error if it is not a valid state."""
         read = self._reader.state(found)
-        if isinstance(read, ViewError):
+        if isinstance(read, TlaVariableError):
             return self._strangers.setdefault(found.number, -1 - len(self._strangers)), str(read)
         identity = self._search.identity(read)
         number = self._numbers.get(identity)
@@ -471,8 +473,8 @@ class DumpComparison:
         labelled = not self._unlabelled and bool({*(step_counts_by_action(graph) or ())} - {self._any_action})
         ours, theirs = self._edges(graph, numbers, labelled=labelled)
         both = set(numbers.values())
-        more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_in_canonical_order)
-        less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_in_canonical_order)
+        more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_canonical_edge_key)
+        less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_canonical_edge_key)
         starts = set(self._search.starts())
         in_file = {number: found[node] for node, number in numbers.items()}
         return StepComparison(
@@ -515,7 +517,7 @@ def _name_unlabelled_edges(theirs: set[Edge], ours: set[Edge], any_action: str |
     return (theirs - matched) | named
 
 
-def _in_canonical_order(edge: Edge) -> tuple[int, str, int]:
+def _canonical_edge_key(edge: Edge) -> tuple[int, str, int]:
     return edge[0], edge[1] or "", edge[2]
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.files import read_text_file
 from kraftcheck.spec.diagnosis.why import diagnose
-from kraftcheck.spec.errors import InputError, unknown_name
+from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states, sent_messages_text
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value, field_names, ordered, text_of
@@ -56,7 +56,7 @@ def read_blocks(text: str) -> tuple[list[ScenarioBlock], list[str]]:
     return blocks, before
 
 
-def write_blocks(blocks: list[ScenarioBlock], after: list[str]) -> str:
+def blocks_as_text(blocks: list[ScenarioBlock], after: list[str]) -> str:
     """Return blocks as the text of a scenario."""
     lines: list[str] = []
     for block in blocks:
@@ -190,7 +190,7 @@ def _parse_command(path: Path, line: int, text: str) -> Command:
     return Command(line, text, verb, rest)
 
 
-MOST_ROUNDS = 200
+MOST_DELIVERY_ROUNDS = 200
 """Limit on the messages of one `deliver`; beyond it they cause each other without end."""
 
 STEP_VERBS = ("briefly", "deliver", "settle")
@@ -234,7 +234,7 @@ class ScenarioPlayer:
             yield self.chosen(parse_step_description([verb, *rest]))
         elif verb not in LOOK_VERBS:
             raise ScenarioError(
-                f"{unknown_name('command', verb, [*STEP_VERBS, *LOOK_VERBS], 'a scenario')}, or an action"
+                f"{unknown_name_message('command', verb, [*STEP_VERBS, *LOOK_VERBS], 'a scenario')}, or an action"
             )
 
     # Choosing a step
@@ -262,7 +262,7 @@ class ScenarioPlayer:
         protocol = self.semantics.protocol
         known = [*protocol.actions, *protocol.network.own_actions()]
         if ask.action not in known:
-            raise ScenarioError(unknown_name("action", ask.action, known, protocol.name()))
+            raise ScenarioError(unknown_name_message("action", ask.action, known, protocol.name()))
         return [
             t
             for t in self.semantics.transitions(self.state)
@@ -303,7 +303,7 @@ class ScenarioPlayer:
                 named[word] = next(remaining, None)
             else:
                 kinds.append(word)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_DELIVERY_ROUNDS):
             fitting = [
                 t
                 for t in self._deliveries([])
@@ -314,13 +314,13 @@ class ScenarioPlayer:
             if not fitting:
                 return
             yield self._only([step for step in fitting if _actor_and_message(step) == _actor_and_message(fitting[0])])
-        raise ScenarioError(f"deliver: more than {MOST_ROUNDS} messages; name the type or the receiver")
+        raise ScenarioError(f"deliver: more than {MOST_DELIVERY_ROUNDS} messages; name the type or the receiver")
 
     def settle(self, given: list[str]) -> Iterator[Transition]:
         """Yield the deliveries of `settle [among ID ...] [until MESSAGE]`."""
         among, until = self._settling(given)
         seen = set[State]()
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_DELIVERY_ROUNDS):
             if self.state in seen or self._is_under_way(until):
                 break
             seen.add(self.state)
@@ -329,7 +329,9 @@ class ScenarioPlayer:
                 if steps and not self._is_under_way(until):
                     yield self._only(steps)
         else:
-            raise ScenarioError(f"settle: messages are still delivered after {MOST_ROUNDS} rounds; use among or until")
+            raise ScenarioError(
+                f"settle: messages are still delivered after {MOST_DELIVERY_ROUNDS} rounds; use among or until"
+            )
         if until and not self._is_under_way(until):
             raise ScenarioError(f"settle: no {until} was in flight at any time")
 
@@ -456,7 +458,7 @@ def _field_at_path(value: Value, path: str) -> Value:
     return value
 
 
-def start_arguments(stage: ScenarioPlayer, init: str, wanted: State) -> list[str]:
+def arguments_for_start(stage: ScenarioPlayer, init: str, wanted: State) -> list[str]:
     """Return the arguments after `->` by which `start` selects an initial state; none for the first one."""
     then: dict[str, str] = {}
     while True:

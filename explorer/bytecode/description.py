@@ -27,7 +27,7 @@ FIRST_STEP_LOG_ENTRIES = 1 << 14
 """Steps that the log of a sampled state has room for, at first."""
 
 
-class SearchDescription:
+class EncodedSearch:
     """The parts of a search by number, as the interpreter knows them."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:

@@ -23,7 +23,7 @@ BINARY_OPS: dict[type[ast.AST], Op] = {
 }  # fmt: skip
 
 ITERATOR_BUILTINS: tuple[Any, ...] = (zip, enumerate, reversed, range, itertools.combinations)
-VIEW_METHODS = {"keys", "values", "items"}
+MAP_VIEW_METHODS = {"keys", "values", "items"}
 """Functions that return an iterator or a view, and methods of maps."""
 
 
@@ -68,7 +68,7 @@ class ExpressionTranslator(Emitter, ABC):
             return isinstance(node, ast.GeneratorExp)
         target = self._object(node.func)
         if target is None:
-            return isinstance(node.func, ast.Attribute) and node.func.attr in VIEW_METHODS
+            return isinstance(node.func, ast.Attribute) and node.func.attr in MAP_VIEW_METHODS
         is_generator = inspect.isgeneratorfunction(getattr(target, "__wrapped__", target))
         return is_generator or any(target is one for one in ITERATOR_BUILTINS)
 

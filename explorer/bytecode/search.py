@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from kraftcheck.explorer.bytecode.description import SearchDescription
+from kraftcheck.explorer.bytecode.description import EncodedSearch
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import expand_states, insert_state
@@ -23,7 +23,7 @@ from kraftcheck.spec.language.state import State
 
 STATES_A_BATCH = 1 << 12
 """States expanded between two checks of the clock."""
-SAMPLE_INTERVAL = 1 << 9
+SAMPLE_INTERVAL_STATES = 1 << 9
 """Of this number of states, the reference semantics expands one too."""
 FIRST_SAMPLED_STATES = 64
 """States at the begin of the search that are expanded by both, as is the first one that executes an instruction."""
@@ -41,7 +41,7 @@ class BytecodeSearch:
         self._purity = PurityTest(protocol, thorough=False)
         self.semantics: Semantics = TestedSemantics(protocol, self._purity)
         self.system = PlainSystem(self.semantics, options)
-        self._description = SearchDescription(protocol, options, self.system.initial())
+        self._description = EncodedSearch(protocol, options, self.system.initial())
         self.heap = self._description.heap
         self._books = Bookkeeping(options, self._totals, protocol)
 
@@ -125,7 +125,7 @@ class BytecodeSearch:
 
     @staticmethod
     def _samples(first: int, last: int) -> Iterator[int]:
-        return (one for one in range(first, last) if one < FIRST_SAMPLED_STATES or one % SAMPLE_INTERVAL == 0)
+        return (one for one in range(first, last) if one < FIRST_SAMPLED_STATES or one % SAMPLE_INTERVAL_STATES == 0)
 
     def _require_no_error(self, number: int) -> None:
         machine = self.heap.machine

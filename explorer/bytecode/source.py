@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from kraftcheck.spec.diagnosis.lint import PROBE_NAME
-from kraftcheck.spec.diagnosis.source import own_definition
+from kraftcheck.spec.diagnosis.source import unchanged_definition
 from kraftcheck.spec.errors import UntranslatableError
 
 MUTATORS = {"add", "append", "discard", "remove", "update", "extend"}
@@ -23,7 +23,7 @@ def checked_syntax_tree(function: Any) -> ast.FunctionDef:
     """Return the syntax tree of a function, if it is sure to be that of its code."""
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
         raise UntranslatableError(f"a call of {function!r}")
-    tree = own_definition(function)
+    tree = unchanged_definition(function)
     if tree is None:
         raise UntranslatableError(f"{function.__qualname__}: its source is not at hand, or has changed")
     return tree

@@ -26,7 +26,7 @@ _SPECIAL_METHODS = ("__bool__", "__len__", "__iter__", "__contains__", "__getite
 """Methods of a class that change what operations on its instances mean."""
 
 
-class NoValue:
+class UninhabitedType:
     """The type of no value."""
 
 
@@ -93,8 +93,8 @@ class ValueHeap:
         if of in KINDS_OF_TYPES:
             return KINDS_OF_TYPES[of]
         if of not in self.classes:
-            _require_plain(of)
-            self.classes[of] = codes.FIRST_CLASS_KIND + len(self.classes)
+            _require_plain_class(of)
+            self.classes[of] = codes.CLASS_KINDS_START + len(self.classes)
             self._of_kind[self.classes[of]] = of
             for name in field_names(of) if issubclass(of, Record) else ():
                 self.name(name)
@@ -191,7 +191,7 @@ class ValueHeap:
         try:
             return self.type_of(kind)
         except UntranslatableError:
-            return self._types.setdefault(kind, self.type_of(NoValue))
+            return self._types.setdefault(kind, self.type_of(UninhabitedType))
 
     def _row(self, kind: Any) -> tuple[int, int, int]:
         origin, arguments = get_origin(kind), get_args(kind)
@@ -226,7 +226,7 @@ class ValueHeap:
 
     def link(self) -> None:
         """Fill the tables of kinds, tests, fields and types."""
-        machine, kinds = self.machine, codes.FIRST_CLASS_KIND + len(self.classes)
+        machine, kinds = self.machine, codes.CLASS_KINDS_START + len(self.classes)
         machine.at[codes.AT_KINDS] = kinds
         machine.groups = np.full(kinds, codes.MUTABLE_GROUP, np.int32)
         machine.groups[list(codes.GROUP_OF_KIND)] = list(codes.GROUP_OF_KIND.values())
@@ -259,7 +259,7 @@ class ValueHeap:
         machine.field_types = np.array([*types, 0], np.int32)
 
 
-def _require_plain(of: type) -> None:
+def _require_plain_class(of: type) -> None:
     """Raise UntranslatableError for a class whose instances are not just their fields, or its members."""
     own = [base for base in of.__mro__ if base.__module__ not in ("builtins", "enum")]
     is_plain = is_enum(of) or (issubclass(of, Record) and of._is_plain)

@@ -37,9 +37,9 @@ from traceback import walk_stack
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
-from kraftcheck.explorer.calls.inspection import loop_elements
+from kraftcheck.explorer.calls.inspection import piece_elements
 from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, reraising_unanswered_read
-from kraftcheck.spec.diagnosis.source import compile_definition, own_definition
+from kraftcheck.spec.diagnosis.source import compile_definition, unchanged_definition
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
@@ -92,7 +92,7 @@ def _rewritten(
 
     The last loop of the copy runs over `elements` alone, if there are any.
     """
-    definition = own_definition(function)
+    definition = unchanged_definition(function)
     if definition is None:
         return function
     copied = loads(dumps(definition))
@@ -110,16 +110,16 @@ def _rewritten(
 @cache
 def with_filtering_loops(function: Callable[..., Any]) -> Any:
     """Return a copy of `function` whose filtering loops use `elements_passing`, or `function` itself if it has none."""
-    return _rewritten(function, partial(_FilteringLoops, function), {ELEMENTS_PASSING_NAME: elements_passing})
+    return _rewritten(function, partial(_FilteringLoopRewriter, function), {ELEMENTS_PASSING_NAME: elements_passing})
 
 
 @cache
-def filtered_property(prop: Property) -> Property:
+def property_with_filtering(prop: Property) -> Property:
     """Return a copy of a property whose filtering loops use `elements_passing`, renamed so that no probe records it."""
     return replace(prop, name=f"{prop.name} ", function=with_filtering_loops(prop.function))
 
 
-class _FilteringLoops(ast.NodeTransformer):
+class _FilteringLoopRewriter(ast.NodeTransformer):
     """AST transformer that makes loops that first test an element iterate over `elements_passing(set, test)`."""
 
     def __init__(self, function: Any, definition: ast.AST) -> None:
@@ -219,7 +219,7 @@ def _loop_variables_read_outside(definition: ast.AST) -> set[str]:
                 binding[argument.arg].append(node)
         for one in getattr(node, "generators", ()):
             binding[getattr(one.target, "id", "")].append(node)
-    return {name for name, nodes in binding.items() if _load_ids(name, definition) - _load_ids(name, *nodes)}
+    return {name for name, nodes in binding.items() if _ids_of_loads(name, definition) - _ids_of_loads(name, *nodes)}
 
 
 def _stored_names(*nodes: ast.AST) -> list[str]:
@@ -227,7 +227,7 @@ def _stored_names(*nodes: ast.AST) -> list[str]:
     return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
 
 
-def _load_ids(name: str, *nodes: ast.AST) -> set[int]:
+def _ids_of_loads(name: str, *nodes: ast.AST) -> set[int]:
     names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name) and node.id == name)
     return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
@@ -425,7 +425,7 @@ def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
     """Return `function` rewritten to create `AscendingFrozenset` sets, compiled once for all classes of sets."""
     if not hasattr(function, "__code__") or not _may_make_sets(function.__code__):
         return function
-    return _rewritten(function, lambda _: _SetMaking(), {_SET_CLASS_NAME: AscendingFrozenset})
+    return _rewritten(function, lambda _: _SetClassRewriter(), {_SET_CLASS_NAME: AscendingFrozenset})
 
 
 def _may_make_sets(code: CodeType) -> bool:
@@ -434,7 +434,7 @@ def _may_make_sets(code: CodeType) -> bool:
     return bool(own) or any(_may_make_sets(one) for one in code.co_consts if isinstance(one, CodeType))
 
 
-class _SetMaking(ast.NodeTransformer):
+class _SetClassRewriter(ast.NodeTransformer):
     """AST transformer that makes a function create sets of a given class, except sets used only for `in` tests."""
 
     def __init__(self) -> None:
@@ -479,13 +479,13 @@ IMPURE_FUNCTIONS = {*_TIME_FUNCTIONS, os.getpid, os.urandom, os.listdir, os.stat
 CLOCK_METHODS = {"now", "today", "utcnow"}  # class methods of dates
 
 
-class ImpureCalls:
+class ImpureCallWatch:
     """Context manager that records the first call of an impure built-in function, such as `time.time`."""
 
     def __init__(self) -> None:
         self.found: str | None = None
 
-    def __enter__(self) -> ImpureCalls:
+    def __enter__(self) -> ImpureCallWatch:
         self._before, self._collects = sys.getprofile(), gc.isenabled()
         gc.disable()  # callbacks of the collector may read the clock
         if self._before is None:  # a profiler that is active already stays
@@ -546,7 +546,7 @@ class PurityTest:
         """Return the steps that an action would take."""
         read = _encode_all if self._thorough else _field_values
         before = read(me, message)
-        with ImpureCalls() as impure:
+        with ImpureCallWatch() as impure:
             steps = call_action(self._protocol, action, me, message, given)
         if impure.found is not None:
             raise ActionError(action, self._protocol, me, message, f"is not pure: it calls {impure.found}")
@@ -670,7 +670,7 @@ class HandlerCalls:
     def pieces(self, action: Action) -> Iterable[int | None]:
         """Return the numbers of an action's pieces; None alone for an action in one piece."""
         if action.name not in self._pieces:
-            self._pieces[action.name] = loop_elements(self.protocol, action.function)
+            self._pieces[action.name] = piece_elements(self.protocol, action.function)
         return range(len(self._pieces[action.name])) or (None,)
 
     def _settling_action(self, action: Action, settle: SettleSteps | None, filters: bool, piece: int | None) -> Action:
@@ -678,7 +678,7 @@ class HandlerCalls:
         self._settle, key = settle, (action.name, filters, piece)
         if key not in self._settling:
             elements = () if piece is None else self._pieces[action.name][piece : piece + 1]
-            rewriting = partial(_FilteringLoops, action.function) if filters else None
+            rewriting = partial(_FilteringLoopRewriter, action.function) if filters else None
             names = {ELEMENTS_PASSING_NAME: elements_passing}
             function = _rewritten(action.function, rewriting, names, elements)
 
@@ -695,7 +695,9 @@ class HandlerCalls:
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
         observes the evaluation, gets the arguments without proxies.
         """
-        protocol, evaluated = (self.protocol, prop) if whole is None else (self._filtering, filtered_property(prop))
+        protocol, evaluated = (
+            (self.protocol, prop) if whole is None else (self._filtering, property_with_filtering(prop))
+        )
         with reraising_unanswered_read():
             found = evaluate_property(protocol, evaluated, given)
         if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:

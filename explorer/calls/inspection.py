@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of, own_definition
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of, unchanged_definition
 from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -98,7 +98,7 @@ def _split_property(prop: Property) -> list[Property]:
 def _expression_definition(prop: Property) -> ast.FunctionDef | None:
     """Return the definition of a property that is one expression without `:=`, and uses Python's `all` and `any`."""
     function: Any = prop.function
-    definition = own_definition(function)
+    definition = unchanged_definition(function)
     if definition is None or not {"all", "any"}.isdisjoint(function.__globals__):
         return None
     names = any(isinstance(node, ast.NamedExpr) for node in ast.walk(definition))  # which other conjuncts may read
@@ -111,12 +111,12 @@ def _conjoin_tests(prop: Property, whole: ast.FunctionDef, asks: tuple[str, ...]
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
     copied.decorator_list, copied.returns = [], None
     copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
-    made = replace(prop, function=_require_bool(prop, compile_definition(prop.function, copied, {})))
+    made = replace(prop, function=_with_bool_check(prop, compile_definition(prop.function, copied, {})))
     vars(made).update(asks=asks, tracks_state_reads="state" in asks)
     return made
 
 
-def _require_bool(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
+def _with_bool_check(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
     @wraps(prop.function)
     def checked(*arguments: Any) -> bool:
         try:
@@ -366,11 +366,11 @@ def _is_filled_cell(cell: Any) -> bool:
 # Actions that are a union over the elements of a constant
 
 
-def loop_elements(protocol: Protocol, function: Callable[..., Any]) -> tuple[Any, ...]:
+def piece_elements(protocol: Protocol, function: Callable[..., Any]) -> tuple[Any, ...]:
     """Return the elements of the loop whose iterations are independent pieces of an action; () for other actions."""
     definition = definition_of(function.__code__) if hasattr(function, "__code__") else None
     loop = None if definition is None else _independent_loop(definition)
-    if definition is None or loop is None or own_definition(function) is None:
+    if definition is None or loop is None or unchanged_definition(function) is None:
         return ()
     copied = deepcopy(definition)
     copied.args.args, copied.decorator_list, copied.returns = copied.args.args[:1], [], None

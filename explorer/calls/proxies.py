@@ -15,7 +15,7 @@ from operator import is_
 from typing import Any, ClassVar, Protocol
 
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, proxy_with_specials
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, proxy_class_with_specials
 
 ABSENT_REPLICA = object()
 """Result of reading an absent replica through a `ProjectionProxy`."""
@@ -25,7 +25,7 @@ SET_TYPES = (frozenset, set)
 FIRST_IN_PLACE_OPERATOR = 13
 """Least argument of BINARY_OP that stands for an operator like `|=`."""
 
-FieldValues = tuple[tuple[str, Value], ...]
+FieldItems = tuple[tuple[str, Value], ...]
 """Names of fields, each with its value."""
 
 
@@ -62,7 +62,7 @@ class DeltaStep(Step):
     """A step without proxies that also has its changes of peers and shared sets as deltas, applicable to any state."""
 
     # changed fields of other replicas, by id; `writes` has these replicas after this step
-    peers: tuple[tuple[Value, FieldValues], ...] = ()
+    peers: tuple[tuple[Value, FieldItems], ...] = ()
     # changes of exploded sets, by field of the shared record or of `me`; the field itself holds the added elements
     sets: tuple[tuple[str, SetChange], ...] = ()
 
@@ -95,7 +95,7 @@ class SharedProxy(ReadProxy):
 
     def __new__(cls, record_type: type[Record], *_: Any) -> Any:
         """Return a proxy with the special methods of the record class."""
-        return object.__new__(proxy_with_specials((cls, record_type)))
+        return object.__new__(proxy_class_with_specials((cls, record_type)))
 
     def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
         self.__type__, self.__read__ = record_type, read
@@ -135,7 +135,7 @@ FieldPath = tuple[str, ...]
 NoteRead = Callable[[FieldPath], Any]
 
 
-class LocalProxy(ReadProxy):
+class RecordProxy(ReadProxy):
     """Proxy of a record; `note` receives the path to each field read.
 
     It may return a proxy of the field's record, and None otherwise.
@@ -143,7 +143,7 @@ class LocalProxy(ReadProxy):
 
     def __new__(cls, record: Record, *_: Any) -> Any:
         """Return a proxy with the special methods of the record's class."""
-        return object.__new__(proxy_with_specials((cls, type(record))))
+        return object.__new__(proxy_class_with_specials((cls, type(record))))
 
     def __init__(self, record: Record, note: NoteRead, changes: Mapping[str, Value] = NO_CHANGES) -> None:
         self.__record__, self.__note__, self.__changes__ = record, note, changes
@@ -174,14 +174,14 @@ class LocalProxy(ReadProxy):
         is_plain = kind.but is Record.but and not hasattr(kind, "__post_init__") and changes.keys() <= {*self.__names__}
         return self.__changed__({**self.__changes__, **changes}) if is_plain else self.__whole__().but(**changes)
 
-    def __changed__(self, changes: Mapping[str, Value]) -> LocalProxy:
-        return LocalProxy(self.__record__, self.__note__, changes)
+    def __changed__(self, changes: Mapping[str, Value]) -> RecordProxy:
+        return RecordProxy(self.__record__, self.__note__, changes)
 
     def __reduce__(self) -> Any:
         return self.__whole__().__reduce__()
 
 
-class PeerProxy(LocalProxy):
+class PeerProxy(RecordProxy):
     """Proxy of another replica's record; reading its `id` records no read."""
 
     def __new__(cls, _: Value, record: Record, *__: Any) -> Any:

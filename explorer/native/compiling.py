@@ -197,7 +197,7 @@ class _CalleeCompiler(_EntryCompiler):
     lowering = _CalleeLowering
 
 
-_compiling_in_thread = local()
+_compile_thread_local = local()
 _numba_fix_index: Any = arrayobj.fix_integer_index
 
 
@@ -209,19 +209,19 @@ def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., 
     """
 
     def compiled_for(*given: Any) -> Any:
-        before = getattr(_compiling_in_thread, "own", False)
-        _compiling_in_thread.own = True
+        before = getattr(_compile_thread_local, "own", False)
+        _compile_thread_local.own = True
         try:
             return compile_for(*given)
         finally:
-            _compiling_in_thread.own = before
+            _compile_thread_local.own = before
 
     return compiled_for
 
 
 def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """Return an index without negative-index handling in kernel code, unless it is a constant."""
-    if getattr(_compiling_in_thread, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
+    if getattr(_compile_thread_local, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _numba_fix_index(context, builder, kind, index, size)
 
@@ -439,7 +439,7 @@ def add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
-def replace_atomically(_context: Any, array: Any, place: Any, expected: Any, new: Any) -> Any:
+def compare_and_swap(_context: Any, array: Any, place: Any, expected: Any, new: Any) -> Any:
     """Compare and swap an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -35,7 +35,7 @@ MANIFEST_SHAPE = {
 }
 """Shape of the engine's entry in the manifest: see `require_shape`."""
 
-MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
+MOST_RECHECKED_STATES = 50_000  # most states of a search that is repeated in full
 SAMPLED_ROW_GROUPS, STATES_OF_SAMPLED_GROUP = 16, 1 << 10
 """Row groups of a larger search that are sampled, and states of each."""
 
@@ -113,7 +113,7 @@ class SparkCheckpoint(SearchCheckpoint):
             self.temporary.close()
 
 
-class SampleSearch:
+class SampleRecheck:
     """Repeats a sample of a checkpointed search, and compares the results with the checkpoint."""
 
     def __init__(self, tasks: TaskExpander, log: RunLog) -> None:
@@ -124,7 +124,7 @@ class SampleSearch:
         """Repeat the search, and raise CorruptFileError if the checkpoint differs."""
         self._tasks.begin(())
         try:
-            if self._log.distinct <= MOST_REPEATED_STATES:
+            if self._log.distinct <= MOST_RECHECKED_STATES:
                 self._search_all(starts)
             else:
                 self._search_some()

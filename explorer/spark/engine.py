@@ -10,9 +10,9 @@ import numpy as np
 from kraftcheck.explorer import request
 from kraftcheck.explorer.cluster import Cluster
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
-from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
+from kraftcheck.explorer.spark.checkpoint import RunLog, SampleRecheck, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
-from kraftcheck.explorer.spark.definitions import DefinitionRecord, IdAssigner, RecordKind
+from kraftcheck.explorer.spark.definitions import ExchangedRecord, IdAssigner, RecordKind
 from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_note
 from kraftcheck.explorer.spark.shared_folder import indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskExpander
@@ -29,7 +29,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     folder that driver and executors share. Limits are checked between two levels.
     """
     request.require_supported("spark", protocol, options)
-    options, notes = request.without_symmetry(options)
+    options, notes = request.without_unsound_symmetry(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title, began = f"kraftcheck {protocol.name()}", time.monotonic()
         with Cluster(title, options, type(protocol)) as cluster:
@@ -89,7 +89,7 @@ class SparkSearch:
         else:
             self._start()
         log, books = self.log, self._books
-        discovered: list[DefinitionRecord] = []
+        discovered: list[ExchangedRecord] = []
         while log.levels[-1]:
             books.result.depth = depth = len(log.levels)
             books.check_time_limit(log.count(-1))
@@ -138,7 +138,7 @@ class SparkSearch:
         self.restored_levels = len(self.log.figures)
         with self._checkpoint.rejecting():
             self.expander.canonical_rows(first)
-            SampleSearch(self.tasks, self.log).require_same(first)
+            SampleRecheck(self.tasks, self.log).require_same(first)
         self._books.restore(self.log.violations, self.log.seconds)
         self._checker.restored = self._checker.distinct
 
@@ -152,7 +152,7 @@ class SparkSearch:
         self.log.seconds = self._books.result.seconds
         self._checkpoint.save(self.log, finished=finished)
 
-    def _define(self, level: int, reports: list[list[DefinitionRecord]]) -> None:
+    def _define(self, level: int, reports: list[list[ExchangedRecord]]) -> None:
         """Assign global ids to the new definitions in the tasks' reports on a level; write and load them."""
         new = self._assigner.merge(reports)
         if new:
@@ -160,11 +160,11 @@ class SparkSearch:
             self.log.named.append(level)
             self.tasks.load(self.log.named)
 
-    def _take(self, discovered: list[DefinitionRecord]) -> list[DefinitionRecord]:
+    def _take(self, discovered: list[ExchangedRecord]) -> list[ExchangedRecord]:
         """Process the tasks' reports on the successors of the last level; return the records of violations."""
         log, names = self.log, self.expander.learner.action_names
-        reports: list[list[DefinitionRecord]] = []
-        events: list[DefinitionRecord] = []
+        reports: list[list[ExchangedRecord]] = []
+        events: list[ExchangedRecord] = []
         for definition in discovered:
             if definition.kind == RecordKind.COUNTS:
                 reports.append([])

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import DefinitionRecord, records_from_table, records_to_table
-from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_of_ids
+from kraftcheck.explorer.spark.definitions import ExchangedRecord, records_from_table, records_to_table
+from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_by_ids
 from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished
@@ -112,11 +112,11 @@ class SharedFolder:
 
     # Definitions
 
-    def write_definitions(self, level: int, definitions: list[DefinitionRecord]) -> None:
+    def write_definitions(self, level: int, definitions: list[ExchangedRecord]) -> None:
         """Write the definitions of the global ids that a level introduces."""
         _write_parquet(records_to_table(definitions), self._definitions(level))
 
-    def read_definitions(self, level: int) -> Iterator[DefinitionRecord]:
+    def read_definitions(self, level: int) -> Iterator[ExchangedRecord]:
         """Yield the definitions of the global ids that a level introduces."""
         with _open_numbers_file(self._definitions(level)) as file:
             yield from records_from_table(file.read(use_threads=False))
@@ -196,7 +196,7 @@ class StatePacking:
 def indices_by_partition(compared: StateRows, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
-    write_partitions_of_ids(np.ascontiguousarray(compared), parts, owner)
+    write_partitions_by_ids(np.ascontiguousarray(compared), parts, owner)
     return states_by_partition(owner, parts)
 
 

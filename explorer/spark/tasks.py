@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kraftcheck.explorer.result import hidden_read_recorder
 from kraftcheck.explorer.search_spec import from_spec
-from kraftcheck.explorer.spark.definitions import DefinitionRecord, RecordKind, records_to_table
+from kraftcheck.explorer.spark.definitions import ExchangedRecord, RecordKind, records_to_table
 from kraftcheck.explorer.spark.shared_folder import (
     STATES_A_ROW_GROUP,
     SharedFolder,
@@ -113,16 +113,16 @@ class _DiscoveryReport:
             self.expand(states[first : first + STATES_A_ROW_GROUP])
         return len(states), size
 
-    def report(self) -> Iterator[DefinitionRecord]:
+    def report(self) -> Iterator[ExchangedRecord]:
         """Yield the records for the driver: firing counts, violations and new values."""
         expander, learner = self.expander, self.expander.table_expander.learner
         calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
-        yield DefinitionRecord(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
-        yield DefinitionRecord(RecordKind.CALLS, 0, b"", tuple(calls))
+        yield ExchangedRecord(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
+        yield ExchangedRecord(RecordKind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         reads = learner.protocol.hidden_reads
         for name, readers in reads.found.items() if reads is not None else ():
-            yield from (DefinitionRecord(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
+            yield from (ExchangedRecord(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
         yield from self._unknown.definitions()
 
 
@@ -176,7 +176,7 @@ def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatch
         if len(fresh):
             discovery = discovery or _DiscoveryReport(arguments)
             count, size = discovery.settle(level, part, layout.unpack(fresh))
-        found.append(DefinitionRecord(RecordKind.NEW, part, b"", (count, size, received[part])))
+        found.append(ExchangedRecord(RecordKind.NEW, part, b"", (count, size, received[part])))
     report = [] if discovery is None else discovery.report()
     yield from records_to_table([*found, *report]).to_batches()
 
@@ -230,7 +230,7 @@ def find_predecessors(arguments: TaskArguments, batches: RecordBatches) -> Recor
     expander = _expander_for_level(arguments)
     target = np.array(arguments["target"], np.int32)
     found = (expander.predecessor(states, target) for states in _states_of_tasks(expander, arguments, batches))
-    events = [DefinitionRecord(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
+    events = [ExchangedRecord(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
     yield from records_to_table(events).to_batches()
 
 

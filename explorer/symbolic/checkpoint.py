@@ -52,7 +52,7 @@ MANIFEST_SHAPE = {"sets": {str: int}, "file": str, "number": int, "digest": str,
 
 SATURATION_SEARCH = "saturation"
 
-MOST_REPEATED_STATES = 50_000  # most states of a search that is repeated in full
+MOST_RECHECKED_STATES = 50_000  # most states of a search that is repeated in full
 SAMPLED_LEVELS, SAMPLED_STATES = 3, 32  # of a larger breadth-first search; of another larger one
 LOW_32_BITS = (1 << 32) - 1
 
@@ -250,7 +250,7 @@ class SetsRecheck:
         names = ("new", "pruned", "reached", "known", "expanded")
         levels = list(sets.values())[len(names) :]
         require_valid([*sets] == [*names, *map(str, range(len(levels)))], "its sets are of another search order")
-        if self._store.count(sets["known"]) <= MOST_REPEATED_STATES:
+        if self._store.count(sets["known"]) <= MOST_RECHECKED_STATES:
             found = self._levels_again(levels)
             require_valid([sets[name] for name in names] == found, "its last level does not follow from those before")
             return
@@ -286,7 +286,7 @@ class SetsRecheck:
         require_valid([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
         within = [self._within(reached), self._within(beyond)]
         require_valid(within == [reached, EMPTY_SET], "its sets are not separated by the constraints")
-        if store.count(reached) + store.count(beyond) > MOST_REPEATED_STATES:
+        if store.count(reached) + store.count(beyond) > MOST_RECHECKED_STATES:
             self._space.learn(reached)
             for _ in range(SAMPLED_STATES):
                 self._require_predecessor(store.set_of([self._any_of(reached)]), reached)

@@ -108,7 +108,7 @@ def cheapest_order(
     return best
 
 
-def sample_replicas(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
+def replicas_met_by_walks(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
     """Return the replicas that random walks meet; each one met later would restart the search."""
     random, met = Random(1), set[Value]()
     for _ in range(SAMPLE_WALKS):
@@ -150,7 +150,7 @@ class OrderTrials:
         layout = space.variables.layout
         if self._may_meet:
             self._may_meet = False
-            if layout.require_replicas(sample_replicas(self._semantics, self._starts)):
+            if layout.require_replicas(replicas_met_by_walks(self._semantics, self._starts)):
                 raise LayoutChanged
         _, most = self._looks.pop(0)
         keys = tuple(space.variables.keys)

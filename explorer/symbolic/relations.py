@@ -20,7 +20,7 @@ import numpy as np
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
-from kraftcheck.explorer.symbolic.store import DiagramStore, require_below_limit
+from kraftcheck.explorer.symbolic.store import DiagramStore, require_within_limit
 from kraftcheck.explorer.symbolic.variables import VariableKind, Variables
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, typed_key
@@ -191,7 +191,7 @@ class VariableChange(NamedTuple):
 Event = tuple[tuple[int, VariableChange], ...]  # by level, in their order
 
 
-class LearnedEvent(NamedTuple):
+class EventWithWatch(NamedTuple):
     """An event with the watch that it was learned from."""
 
     event: Event
@@ -251,7 +251,7 @@ class RelationNodes:
         if gate and self._store.arrays.tails[gate, 0] < level:
             gate = int(self._store.arrays.tails[gate, 2])
         number, arrays = len(self._levels), self._store.arrays
-        require_below_limit(number, len(arrays.relation_nodes) - 1, "nodes of relations")
+        require_within_limit(number, len(arrays.relation_nodes) - 1, "nodes of relations")
         arrays.relation_nodes[number] = (level, 0, 0, -1, gate, 0)
         self._levels.append(level)
         self._edges.append([])
@@ -295,7 +295,7 @@ class EventGroups:
         """Return the roots of all relations."""
         return [*self._groups.values(), *[1] * self._idle]
 
-    def add(self, events: Iterable[LearnedEvent]) -> None:
+    def add(self, events: Iterable[EventWithWatch]) -> None:
         """Add events to the relations of their groups."""
         alike: defaultdict[tuple[tuple[int, ...], int, Event], list[Event]] = defaultdict(list)
         for event, last, gate in events:
@@ -322,7 +322,7 @@ class EventGroups:
     def _place(self, level: int, gate: int) -> int:
         """Add an empty relation that begins at a level; return its root."""
         number, arrays = len(self._groups), self._arrays
-        require_below_limit(number + 1, len(arrays.event_root), "groups of events")
+        require_within_limit(number + 1, len(arrays.event_root), "groups of events")
         arrays.event_root[number] = root = self.nodes.new(level, gate)
         arrays.next_event[number] = arrays.first_event[level]
         arrays.first_event[level] = number
@@ -383,7 +383,7 @@ class CombinationWatches:
             key = (level, mapped, number)
             if key not in self._tails:
                 self._tails[key] = len(self._tails) + 1
-                require_below_limit(len(self._tails) + 1, len(tails), "dimensions of projections")
+                require_within_limit(len(self._tails) + 1, len(tails), "dimensions of projections")
                 tails[self._tails[key]] = (*key, -1)
             number = self._tails[key]
         return number
@@ -404,7 +404,7 @@ class CombinationWatches:
         arrays = self.store.arrays
         number = self._projections
         self._projections += 1
-        require_below_limit(number + 1, len(arrays.watch_tail), "projections")
+        require_within_limit(number + 1, len(arrays.watch_tail), "projections")
         arrays.watch_tail[number] = self.tail(list(merged.items()))
         return number
 

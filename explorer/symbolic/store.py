@@ -108,7 +108,7 @@ class DiagramStore:
     def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
         """Add an edge to a relation's node: see `add_relation_edge` of the kernel."""
         limit = len(self.arrays.relation_edges)
-        require_below_limit(int(self.arrays.meta[diagram.META_RELATION_EDGES]) + 1, limit, "edges of relations")
+        require_within_limit(int(self.arrays.meta[diagram.META_RELATION_EDGES]) + 1, limit, "edges of relations")
         diagram.add_relation_edge(self.arrays, relation, how, key, result, child)
 
     def forget_products(self) -> None:
@@ -119,7 +119,7 @@ class DiagramStore:
         """Store the classes of a value; return their position, packed as a lookup result."""
         d = self.arrays
         start = int(d.meta[diagram.META_MAP_ITEMS])
-        require_below_limit(start + len(items), len(d.map_items), "classes of values")
+        require_within_limit(start + len(items), len(d.map_items), "classes of values")
         d.map_items[start : start + len(items)] = items
         d.meta[diagram.META_MAP_ITEMS] = start + len(items)
         return start << 24 | len(items)
@@ -331,7 +331,7 @@ class DiagramStore:
         diagram.rebuild_node_table(d, max(FIRST_TABLE_ENTRIES, 1 << (2 * count - 1).bit_length()))
 
 
-def require_below_limit(number: int, limit: int, what: str) -> None:
+def require_within_limit(number: int, limit: int, what: str) -> None:
     """Raise ProtocolError if a number exceeds its limit."""
     if number > limit:
         raise ProtocolError(f"more than {limit:,} {what}: the symbolic engine has no room for them")

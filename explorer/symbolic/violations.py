@@ -120,7 +120,7 @@ class PredecessorFinder:
         return self._applied[key] == target
 
 
-class WitnessPaths:
+class WitnessPathFinder:
     """Finds witness paths into sets.
 
     With `is_part`, some states are unknown, so properties are evaluated again: a root holds only the known violating
@@ -330,7 +330,7 @@ class ViolationFinder:
         """
         search, space, left = self._search, self._space, list(bad)
         space.store.roots.update({VIOLATING_ROOT_PREFIX + name: states for name, states in bad.items()})
-        ways = WitnessPaths(space, self, search, is_part=is_part)
+        ways = WitnessPathFinder(space, self, search, is_part=is_part)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
             self._show_found(find, left, kind)
             if search.is_interrupted:

@@ -21,12 +21,12 @@ from kraftcheck.explorer.tables import interned_values
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.interned_values import (
     FILES_OF_VALUES,
-    InternedValues,
+    InternerFiles,
     SavedRowValidator,
     require_file_length,
 )
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
-from kraftcheck.explorer.tables.level_states import LevelStates
+from kraftcheck.explorer.tables.level_states import SearchStates
 from kraftcheck.explorer.tables.rows import ID_BYTES, Rows, SuccessorsOfWorkers
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.persistence.stored_files import GrowingFile, require_valid
@@ -42,10 +42,10 @@ MANIFEST_SHAPE = {
 }
 """Schema of the manifest: see `require_shape`."""
 
-MOST_REPEATED_STATES = 200_000  # states up to which levels are repeated as a whole
+MOST_RECHECKED_STATES = 200_000  # states up to which levels are repeated as a whole
 SAMPLED_PIECES, STATES_A_SAMPLED_PIECE = 64, 64  # number and length of the sampled pieces of deeper levels
 STATES_A_READ = 1 << 12  # states read at a time
-PYTHON_CHECKED_PIECES = 16  # pieces in which non-local properties are evaluated
+SAMPLED_PYTHON_PIECES = 16  # pieces in which non-local properties are evaluated
 
 
 class Snapshot(NamedTuple):
@@ -61,7 +61,7 @@ class Snapshot(NamedTuple):
 class CheckpointRecheck:
     """Repeats a part of a checkpoint's search, and requires that it finds the same states and violations."""
 
-    def __init__(self, checker: ViolationChecker, states: LevelStates, snapshot: Snapshot) -> None:
+    def __init__(self, checker: ViolationChecker, states: SearchStates, snapshot: Snapshot) -> None:
         self._checker = checker
         self._expander, self._levels, self._visited = states.expander, states.levels, states.visited
         self._snapshot = snapshot
@@ -85,7 +85,7 @@ class CheckpointRecheck:
             noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
             require_valid(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
         if self._python is not None:
-            for row in chain.from_iterable(self._pieces(1, PYTHON_CHECKED_PIECES)):
+            for row in chain.from_iterable(self._pieces(1, SAMPLED_PYTHON_PIECES)):
                 self._require_noted(set(self._python.violated_by(row)))
         for rows in self._pieces(last, SAMPLED_PIECES):
             for new in self._successors(rows):
@@ -101,7 +101,7 @@ class CheckpointRecheck:
             require_valid(new == stored, f"level {level}: expected {new} states, found {stored}")
             for rows in levels.chunks(level, STATES_A_READ):
                 require_valid(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
-            if level == levels.depth or sum(levels.counts[:level]) > MOST_REPEATED_STATES:
+            if level == levels.depth or sum(levels.counts[:level]) > MOST_RECHECKED_STATES:
                 return level
             new, left = 0, self._expanded(level)
             for rows in levels.chunks(level, STATES_A_READ):
@@ -155,7 +155,7 @@ class TablesCheckpoint(SearchCheckpoint):
         assert folder is not None
         super().__init__(folder, protocol, options, checker.starts, names=(STATES_FILE, *FILES_OF_VALUES))
         self._checker, self._learner = checker, checker.expander.learner
-        self._values = InternedValues(self._learner.interner, self)
+        self._values = InternerFiles(self._learner.interner, self)
         self._last = time.monotonic()
 
     @property
@@ -167,7 +167,7 @@ class TablesCheckpoint(SearchCheckpoint):
         """Return whether the time for a checkpoint has come."""
         return time.monotonic() - self._last >= self.options.checkpoint_every
 
-    def save(self, states: LevelStates, position: int, *, finished: bool = False) -> None:
+    def save(self, states: SearchStates, position: int, *, finished: bool = False) -> None:
         """Write a checkpoint; no candidates may wait for a merge with the states on disk."""
         self._checker.books.tally()
         states.levels.flush()
@@ -179,7 +179,7 @@ class TablesCheckpoint(SearchCheckpoint):
         self.save_search(noted, noted.pop("violations"), finished=finished)
         self._last = time.monotonic()
 
-    def restore(self, states: LevelStates, pause: Callable[[], None]) -> int:
+    def restore(self, states: SearchStates, pause: Callable[[], None]) -> int:
         """Restore a search; return the number of expanded states of the last complete level.
 
         The visited set is rebuilt from the levels, and a part of the search is repeated: see `CheckpointRecheck`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from kraftcheck.explorer.calls.inspection import WholeStateNeededError, with_split_constraints
-from kraftcheck.explorer.request import require_supported, without_symmetry
+from kraftcheck.explorer.request import require_supported, without_unsound_symmetry
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import searches
 from kraftcheck.spec.language.protocol import Protocol
@@ -17,7 +17,7 @@ from kraftcheck.spec.language.protocol import Protocol
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol with the table engine."""
     require_supported("tables", protocol, options)
-    options, notes = without_symmetry(options)
+    options, notes = without_unsound_symmetry(options)
     order = import_module(f"{searches.__name__}.{options.search.replace('-', '_')}")
     whole: set[str] = set()
     while True:

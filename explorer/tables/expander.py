@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_images
-from kraftcheck.explorer.tables.layouts import ControlRowLayout, FlatLayout, Layout, enlarge_fact_memo
+from kraftcheck.explorer.tables.layouts import ControlRowLayout, FlatLayout, Layout, enlarge_crowded_fact_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PropertyPartition, RefinementChecks, partition_properties
 from kraftcheck.explorer.tables.rows import (
@@ -284,7 +284,7 @@ class Expander:
             workers = self.pool[: 1 if len(which) <= MOST_SERIAL_STATES else self.workers]
             for worker in workers:
                 worker.begin(rows, len(which))
-                enlarge_fact_memo(worker)
+                enlarge_crowded_fact_memo(worker)
             pieces = work_pieces(which, len(workers))
             self.threads.run(partial(self._evaluate, layout, pieces), len(workers))
             which = np.concatenate([worker.missed_states() for worker in workers])

@@ -57,7 +57,7 @@ MANIFEST_SHAPE |= {"shared": [int], "controls": [(int, int)]}
 """Schema of the manifest: see `require_shape`."""
 
 
-class InternedValues:
+class InternerFiles:
     """Checkpoint files with an interner's values: `save` appends new values, `load` restores all."""
 
     def __init__(self, interner: Interner, checkpoint: SearchCheckpoint) -> None:
@@ -85,10 +85,10 @@ class InternedValues:
         for content in range(done.inboxes, now.inboxes if interner.inboxes.content_values else done.inboxes):
             if content in interner.inboxes.content_values:
                 self._value(INBOX_TAG, content, interner.inboxes.content_values[content])
-        heads, items = inbox_contents_from(interner, done.inboxes, done.items)
+        heads, items = inbox_contents_from_id(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
         self.files["inbox_items"].append(items)
-        self._controls.append(self.files["controls"], control_rows_from(interner, done.controls))
+        self._controls.append(self.files["controls"], control_rows_from_id(interner, done.controls))
         self._written = now
         return {**now._asdict(), "controls": self._controls.shapes}
 
@@ -111,7 +111,7 @@ class InternedValues:
         heads = self._pairs("inboxes", max(noted["inboxes"] - 1, 0))
         require_valid_contents(interner, heads, items, np.array([number for number, _ in inboxes], np.int64))
         restore_contents(interner, heads, items)
-        restore_content_values(interner, inboxes)
+        restore_ruleless_contents(interner, inboxes)
         offset = 0
         for rows, columns in noted["controls"]:
             offset = self._controls.note(rows, columns, offset)
@@ -165,14 +165,14 @@ class InternedValues:
 # The interner's tables
 
 
-def inbox_contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
+def inbox_contents_from_id(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
     """Return inbox contents from id `first` on as (slot, item count), and their items from index `first_item` on."""
     tables = interner.tables
     heads = tables.contents[first : tables.meta[codes.META_CONTENTS]][:, [codes.CONTENT_SLOT, codes.CONTENT_COUNT]]
     return heads, tables.content_items[first_item : tables.meta[codes.META_CONTENT_ITEMS]]
 
 
-def control_rows_from(interner: Interner, first: int) -> Rows:
+def control_rows_from_id(interner: Interner, first: int) -> Rows:
     """Return the columns of the control rows with ids from `first` on."""
     rows: Rows = interner.tables.rows[first : interner.tables.meta[codes.META_ROWS]]
     return rows
@@ -204,7 +204,7 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     tables.rehash_contents(max(len(tables.content_table), 2 * capacity))
 
 
-def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Value]]) -> None:
+def restore_ruleless_contents(interner: Interner, inboxes: Sequence[tuple[int, Value]]) -> None:
     """Set the values and images of inbox contents that follow no counting rule."""
     numbers: dict[tuple[int, Value], int] = {}
     for content, inbox in inboxes:

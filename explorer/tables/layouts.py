@@ -31,7 +31,7 @@ from kraftcheck.explorer.tables.rows import (
     packing_with_free_spare_bits,
 )
 
-ROW_ORDER_BITS = 14  # high bits of a control row's id that `order` compares
+ROW_SORT_KEY_BITS = 14  # high bits of a control row's id that `order` compares
 
 
 class ControlRowLayout:
@@ -67,7 +67,7 @@ class ControlRowLayout:
         """Return the indices of the states ordered by control row, so that consecutive states share cached entries."""
         order = np.arange(len(rows), dtype=np.int64)
         most = self._interner.counts()[0]
-        shift = max(0, most.bit_length() - ROW_ORDER_BITS)
+        shift = max(0, most.bit_length() - ROW_SORT_KEY_BITS)
         order_by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
         return order
 
@@ -118,7 +118,7 @@ class FlatLayout:
     def fit(self, worker: WorkerBuffers, packing: BitPacking) -> None:
         """Resize the worker's buffers for this packing."""
         columns, clusters = worker.succ.shape[1] - 2, int(packing.clusters[0])
-        enlarge_fact_memo(worker)
+        enlarge_crowded_fact_memo(worker)
         if worker.words.shape != (len(worker.succ) + 1, packing.words):
             worker.words = np.zeros((len(worker.succ) + 1, packing.words), np.uint64)
             worker.waiting_words = np.zeros((QUEUE_PLACES, packing.words), np.uint64)
@@ -174,7 +174,7 @@ class FlatLayout:
 Layout = ControlRowLayout | FlatLayout
 
 
-def enlarge_fact_memo(worker: WorkerBuffers) -> None:
+def enlarge_crowded_fact_memo(worker: WorkerBuffers) -> None:
     """Enlarge a worker's memo of facts if many entries overwrite each other."""
     if 4 * worker.fact_counts[facts.AT_REPLACED_FACTS] > len(worker.facts) < facts.MOST_MEMO_PLACES:
         more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)

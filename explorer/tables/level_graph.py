@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
-from kraftcheck.explorer.state_graph import HiddenBoundsEvaluator, StateGraph, require_countable_states
+from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_countable_states
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, number_entries
 from kraftcheck.explorer.tables.learned_system import LearnedSystem, PackedKeys
-from kraftcheck.explorer.tables.level_states import LevelStates, format_bytes
+from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import StateNumbers
@@ -29,7 +29,7 @@ class LevelStore:
     """`StateStore` over the levels of a breadth-first search."""
 
     def __init__(
-        self, states: LevelStates, system: LearnedSystem, room: SpillArena, path_to: PathTo, pause: Callable[[], None]
+        self, states: SearchStates, system: LearnedSystem, room: SpillArena, path_to: PathTo, pause: Callable[[], None]
     ) -> None:
         levels = states.levels
         self.count, self.starts = sum(levels.counts), levels.counts[0] if levels.counts else 0
@@ -100,7 +100,7 @@ def mark_states_leading_to(
 
 
 def check_graph_properties(
-    states: LevelStates, checker: ViolationChecker, options: SearchRequest, path_to: PathTo, pause: Callable[[], None]
+    states: SearchStates, checker: ViolationChecker, options: SearchRequest, path_to: PathTo, pause: Callable[[], None]
 ) -> None:
     """Check AG EF and temporal properties on the complete state graph."""
     expander, books, semantics = states.expander, checker.books, checker.semantics
@@ -109,7 +109,7 @@ def check_graph_properties(
     system = LearnedSystem(expander, checker.starts)
     try:
         store = LevelStore(states, system, room, path_to, pause)
-        bounds = HiddenBoundsEvaluator(semantics, options, expander.learner.calls.most_spent)
+        bounds = PropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable(graph, options, books, mark_states_leading_to)
         check_temporal(graph, semantics, options, books)

@@ -138,11 +138,11 @@ def format_bytes(nbytes: int) -> str:
     return f"{nbytes / GIB:.1f} GiB" if nbytes >= GIB else f"{-(-nbytes // MIB)} MiB"
 
 
-FIRST_MEMO_MEASURE_STATES = 1 << 4
+MEMO_MEASURE_INTERVAL_STATES = 1 << 4
 """Number of expanded states after which the memo tables are measured again."""
 
 
-class LevelStates:
+class SearchStates:
     """All states of a search, as levels and as a set."""
 
     def __init__(
@@ -189,7 +189,7 @@ class LevelStates:
         """
         if expanded < self._measure_at:
             return None
-        self._measure_at, kinds = expanded + FIRST_MEMO_MEASURE_STATES, self._size.kinds()
+        self._measure_at, kinds = expanded + MEMO_MEASURE_INTERVAL_STATES, self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > self.memory.most_learned:
             return self._size.over_budget_note(kinds, self.memory.most_learned)
@@ -248,7 +248,7 @@ SAVED_BYTES_WEIGHT = 0.7  # weight of bytes saved in states against bytes spent 
 class LayoutPolicy:
     """Decides when a breadth-first search switches its layout or packing."""
 
-    def __init__(self, options: SearchRequest, states: LevelStates, python: PythonChecks | None) -> None:
+    def __init__(self, options: SearchRequest, states: SearchStates, python: PythonChecks | None) -> None:
         # The numbers of states at the next decisions.
         self.flat_from, self.clusters_from = FLAT_FROM_STATES, CLUSTERING_FROM_STATES
         self._options, self._states, self._python = options, states, python

@@ -29,7 +29,7 @@ from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, least_transition, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.rows import Rows, distinct_columns
+from kraftcheck.explorer.tables.rows import Rows, unique_column_indices
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT_PARAMETER, Property
 from kraftcheck.spec.language.refinement import Refinement
@@ -101,7 +101,7 @@ class VerdictMemo:
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
-        first, which = distinct_columns(inputs)
+        first, which = unique_column_indices(inputs)
         found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):
             key = inputs[:, index].tobytes()
@@ -331,7 +331,7 @@ def _row_key(row: Any) -> bytes:
 MOST_MEMOIZED_INPUTS = 1 << 20
 """Most inputs whose abstract states are kept."""
 
-StateNumbers = NDArray[np.int64]
+AbstractStateNumbers = NDArray[np.int64]
 
 
 class AbstractStates:
@@ -344,11 +344,11 @@ class AbstractStates:
         self._known: dict[bytes, int] = {}
         self._columns = (0, 0)
 
-    def of(self, rows: Rows) -> StateNumbers:
+    def of(self, rows: Rows) -> AbstractStateNumbers:
         """Return the number of each row's abstract state."""
         while True:
             columns, parts = self._inputs(rows), len(self._parts)
-            first, which = distinct_columns(columns)
+            first, which = unique_column_indices(columns)
             numbers = np.zeros(len(first), np.int64)
             for place, row in enumerate(first.tolist()):
                 key = columns[:, row].tobytes()
@@ -394,7 +394,9 @@ class RefinementChecks:
         semantics = Semantics(interner.protocol)
         self._mappings = [(1 << bit, AbstractStates(interner, semantics.refinement(prop))) for bit, prop in refinements]
 
-    def violated_by(self, rows: Rows, targets: Rows, sources: StateNumbers, seen: int) -> Iterator[tuple[int, int]]:
+    def violated_by(
+        self, rows: Rows, targets: Rows, sources: AbstractStateNumbers, seen: int
+    ) -> Iterator[tuple[int, int]]:
         """Yield the first source with a violating step, and the bit of the property, unless the mask `seen` has it.
 
         Step `i` leads from rows[sources[i]] to targets[i].
@@ -415,7 +417,9 @@ class RefinementChecks:
             if wrong.any():
                 yield int(wrong.argmax()) + 1, bit
 
-    def _wrong(self, refinement: Refinement, before: StateNumbers, after: StateNumbers) -> NDArray[np.bool_]:
+    def _wrong(
+        self, refinement: Refinement, before: AbstractStateNumbers, after: AbstractStateNumbers
+    ) -> NDArray[np.bool_]:
         """Return which pairs of abstract states are no step of the abstract protocol."""
         count = len(refinement.mapped)
         pairs, which = np.unique(before * count + after, return_inverse=True)

@@ -175,7 +175,7 @@ class SuccessorsOfWorkers(NamedTuple):
     width: int  # columns of a state
 
 
-def distinct_columns(inputs: Rows) -> tuple[Indices, Indices]:
+def unique_column_indices(inputs: Rows) -> tuple[Indices, Indices]:
     """Return the first index of each distinct column, and for each column the number of its distinct value."""
     lowest = inputs.min(axis=1).tolist()
     ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]

@@ -33,8 +33,8 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     HEAD_BYTES,
     LAYOUT_NUMBERS,
     MAX_HASH_SET_LOAD,
-    NUMBERS_OF_TABLE_RECORD,
     PLACES_BEHIND_HOMES,
+    TABLE_RECORD_SIZE,
     copy_all,
     insert_rows,
     insert_successors,
@@ -86,7 +86,7 @@ class Partition:
         spare: tuple[ThreadSpareArray, ThreadSpareArray] | None = None,
         table: NDArray[np.int64] | None = None,
     ) -> None:
-        self.table = np.zeros(NUMBERS_OF_TABLE_RECORD, np.int64) if table is None else table
+        self.table = np.zeros(TABLE_RECORD_SIZE, np.int64) if table is None else table
         self._packing, self._number, self._small = packing, number, small
         self._spare = spare or (ThreadSpareArray(), ThreadSpareArray())
         self._allocate(capacity)
@@ -178,11 +178,11 @@ class VisitedSet:
         self._small = small
         self._spare = ThreadSpareArray(), ThreadSpareArray()
         self._new = [np.empty(0, np.int32)] * threads.count
-        self._tables = np.zeros((PARTITION_COUNT, NUMBERS_OF_TABLE_RECORD), np.int64)  # of each partition
+        self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_SIZE), np.int64)  # of each partition
         self.partitions: list[Partition] = []  # empty until the packing is known
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
-        self._tables = np.zeros((PARTITION_COUNT, NUMBERS_OF_TABLE_RECORD), np.int64)
+        self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_SIZE), np.int64)
         packing, small, spare = self.packing, self._small, self._spare
         each = enumerate(zip(capacities, self._tables, strict=True))
         least = FIRST_PARTITION_CAPACITY

@@ -259,7 +259,7 @@ def check_formula(name: str, formula: Formula, fairness: tuple[Fairness, ...], g
     reached = product.reach()
     alive = np.zeros(automaton.states, bool)
     alive[list(possible)] = True
-    kernel.mark_possibly_fair(product.arrays, alive)
+    kernel.mark_possibly_accepting(product.arrays, alive)
     lasso = product.lasso(reached) if product.find_fair() else None
     product.close()
     return TemporalResult(lasso, tuple(product.idle_atoms(name)) if lasso is None else ())
@@ -376,8 +376,8 @@ class ProductGraph:
         """Return a lasso into the first fair component reached, or a lasso that ends in a fair stutter if shorter."""
         arrays, every = self.arrays, self._weak | self._strong
         first, still = kernel.first_fair_node(arrays, reached, self._acceptance, every)
-        way = _path_along(arrays.parent, first)
-        short = _path_along(arrays.parent, still) if still >= 0 else None
+        way = _path_to_node(arrays.parent, first)
+        short = _path_to_node(arrays.parent, still) if still >= 0 else None
         arrays.rank[:] = -1
         cycle = self._cycle(first)
         if short is not None and len(short) <= len(way) + len(cycle):
@@ -396,7 +396,7 @@ class ProductGraph:
         # demand is open. Then return to the first node.
         while True:
             source, edge, move, count = kernel.find_demanded_edge(arrays, here, -1, accepts, weak | strong, weak)
-            edges += self._edges_along(_path_along(arrays.rank, source)) if source >= 0 else []
+            edges += self._edges_along(_path_to_node(arrays.rank, source)) if source >= 0 else []
             arrays.rank[arrays.order[:count]] = -1
             if source < 0:
                 break
@@ -411,7 +411,7 @@ class ProductGraph:
                 break
         if here != node or not edges:
             source, edge, move, count = kernel.find_demanded_edge(arrays, here, node, *[EMPTY_MASK] * 3)
-            edges += [*self._edges_along(_path_along(arrays.rank, source)), (edge, node)]
+            edges += [*self._edges_along(_path_to_node(arrays.rank, source)), (edge, node)]
             arrays.rank[arrays.order[:count]] = -1
         return edges
 
@@ -467,7 +467,7 @@ def _atoms_of_labels(labels: list[StepLabel], atoms: tuple[Atom, ...], kind: typ
     return np.array(masks, np.uint64)
 
 
-def _path_along(previous: NDArray[np.int32], node: int) -> list[int]:
+def _path_to_node(previous: NDArray[np.int32], node: int) -> list[int]:
     """Return the path to a node, given the node before each; the first node of a path comes before itself."""
     way = [node]
     while previous[way[-1]] != way[-1]:

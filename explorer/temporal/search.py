@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
     step_of_transition,
 )
-from kraftcheck.explorer.state_graph import LabelledGraph, MarkPredecessors, StateGraph, states_without_path_to
+from kraftcheck.explorer.state_graph import LabelledGraph, MarkStatesLeadingTo, StateGraph, states_without_path_to
 from kraftcheck.explorer.transition_system import canonicalizer, peer_of_step
 from kraftcheck.spec.diagnosis.why import action_diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
@@ -36,7 +36,7 @@ def bounds_are_strict(protocol: Protocol, options: SearchRequest) -> bool:
 
 
 def check_reachable(
-    graph: StateGraph, options: SearchRequest, books: Bookkeeping, mark_back: MarkPredecessors | None = None
+    graph: StateGraph, options: SearchRequest, books: Bookkeeping, mark_back: MarkStatesLeadingTo | None = None
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
@@ -75,7 +75,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
             if lasso is None:
                 raise graph.bounds.spends_too_much(prop.name)
             trace, _, loop = lasso
-            if loop.again is not None and _are_renamed(
+            if loop.again is not None and _differ_past_bounds(
                 semantics.protocol, options, trace[loop.back_to - 1], loop.again
             ):
                 way = f"up to the renaming of VIEW {options.view}"
@@ -83,7 +83,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
             books.violation(prop.name, *lasso)
 
 
-def _are_renamed(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:
+def _differ_past_bounds(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:
     """Whether two states that the view identifies differ in more than bounds."""
     differ = one.state.but(spent=other.state.spent) != other.state
     return differ and protocol.renames(options.view) is not None
@@ -107,7 +107,7 @@ def _lasso_as_behaviour(
             return None
         steps.append(step_of_transition(found))
     back_to = len(lasso.way) + 1
-    never = why_never_taken(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
+    never = why_absent_from_cycle(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
     again = steps.pop() if lasso.cycle else None
     return tuple(steps), None, LassoCycle(back_to, again, lasso.kept, never)
 
@@ -127,7 +127,7 @@ MOST_REASONS = 2
 """Most reasons given for one action."""
 
 
-def why_never_taken(
+def why_absent_from_cycle(
     semantics: Semantics, actions: Sequence[str], cycle: Sequence[TraceStep], numbers: Sequence[int]
 ) -> tuple[str, ...]:
     """Explain, for each action absent from a cycle, why the cycle does not take the action."""
@@ -138,7 +138,7 @@ def why_never_taken(
 
 
 def _why_not_taken(semantics: Semantics, action: str, cycle: Sequence[TraceStep], numbers: Sequence[int]) -> str:
-    ready = [_is_enabled(semantics, action, step.state) for step in cycle]
+    ready = [_has_changing_step(semantics, action, step.state) for step in cycle]
     if all(ready):
         return "can be taken all the time, and need not be"
     for place, (before, after) in enumerate(itertools.pairwise(ready)):
@@ -154,5 +154,5 @@ def _why_not_taken(semantics: Semantics, action: str, cycle: Sequence[TraceStep]
     return f"is not enabled in state {numbers[0]}: {given}{more}"
 
 
-def _is_enabled(semantics: Semantics, action: str, state: State) -> bool:
+def _has_changing_step(semantics: Semantics, action: str, state: State) -> bool:
     return any(one.action == action and one.target != state for one in semantics.transitions(state))

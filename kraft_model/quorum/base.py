@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
-    ENDED,
+    ENDED_MODES,
     SYMBOL_TYPES,
     UNKNOWN_DIRECTORY,
     Admin,
@@ -56,13 +56,13 @@ from kraftcheck.kraft_model.quorum.rules import (
     epoch_start,
     failed_replica,
     follower_replica,
-    is_voter_key,
+    is_key_of_voter,
+    kraft_version_in,
     last_epoch,
     replica_keys,
     resigned,
     restarted_replica,
     unattached,
-    version_in,
     voter_of,
 )
 from kraftcheck.spec import (
@@ -128,11 +128,11 @@ class QuorumVoterSets(Protocol):
 
     def others(self, me: Replica) -> list[Key]:
         """Return the voters other than this replica, in canonical order."""
-        return [voter.key for voter in ordered(me.voters) if not is_voter_key(voter.key, me.key)]
+        return [voter.key for voter in ordered(me.voters) if not is_key_of_voter(voter.key, me.key)]
 
     def own_votes(self, me: Replica) -> frozenset[Key]:
         """Return the set of the replica's voter key, which stands for its vote for itself; empty for an observer."""
-        return frozenset(voter.key for voter in me.voters if is_voter_key(voter.key, me.key))
+        return frozenset(voter.key for voter in me.voters if is_key_of_voter(voter.key, me.key))
 
     # Majorities
 
@@ -283,7 +283,7 @@ class QuorumBase(QuorumVoterSets):
         """Whether a message reaches a process: it must run, and listen at the endpoint addressed."""
         if not isinstance(me, Replica):
             return True
-        return me.mode not in ENDED and getattr(message, "address", 0) in (0, me.endpoint)
+        return me.mode not in ENDED_MODES and getattr(message, "address", 0) in (0, me.endpoint)
 
     # Steps
 
@@ -313,7 +313,7 @@ class QuorumBase(QuorumVoterSets):
         alone. A leader that loses leadership answers the client of its pending change.
         """
         gone: list[Record] = []
-        starts = starts or after.mode in ENDED
+        starts = starts or after.mode in ENDED_MODES
         if not starts and before.mode is Mode.LEADER and after.mode is not Mode.LEADER:
             messages = (*messages, *self.last_answer(before, messages))
         if starts or (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory):
@@ -391,7 +391,7 @@ class QuorumBase(QuorumVoterSets):
             log=log,
             flushed=len(log) if flushes else min(me.flushed, len(log)),
             voters=self.voters_in(log, self.first_voters(me)),
-            version=version_in(log, self.formatted_version(me.id, me.directory)),
+            version=kraft_version_in(log, self.formatted_version(me.id, me.directory)),
         )
 
     # The high watermark
@@ -411,7 +411,7 @@ class QuorumBase(QuorumVoterSets):
 
     def known_end(self, me: Replica, voter: Voter) -> int:
         """Return the log end offset of a voter as known to the leader."""
-        return len(me.log) if is_voter_key(voter.key, me.key) else me.offsets.get(voter.key, 0)
+        return len(me.log) if is_key_of_voter(voter.key, me.key) else me.offsets.get(voter.key, 0)
 
     def may_commit(self, me: Replica, end: int) -> bool:
         """Whether a leader may commit an offset: it must cover a batch of its own epoch (KIP-595, "Fetch")."""
@@ -566,7 +566,7 @@ class QuorumBase(QuorumVoterSets):
             return Nil.NIL
         if self.watch_pre_votes or not self.timely_fetches:
             return me if self.watch_pre_votes else Nil.NIL
-        if me.mode in ENDED:
+        if me.mode in ENDED_MODES:
             return Nil.NIL
         seen = self.replica_type(me.id, endpoint=me.endpoint)
         return seen.but(mode=me.mode, epoch=me.epoch) if me.mode is Mode.LEADER else seen

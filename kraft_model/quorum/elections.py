@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.base import OtherReplicas, QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     UNKNOWN_DIRECTORY,
     Acknowledgement,
     Batch,
@@ -34,8 +34,8 @@ from kraftcheck.kraft_model.quorum.rules import (
     candidate,
     end_position,
     endpoint_of,
-    enter,
-    is_voter_key,
+    enter_mode,
+    is_key_of_voter,
     prospective,
     resigned,
     unattached,
@@ -43,8 +43,8 @@ from kraftcheck.kraft_model.quorum.rules import (
 )
 from kraftcheck.spec import Record, Step, Steps, internal, on
 
-GRANTS_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
-GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
+MODES_GRANTING_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
+MODES_GRANTING_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
 
 
 class QuorumElections(QuorumBase):
@@ -191,7 +191,7 @@ class QuorumElections(QuorumBase):
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
         """Whether `voter` in a request is the receiver's replica key, and not the key of the receiver's lost disk."""
-        return is_voter_key(voter, me.key)
+        return is_key_of_voter(voter, me.key)
 
     def wrong_voter(self) -> Error:
         """Return the error that rejects a request for another replica key than the receiver's.
@@ -204,7 +204,7 @@ class QuorumElections(QuorumBase):
         """Whether a pre-vote is granted: a leader or a follower with a successful fetch rejects it."""
         if not self.log_suffices(me, request):
             return False
-        return me.mode in GRANTS_PRE_VOTES or (me.mode is Mode.FOLLOWER and not self.follows_actively(me))
+        return me.mode in MODES_GRANTING_PRE_VOTES or (me.mode is Mode.FOLLOWER and not self.follows_actively(me))
 
     def follows_actively(self, me: Replica) -> bool:
         """Whether a follower has fetched; without this test, the followers of a dead leader block each other."""
@@ -212,7 +212,7 @@ class QuorumElections(QuorumBase):
 
     def grants_vote(self, me: Replica, request: VoteRequest) -> bool:
         """Whether a vote is granted: one per epoch, to an up-to-date log, while the leader is unknown."""
-        if me.mode not in GRANTS_VOTES:
+        if me.mode not in MODES_GRANTING_VOTES:
             return False
         if isinstance(me.voted, Key):
             return self.voted_for(me.voted, request.candidate)
@@ -280,7 +280,7 @@ class QuorumElections(QuorumBase):
         leader with a new endpoint appends a VotersRecord ("Automatic endpoint and directory id discovery"). A leader
         may also fail between writing quorum-state and appending the first record.
         """
-        elected = enter(me, Mode.LEADER, me.epoch, me.id)
+        elected = enter_mode(me, Mode.LEADER, me.epoch, me.id)
         batch = Batch(me.epoch, (LeaderChange(me.id), *self.first_records(me)))
         leader = self.with_log(elected, (*me.log, batch), flushes=True)
         announcements = [self.announcement(leader, key) for key in self.others(leader)]
@@ -340,7 +340,7 @@ class QuorumElections(QuorumBase):
 
     def is_first(self, me: Replica, preferred: tuple[Key, ...]) -> bool:
         """Whether this replica is the first preferred successor, or the list of successors is empty."""
-        return not preferred or is_voter_key(preferred[0], me.key)
+        return not preferred or is_key_of_voter(preferred[0], me.key)
 
     def is_stale(self, me: Replica, epoch: int) -> bool:
         """Whether the epoch of an announcement is older than the replica's own."""
@@ -350,7 +350,7 @@ class QuorumElections(QuorumBase):
         self, response: type[Acknowledgement], me: Replica, request: QuorumEpochRequest, error: Error
     ) -> list[Record]:
         """Return the response to BeginQuorumEpoch or EndQuorumEpoch; without PlainAnswers, only errors get one."""
-        if me.mode in ENDED or (error is Error.NONE and not self.plain_answers):
+        if me.mode in ENDED_MODES or (error is Error.NONE and not self.plain_answers):
             return []
         shown = self.endpoint_shown(me)
         return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source, shown)]

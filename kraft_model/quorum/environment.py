@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
-from kraftcheck.kraft_model.quorum.records import ENDED, Admin, Batch, Data, Key, Mode, Nil, Replica, Shared
-from kraftcheck.kraft_model.quorum.rules import is_voter_key, resigned, stopped_replica
+from kraftcheck.kraft_model.quorum.records import ENDED_MODES, Admin, Batch, Data, Key, Mode, Nil, Replica, Shared
+from kraftcheck.kraft_model.quorum.rules import is_key_of_voter, resigned, stopped_replica
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
@@ -34,14 +34,14 @@ class QuorumEnvironment(QuorumElections):
 
         KIP-595, "Quorum State"; KIP-853, "Quorum state".
         """
-        if me.mode in ENDED:
+        if me.mode in ENDED_MODES:
             return
         yield from self.restart_steps(me, shared)
 
     @internal
     def restart_losing_unflushed(self, me: Replica, shared: Shared) -> Steps:
         """A process restarts after a power loss, without the unflushed suffix of its log."""
-        if me.mode in ENDED:
+        if me.mode in ENDED_MODES:
             return
         if me.flushed == len(me.log):
             return
@@ -61,7 +61,7 @@ class QuorumEnvironment(QuorumElections):
     @internal
     def crash(self, me: Replica) -> Steps:
         """A process crashes for good."""
-        if me.mode in ENDED:
+        if me.mode in ENDED_MODES:
             return
         yield self.taken(me, stopped_replica(me), consumes=False, starts=True).spend("crashes")
 
@@ -71,7 +71,7 @@ class QuorumEnvironment(QuorumElections):
 
         KIP-853, "Disk failure recovery", "Replica directory ID".
         """
-        if me.mode in ENDED:
+        if me.mode in ENDED_MODES:
             return
         blank = self.formatted(me.id, me.directory + 1, me.endpoint).but(software=me.software)
         lost = shared.lost.put(me.key, me.log)
@@ -80,7 +80,7 @@ class QuorumEnvironment(QuorumElections):
     @internal
     def move_endpoint(self, me: Replica) -> Steps:
         """A controller restarts with another endpoint (KIP-853, "Upgrading controller listener")."""
-        if me.mode in ENDED or me.id in self.brokers:
+        if me.mode in ENDED_MODES or me.id in self.brokers:
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
         yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend(
@@ -93,7 +93,7 @@ class QuorumEnvironment(QuorumElections):
 
         KIP-853, "Supported features". Older software cannot read a log with a KRaftVersionRecord.
         """
-        if me.mode in ENDED or me.id in self.brokers:
+        if me.mode in ENDED_MODES or me.id in self.brokers:
             return
         if me.software == 1 and me.version == 1:
             return
@@ -125,7 +125,7 @@ class QuorumEnvironment(QuorumElections):
     @projection
     def fetcher(self, me: Replica | Admin) -> Key | Nil:
         """Return the replica key in a running replica's fetches; Nil for any other process."""
-        return me.key if isinstance(me, Replica) and me.mode not in ENDED else Nil.NIL
+        return me.key if isinstance(me, Replica) and me.mode not in ENDED_MODES else Nil.NIL
 
     @internal(reads=fetcher)
     def check_quorum(self, me: Replica, shared: Shared, fetcher: Map[ModelValue, Key | Nil]) -> Steps:
@@ -146,6 +146,6 @@ class QuorumEnvironment(QuorumElections):
         heard = {
             voter
             for voter in self.others(me)
-            if any(isinstance(key, Key) and is_voter_key(voter, key) for key in fetching)
+            if any(isinstance(key, Key) and is_key_of_voter(voter, key) for key in fetching)
         }
         return len(me.voters) == 1 or self.is_majority(me.voters, heard | self.own_votes(me))

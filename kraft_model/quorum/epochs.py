@@ -16,16 +16,16 @@ from collections.abc import Collection, Iterator
 from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.records import ENDED, DescribeQuorumResponse, LeaderChange, LogRecord, Replica
+from kraftcheck.kraft_model.quorum.records import ENDED_MODES, DescribeQuorumResponse, LeaderChange, LogRecord, Replica
 from kraftcheck.kraft_model.quorum.rules import Log
 from kraftcheck.spec import Map, Record, RelativeNumbers, State, constraint
 
-EPOCH_FIELDS = RelativeNumbers("epoch", "last_epoch", "of")
-LOG_END_FIELDS = RelativeNumbers("offset", "last_offset", "flushed")
+EPOCH_RENAMING = RelativeNumbers("epoch", "last_epoch", "of")
+LOG_END_RENAMING = RelativeNumbers("offset", "last_offset", "flushed")
 """Offsets at which a log may come to end."""
-LOG_START_FIELDS = RelativeNumbers("start", "high_watermark")
+LOG_START_RENAMING = RelativeNumbers("start", "high_watermark")
 """Offsets that are only compared with others."""
-OFFSET_FIELDS = RelativeNumbers("offset", "last_offset", "flushed", "start", "high_watermark")
+OFFSET_RENAMING = RelativeNumbers("offset", "last_offset", "flushed", "start", "high_watermark")
 
 
 class QuorumEpochs(QuorumBase):
@@ -45,11 +45,11 @@ class QuorumEpochs(QuorumBase):
         if lift is None:
             return kept
         kept = self.without_fillers(kept)
-        return EPOCH_FIELDS.relative(kept, [one.epoch for one in running_replicas(kept)], lift)
+        return EPOCH_RENAMING.relative(kept, [one.epoch for one in running_replicas(kept)], lift)
 
     def messages(self, state: State) -> list[Record]:
         """Return the messages in flight to processes that have not ended."""
-        ended = {one.id for one in replicas(state) if one.mode in ENDED}
+        ended = {one.id for one in replicas(state) if one.mode in ENDED_MODES}
         inboxes = [inbox for host, inbox in state.inboxes.items() if host not in ended]
         return [message for inbox in inboxes for message in self.network.known(inbox)]
 
@@ -58,7 +58,7 @@ class QuorumEpochs(QuorumBase):
 
         No replica can be elected in an epoch below that of every running replica. A process that has ended stays so.
         """
-        ended = {one.id for one in replicas(state) if one.mode in ENDED}
+        ended = {one.id for one in replicas(state) if one.mode in ENDED_MODES}
         inboxes = state.inboxes
         if not self.losses and not self.duplicates:
             inboxes = Map((host, inbox) for host, inbox in inboxes.items() if host not in ended)
@@ -78,7 +78,7 @@ class QuorumEpochs(QuorumBase):
         gone = self.removable(state)
         if not gone:
             return state
-        held = OFFSET_FIELDS.held(state.replicas) | OFFSET_FIELDS.held(state.inboxes)
+        held = OFFSET_RENAMING.held(state.replicas) | OFFSET_RENAMING.held(state.inboxes)
         names = {offset: _offset_without_batches(offset, gone) for offset in held}
 
         def cut(log: Log) -> Log:
@@ -87,21 +87,21 @@ class QuorumEpochs(QuorumBase):
         def renamed(one: Record) -> Record:
             if not isinstance(one, Replica):
                 return one
-            found: Replica = OFFSET_FIELDS.renamed(one, names)
+            found: Replica = OFFSET_RENAMING.renamed(one, names)
             ends = Map((key, _offset_without_batches(end, gone)) for key, end in one.offsets.items())
             return found.but(log=cut(one.log), offsets=ends)
 
         lost = Map((key, cut(log)) for key, log in state.shared.lost.items())
         return state.but(
             replicas=Map((host, renamed(one)) for host, one in state.replicas.items()),
-            inboxes=OFFSET_FIELDS.renamed(state.inboxes, names),
+            inboxes=OFFSET_RENAMING.renamed(state.inboxes, names),
             shared=state.shared.but(committed=cut(state.shared.committed), lost=lost),
         )
 
     def removable(self, state: State) -> list[int]:
         """Return the places of the batches of fillers that the logs need not hold."""
         here = running_replicas(state)
-        marks = LOG_START_FIELDS.held((*here, *self.messages(state))) | {
+        marks = LOG_START_RENAMING.held((*here, *self.messages(state))) | {
             end for one in here for end in one.offsets.values()
         }
         return [
@@ -116,11 +116,11 @@ class QuorumEpochs(QuorumBase):
         if any(getattr(one, name, ()) for one in (*here, *messages) for name in ("snapshots", "content")):
             return 0
         committed = state.shared.committed
-        ended = [one.log for one in replicas(state) if one.mode in ENDED]
+        ended = [one.log for one in replicas(state) if one.mode in ENDED_MODES]
         agreed = [min(_first_differing_offset(one.log, committed), len(one.log)) for one in here]
         agreed += [_first_differing_offset(log, committed) for log in (*ended, *state.shared.lost.values())]
         waiting = [part for one in here for part in (one.pending, one.change)]
-        return min([len(committed), *agreed, *LOG_END_FIELDS.held((*here, *messages, *waiting))])
+        return min([len(committed), *agreed, *LOG_END_RENAMING.held((*here, *messages, *waiting))])
 
     @constraint
     def epochs_stay_close(self, state: State) -> bool:
@@ -138,7 +138,7 @@ def replicas(state: State) -> list[Replica]:
 
 def running_replicas(state: State) -> list[Replica]:
     """Return the replicas whose processes have not ended."""
-    return [one for one in replicas(state) if one.mode not in ENDED]
+    return [one for one in replicas(state) if one.mode not in ENDED_MODES]
 
 
 def _first_differing_offset(log: Log, other: Log) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
-    ENDED,
+    ENDED_MODES,
     Admin,
     Batch,
     Change,
@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, is_voter_key, voter_of
+from kraftcheck.kraft_model.quorum.rules import VoterSet, is_key_of_voter, voter_of
 from kraftcheck.spec import (
     Formula,
     Map,
@@ -44,7 +44,7 @@ from kraftcheck.spec import (
     temporal,
     weak,
 )
-from kraftcheck.spec.language.formula import Claim
+from kraftcheck.spec.language.formula import FormulaOrPredicate
 
 
 class LeaderSummary(Record):
@@ -111,11 +111,11 @@ class QuorumLiveness(QuorumBase):
     @projection
     def standing(self, me: Replica | Admin) -> TemporalSummary | Nil:
         """Return a running replica's mode, epoch, leader, replica key and log; Nil for any other process."""
-        if not isinstance(me, Replica) or me.mode in ENDED:
+        if not isinstance(me, Replica) or me.mode in ENDED_MODES:
             return Nil.NIL
         return TemporalSummary(me.mode, me.epoch, me.leader, me.key, me.log)
 
-    def ends(self, condition: Claim) -> Formula:
+    def ends(self, condition: FormulaOrPredicate) -> Formula:
         """Return the formula which states that no replica satisfies `condition` forever."""
         return every([leads_to(at(host, condition), ~at(host, condition)) for host in ordered(self.hosts)])
 
@@ -139,7 +139,7 @@ class QuorumLiveness(QuorumBase):
 
     def followers_counted(self, me: Replica, followers: set[Key]) -> set[Key]:
         """Return the voters that follow a leader, and the leader itself if it is a voter."""
-        return {v.key for v in me.voters if any(is_voter_key(v.key, key) for key in followers)} | self.own_votes(me)
+        return {v.key for v in me.voters if any(is_key_of_voter(v.key, key) for key in followers)} | self.own_votes(me)
 
     @temporal(fairness=FAIRNESS)
     def leaders_are_elected(self) -> Formula:
@@ -225,7 +225,12 @@ class QuorumLiveness(QuorumBase):
         """A running replica is a voter by its own log, although its removal is committed."""
         voters = self.voters_in(shared.committed, frozenset())
         gone = bool(voters) and voter_of(voters, me.key) is None
-        return me.mode not in ENDED and gone and voter_of(me.voters, me.key) is not None and self.was_voter(me, shared)
+        return (
+            me.mode not in ENDED_MODES
+            and gone
+            and voter_of(me.voters, me.key) is not None
+            and self.was_voter(me, shared)
+        )
 
     def was_voter(self, me: Replica, shared: Shared) -> bool:
         """Whether a replica is in any committed voter set, or in its formatted one."""
@@ -243,7 +248,7 @@ class QuorumLiveness(QuorumBase):
         """A running observer does not follow the leader of the newest epoch with a leader."""
         leads = [one for one in standing.values() if isinstance(one, TemporalSummary) and one.mode is Mode.LEADER]
         newest = max((one.epoch for one in leads), default=0)
-        if me.mode in ENDED or me.mode is Mode.LEADER or voter_of(me.voters, me.key) is not None or not newest:
+        if me.mode in ENDED_MODES or me.mode is Mode.LEADER or voter_of(me.voters, me.key) is not None or not newest:
             return False
         return (me.mode, me.epoch) != (Mode.FOLLOWER, newest)
 
@@ -262,7 +267,7 @@ class QuorumLiveness(QuorumBase):
     @predicate
     def is_down(self, me: Replica) -> bool:
         """A replica's process has ended."""
-        return me.mode in ENDED
+        return me.mode in ENDED_MODES
 
     @temporal(fairness=(*FAIRNESS, weak("ExpireOperation", each="replica")))
     def operations_are_answered(self) -> Formula:
@@ -293,7 +298,7 @@ class QuorumLiveness(QuorumBase):
         """A running voter has another endpoint than in the committed voter set."""
         voters = self.voters_in(shared.committed, frozenset())
         known = voter_of(voters, me.key)
-        return me.mode not in ENDED and known is not None and known.endpoint != me.endpoint
+        return me.mode not in ENDED_MODES and known is not None and known.endpoint != me.endpoint
 
     @temporal(fairness=(*FAIRNESS, weak("SendUpdateVoter", each="replica")))
     def endpoints_become_known(self) -> Formula:
@@ -345,13 +350,13 @@ class QuorumLiveness(QuorumBase):
     @reachable
     def replicas_can_catch_up(self, me: Replica, shared: Shared) -> bool:
         """A running replica can come to hold the committed log (KIP-595, "Fetch")."""
-        return me.mode in ENDED or me.log[: len(shared.committed)] == shared.committed
+        return me.mode in ENDED_MODES or me.log[: len(shared.committed)] == shared.committed
 
     @reachable
     def removed_voters_hear_of_it(self, me: Replica, shared: Shared) -> bool:
         """A voter can learn of its committed removal (KIP-853, "Removing voters")."""
         voters = self.voters_in(shared.committed, frozenset())
-        return not self.is_voter(me) or not voters or any(is_voter_key(voter.key, me.key) for voter in voters)
+        return not self.is_voter(me) or not voters or any(is_key_of_voter(voter.key, me.key) for voter in voters)
 
     @projection
     def has_grown(self, me: Replica | Admin) -> bool:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     Admin,
     AdminResponse,
     Answered,
@@ -22,7 +22,14 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Told,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, VoterSet, comparable_keys, is_voter_key, replica_keys, version_in
+from kraftcheck.kraft_model.quorum.rules import (
+    Log,
+    VoterSet,
+    comparable_keys,
+    is_key_of_voter,
+    kraft_version_in,
+    replica_keys,
+)
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
 FIELDS_LOST_AT_STOP = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
@@ -65,7 +72,7 @@ class QuorumProperties(QuorumBase):
             return any(told.about in old - new for old, new in pairwise(sets))
         if not isinstance(told.about, int):
             return False  # its subject is unknown
-        return version_in(shared.committed, self.initial_version) >= told.about
+        return kraft_version_in(shared.committed, self.initial_version) >= told.about
 
     @invariant
     def updates_are_kept(self, me: Replica, shared: Shared) -> bool:
@@ -73,7 +80,7 @@ class QuorumProperties(QuorumBase):
 
         KIP-853, "UpdateVoter", steps 5 to 8. Kraft.version 0 has no such record.
         """
-        if not me.updated or version_in(shared.committed, self.initial_version) == 0:
+        if not me.updated or kraft_version_in(shared.committed, self.initial_version) == 0:
             return True
         sets = [voters for _, voters in self.voter_sets(shared.committed)]
         return any((voter.key, voter.endpoint) == (me.key, me.endpoint) for voters in sets for voter in voters)
@@ -143,7 +150,7 @@ class QuorumProperties(QuorumBase):
         if told.committed not in sets or told.high_watermark > len(shared.committed):
             return False
         old, new = comparable_keys(told.committed, told.current)
-        observes = not any(is_voter_key(voter.key, key) for voter in told.current for key in told.observers)
+        observes = not any(is_key_of_voter(voter.key, key) for voter in told.current for key in told.observers)
         return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
 
     def is_held(self, told: DescribeQuorumResponse, peer: Replica) -> bool:
@@ -206,7 +213,7 @@ class QuorumProperties(QuorumBase):
         if me.mode is not Mode.CANDIDATE:
             return True
         voters = self.voters_in(shared.committed, frozenset())
-        if not voters or any(is_voter_key(voter.key, me.key) for voter in voters):
+        if not voters or any(is_key_of_voter(voter.key, me.key) for voter in voters):
             return True
         return not self.is_majority(voters, {v.key for v in voters if me.id in watched.get(v.key.id, frozenset())})
 
@@ -270,7 +277,7 @@ class QuorumProperties(QuorumBase):
     def has_just_started(self, me: Replica) -> bool:
         """Whether a process may have just started, or has ended: its volatile state is empty."""
         forgot = not any(getattr(me, name) for name in FIELDS_LOST_AT_STOP) and isinstance(me.change, Nil)
-        return me.high_watermark <= me.start and (forgot or me.mode in ENDED)
+        return me.high_watermark <= me.start and (forgot or me.mode in ENDED_MODES)
 
     @step_invariant
     def committed_is_never_truncated(self, before: Replica, after: Replica) -> bool:
@@ -304,7 +311,7 @@ class QuorumProperties(QuorumBase):
         for key, log in lost.items():
             sets |= self.sets_from(log, committed, self.formatted_voters(key.id, key.directory))
         return any(
-            self.is_majority(voters, {v.key for v in voters if any(is_voter_key(v.key, key) for key in holders)})
+            self.is_majority(voters, {v.key for v in voters if any(is_key_of_voter(v.key, key) for key in holders)})
             for voters in sets
         )
 

@@ -72,7 +72,7 @@ class Operation(Symbol):
     UPDATE_FEATURES = "UpdateFeatures"
 
 
-ENDED = (Mode.DOWN, Mode.FAILED)
+ENDED_MODES = (Mode.DOWN, Mode.FAILED)
 """The modes of a process that has ended."""
 
 SYMBOL_TYPES = (Nil, Mode, Error, Operation)

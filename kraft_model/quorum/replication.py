@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import OtherReplicas, QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     Error,
     FetchRequest,
     FetchResponse,
@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, is_voter_key, stopped_replica, truncated
+from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, is_key_of_voter, stopped_replica, truncated
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
@@ -88,7 +88,7 @@ class QuorumReplication(QuorumBase):
 
     def is_same(self, voter: Key, key: Key) -> bool:
         """Whether a voter key matches the key of a fetching replica."""
-        return is_voter_key(voter, key)
+        return is_key_of_voter(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
         """Return the leader after it has recorded a fetch, and further messages to send; here unchanged, and none."""
@@ -132,7 +132,7 @@ class QuorumReplication(QuorumBase):
             yield self.taken(me, me)
             return
         after, done = self.common_response(me.but(pending=Nil.NIL), response)
-        if done or after.mode in ENDED:
+        if done or after.mode in ENDED_MODES:
             yield self.taken(me, after)
         elif after.mode is not Mode.FOLLOWER:
             yield self.fails(me)

@@ -59,7 +59,7 @@ def truncated(log: Log, diverging: Position) -> Log:
     return log[:end]
 
 
-def version_in(log: Log, otherwise: int) -> int:
+def kraft_version_in(log: Log, otherwise: int) -> int:
     """Return the kraft.version of the last KRaftVersionRecord of a log or snapshot, committed or not."""
     for batch in reversed(log):
         for record in reversed(batch.records):
@@ -68,14 +68,14 @@ def version_in(log: Log, otherwise: int) -> int:
     return otherwise
 
 
-def is_voter_key(voter: Key, key: Key) -> bool:
+def is_key_of_voter(voter: Key, key: Key) -> bool:
     """Return whether a voter is this replica: same id, and same directory id if the voter's is known."""
     return voter.id == key.id and voter.directory in (UNKNOWN_DIRECTORY, key.directory)
 
 
 def voter_of(voters: Iterable[Voter], key: Key) -> Voter | None:
     """Return the voter whose replica key matches this one, or None."""
-    return next((voter for voter in voters if is_voter_key(voter.key, key)), None)
+    return next((voter for voter in voters if is_key_of_voter(voter.key, key)), None)
 
 
 def replica_keys(voters: Iterable[Voter]) -> frozenset[Key]:
@@ -117,7 +117,7 @@ VOLATILE_DEFAULTS = {
 """Initial values of the fields that belong to one mode."""
 
 
-def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Replica:
+def enter_mode(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Replica:
     """Return the replica in a new mode, without its volatile state; it keeps its vote within the epoch."""
     kept = epoch == me.epoch
     return me.but(
@@ -129,22 +129,22 @@ def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Repl
 
 def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> Replica:
     """Return the replica as unattached in `epoch`; it may know the leader's id, but not the leader's endpoint."""
-    return enter(me, Mode.UNATTACHED, epoch, leader).but(leader_endpoint=1 if isinstance(leader, Nil) else 0)
+    return enter_mode(me, Mode.UNATTACHED, epoch, leader).but(leader_endpoint=1 if isinstance(leader, Nil) else 0)
 
 
 def follower_replica(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
     """Return the replica as follower of a leader at an endpoint, with no successful fetch yet."""
-    return enter(me, Mode.FOLLOWER, epoch, leader).but(leader_endpoint=endpoint)
+    return enter_mode(me, Mode.FOLLOWER, epoch, leader).but(leader_endpoint=endpoint)
 
 
 def prospective(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica in a new pre-vote round of its epoch, with vote and leader kept; `own` is its pre-vote."""
-    return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own, leader_endpoint=me.leader_endpoint)
+    return enter_mode(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own, leader_endpoint=me.leader_endpoint)
 
 
 def candidate(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica as candidate of the next epoch, with a vote for itself; `own` is its counted vote."""
-    after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
+    after = enter_mode(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
     return after.but(voted=me.key, ballot=frozenset({me.key}), granted=own)
 
 
@@ -157,7 +157,7 @@ def after_lost_pre_vote(me: Replica) -> Replica:
 
 def resigned(me: Replica) -> Replica:
     """Return the leader as resigned; it remains the leader of its epoch."""
-    return enter(me, Mode.RESIGNED, me.epoch, me.id)
+    return enter_mode(me, Mode.RESIGNED, me.epoch, me.id)
 
 
 def persisted_state(me: Replica) -> Replica:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
-    ENDED,
+    ENDED_MODES,
     UNKNOWN_DIRECTORY,
     AddVoterRequest,
     Admin,
@@ -37,7 +37,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, is_voter_key, replica_keys, voter_of
+from kraftcheck.kraft_model.quorum.rules import epoch_start, is_key_of_voter, replica_keys, voter_of
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
@@ -237,7 +237,7 @@ class QuorumVoterChanges(QuorumBase):
 
     def serves_administrators(self, me: Replica) -> bool:
         """Whether a process handles requests of administrators; a broker forwards them to the leader (KIP-853)."""
-        return me.mode not in ENDED and me.id not in self.brokers
+        return me.mode not in ENDED_MODES and me.id not in self.brokers
 
     def refuses_cluster(self, me: Replica, operation: Operation, client: ModelValue) -> Step:
         """Return the step that rejects a request of another cluster."""
@@ -352,7 +352,7 @@ class QuorumVoterChanges(QuorumBase):
         else:
             error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
             known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # skips voters of version 0
-            observers = frozenset(key for key in known if not any(is_voter_key(v.key, key) for v in me.voters))
+            observers = frozenset(key for key in known if not any(is_key_of_voter(v.key, key) for v in me.voters))
         shown = self.advertised_high_watermark(me) if error is Error.NONE else 0
         response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
         yield self.taken(me, me, response, consumes=False).spend("descriptions")
@@ -493,4 +493,4 @@ class QuorumVoterChanges(QuorumBase):
     def supporters(self, me: Replica, version: int) -> frozenset[Voter]:
         """Return the voters known to support a kraft.version, with the leader if its software supports it."""
         told = me.heard | ({Voter(me.key, me.endpoint)} if me.software >= version else set())
-        return frozenset(v for v in told if any(is_voter_key(old.key, v.key) for old in me.voters))
+        return frozenset(v for v in told if any(is_key_of_voter(old.key, v.key) for old in me.voters))

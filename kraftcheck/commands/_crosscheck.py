@@ -20,7 +20,7 @@ from kraftcheck.reporting.crosscheck import CrosscheckResult
 from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import action_named_by_label
-from kraftcheck.spec.values import visible
+from kraftcheck.spec.values import escape_invisible
 from kraftcheck.traces.crosscheck import DumpComparison, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
@@ -35,7 +35,7 @@ def crosscheck_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
         raise InputError(f"{dump}: expected a file of TLC's -dump, found a {form}")
     outcome = _compare_with_dump(job, dump, form, arguments)
-    _compare_names(job, outcome, arguments)
+    _note_unknown_actions(job, outcome, arguments)
     return outcome
 
 
@@ -51,7 +51,7 @@ def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argpa
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:
-            outcome.states = comparison.states(_count_states_read(read_states(dump, limit_bytes=limit), meter))
+            outcome.states = comparison.states(_metered_states(read_states(dump, limit_bytes=limit), meter))
         outcome.their_distinct = outcome.states.theirs
     else:
         graph = read_graph(dump, limit_bytes=limit)
@@ -63,7 +63,7 @@ def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argpa
     return outcome
 
 
-def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Namespace) -> None:
+def _note_unknown_actions(job: Job, outcome: CrosscheckResult, arguments: argparse.Namespace) -> None:
     """Drop the names of actions with `--unlabelled`; otherwise note unknown names."""
     if arguments.unlabelled:
         outcome.their_actions = None
@@ -72,10 +72,10 @@ def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Name
     outcome.any_action = _undivided_action_name(job)
     if outcome.any_action in unknown:
         unknown.remove(outcome.any_action)
-        named = f"{visible(outcome.any_action)} is no action of {job.protocol.name()}"
+        named = f"{escape_invisible(outcome.any_action)} is no action of {job.protocol.name()}"
         outcome.notes.append(f"{named}: a step of that name may be any action")
     if unknown:
-        names = ", ".join(map(visible, unknown))
+        names = ", ".join(map(escape_invisible, unknown))
         remedy = "--unlabelled compares steps without names, `name=` of an action sets its name"
         outcome.notes.append(f"{names}: no action of {job.protocol.name()}; {remedy}")
 
@@ -89,7 +89,7 @@ def _undivided_action_name(job: Job) -> str | None:
     return None if job.next_name in _action_names(job) else job.next_name
 
 
-def _count_states_read(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
+def _metered_states(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
     for state in states:
         meter.add()
         yield state
@@ -104,10 +104,10 @@ def crosscheck_spec(job: Job, config: tuple[str, str], arguments: argparse.Names
         folder = temporary.path
         copy = tlc.copy_modules(arguments.spec, folder)
         file, text = config
-        text, options, left_out = tlc.config_for_tlc(text, file, tlc.unknown_keywords(tool.class_path))
+        text, options, left_out = tlc.config_for_tlc(text, file, tlc.keywords_tlc_lacks(tool.class_path))
         config_copy = folder / "model.cfg"
         config_copy.write_text(text, encoding="utf-8")
-        tlc.require_parsed(tool, copy)
+        tlc.require_tlc_parses(tool, copy)
         with Meter(quiet=arguments.quiet) as meter:
             shown = replace(job.options, report=meter.show)
             counted = search(job.engine, job.protocol, shown, is_named=job.is_named)
@@ -134,7 +134,7 @@ def crosscheck_spec(job: Job, config: tuple[str, str], arguments: argparse.Names
     initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, under any name
     own = partial(action_named_by_label, job.protocol)
     outcome.their_actions = {own(name) or name: times for name, times in done.actions.items() if name != initial}
-    _compare_names(job, outcome, arguments)
+    _note_unknown_actions(job, outcome, arguments)
     outcome.notes += [f"{keyword}: not supported by this version of TLC; left out" for keyword in left_out]
     if arguments.tlc_workers > 1:
         outcome.notes.append("with several workers the depth that TLC reports may be wrong; use --workers 1")

@@ -9,10 +9,10 @@ from kraftcheck.catalogue import Job
 from kraftcheck.explorer.graph import (
     MOST_WRITTEN_STATES,
     PARQUET_ENDING,
-    explore_graph,
     graph_around_behaviour,
     graph_size_text,
     graph_writer,
+    search_with_graph,
     write_graph,
 )
 from kraftcheck.explorer.request import SearchRequest
@@ -47,7 +47,7 @@ class RequestedGraph:
         """Run the search and keep its state graph, unless the search is interrupted."""
 
         def work(options: SearchRequest) -> Result:
-            result, self._graph = explore_graph(self._job.protocol, options, self._text)
+            result, self._graph = search_with_graph(self._job.protocol, options, self._text)
             return result
 
         return run_job(self._job, quiet=self._arguments.quiet, work=work)

@@ -56,7 +56,7 @@ def _random_walks_task(arguments: argparse.Namespace) -> SurveyTask:
     )
     wider = _widen_bounds(model, config) if arguments.cover else config
     bound = bind(model.protocol, wider)
-    about = _walk_settings(arguments.model, arguments.variant, bound.protocol, arguments)
+    about = _stepless_walk_file(arguments.model, arguments.variant, bound.protocol, arguments)
     about = about._replace(ignored=_unlisted_properties(bound))
     return _make_task(arguments, "random walks", about, wider, model, covered=config if arguments.cover else None)
 
@@ -81,7 +81,7 @@ def _widen_bounds(model: Model, config: ModelConfig) -> ModelConfig:
     return with_settings(config, settings)
 
 
-def _walk_settings(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
+def _stepless_walk_file(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
     return WalkFile(model, variant or "", non_default_settings(protocol), arguments.go_on, (), tuple(arguments.without))
 
 
@@ -130,7 +130,7 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
 
 def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the parts of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
-    from kraftcheck.lockstep.scripts import check_scenario_part, chooser_of_script, scenario_script
+    from kraftcheck.lockstep.scripts import check_scenario_part, scenario_script, script_chooser_maker
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.scenarios import read_scenario_parts
 
@@ -140,26 +140,31 @@ def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
             _, config = scenario_model_and_config(part.words)
             model = find_quorum_model(part.words.model, part.words.variant or None)
             bound = bind(model.protocol, config)
-            about = _walk_settings(part.words.model, part.words.variant, bound.protocol, arguments)
+            about = _stepless_walk_file(part.words.model, part.words.variant, bound.protocol, arguments)
         init = part.words.at or bound.init
         assert issubclass(model.protocol, Quorum)
         kafka = bind(_model_class(model.protocol, arguments, about.without), config).protocol
         check_scenario_part(part, init, Semantics(bound.protocol), Semantics(kafka))
         yield _make_task(
-            arguments, name, about, config, model, chooser_of_script(partial(scenario_script, part, init=init))
+            arguments, name, about, config, model, script_chooser_maker(partial(scenario_script, part, init=init))
         )
 
 
 def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the traces of a file as tasks; check first that the model can take their steps."""
-    from kraftcheck.lockstep.scripts import chooser_of_script, read_traces_as_steps, trace_script
+    from kraftcheck.lockstep.scripts import read_traces_as_steps, script_chooser_maker, trace_script
 
     model = find_quorum_model(arguments.model, arguments.variant)
     job, warnings = lenient_job(model, arguments)
     print_warnings(warnings)
     _, config = configuration_with_settings(model, arguments.config, arguments.set)
     for number, trace in enumerate(read_traces_as_steps(path, job.replayer(), job.options.init), start=1):
-        about = _walk_settings(arguments.model, arguments.variant, job.protocol, arguments)
+        about = _stepless_walk_file(arguments.model, arguments.variant, job.protocol, arguments)
         yield _make_task(
-            arguments, f"{path}, trace {number}", about, config, model, chooser_of_script(partial(trace_script, trace))
+            arguments,
+            f"{path}, trace {number}",
+            about,
+            config,
+            model,
+            script_chooser_maker(partial(trace_script, trace)),
         )

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.kafka = versions = _kafka_versions(arguments)
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(lockstep_tasks(arguments))
-        _require_one_walk(arguments, asked)
+        _require_junit_walk(arguments, asked)
         with Meter("walks", quiet=arguments.quiet) as meter:
             driven = list(
                 _run_versions(versions, lambda kafka: _walk_on_version(kafka, asked, arguments, meter, files))
@@ -148,7 +148,7 @@ def _require_one_version(arguments: argparse.Namespace, given: Sequence[str]) ->
             raise InputError(f"--{option}: several versions of Kafka are given; give one")
 
 
-def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[SurveyTask]) -> None:
+def _require_junit_walk(arguments: argparse.Namespace, asked: Sequence[SurveyTask]) -> None:
     """Refuse `--junit-test` for more than one walk or version, or with Kafka's log on disk."""
     from kraftcheck.lockstep.junit import require_project_folder
 
@@ -240,13 +240,13 @@ def _run_tasks(
             folder = arguments.out.joinpath(*(name for name, needed in several.items() if needed))
             made = _write_walk_files(made, folder, files)
         if arguments.junit_test and made.survey is not None and driver.died is None:
-            _write_junit(driver, made, version, arguments, files)
+            _write_junit_project(driver, made, version, arguments, files)
         yield made if driver.died is None else made._replace(problem=driver.died)
         if driver.died or made.interrupted:
             return
 
 
-def _write_junit(
+def _write_junit_project(
     driver: Driver, made: TaskResult, version: str, arguments: argparse.Namespace, files: OutputFiles
 ) -> None:
     from kraftcheck.lockstep.junit import write_project

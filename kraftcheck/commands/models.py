@@ -13,12 +13,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from kraftcheck.catalogue import Model, find_model, shipped_models
+from kraftcheck.catalogue import Model, find_model, shipped_model_modules
 from kraftcheck.jobs import add_options
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines, table_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.discovery import first_sentence
-from kraftcheck.spec.errors import InputError, unknown_name
+from kraftcheck.spec.errors import InputError, unknown_name_message
 
 MOST_LINE_CHARACTERS = 100
 
@@ -37,12 +37,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(f"--json {arguments.json}: holds the list, not a configuration; leave out --cfg or --json")
         model = find_model(arguments.model)
         if arguments.cfg not in model.configurations:
-            wrong = unknown_name("configuration", arguments.cfg, model.configurations, model.name)
+            wrong = unknown_name_message("configuration", arguments.cfg, model.configurations, model.name)
             raise InputError(f"{wrong}; see kraftcheck models {model.name}")
         print(model.configurations[arguments.cfg].text, end="")
         return 0
     with OutputFiles(arguments, "json") as files:
-        models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
+        models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_model_modules())]
         files.json(lambda: [model_as_json(model) for model in models])
         print_lines(configuration_lines(models[0]) if arguments.model else models_table(models))
     return 0

@@ -34,7 +34,7 @@ from kraftcheck.reporting.lines import (
     print_warnings,
 )
 from kraftcheck.reporting.output import OutputFiles, write_counterexamples
-from kraftcheck.reporting.replay import replay_as_json, replay_exit_code, replay_lines, verdict_counts_text
+from kraftcheck.reporting.replay import replay_as_json, replay_exit_code, replay_lines, verdict_counts_line
 from kraftcheck.reporting.report import replay_as_data, replayed_state_as_step, write_report
 from kraftcheck.runner import simplify_trace
 from kraftcheck.spec.errors import InputError
@@ -42,7 +42,7 @@ from kraftcheck.traces.replay.replayer import Replay, ReplayedState, ReplayVerdi
 from kraftcheck.traces.trace import TraceFormat
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.pipeline.tables import ReplayTables
+    from kraftcheck.traces.pipeline.tables import ReplayTableWriter
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print_lines(_simplified_trace_lines(job, replay, walked, arguments, simpler))
         verdicts = Counter[str](replay.verdict for replay in replays)
         if len(replays) > 1:
-            print_lines([verdict_counts_text(verdicts)])
+            print_lines([verdict_counts_line(verdicts)])
         files.json(lambda: [replay_as_json(replay) for replay in replays])
         files.file("report", lambda path: write_report(path, runs))
         files.file("trace", lambda path: write_counterexamples(job.protocol, simpler, path))
@@ -123,15 +123,15 @@ def _simplified_trace_lines(
     yield from note_lines([note])
 
 
-def _parquet_writer(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTables | None]:
+def _parquet_writer(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTableWriter | None]:
     """Return the writer of the Parquet tables as a context manager, or an empty context."""
     if not arguments.parquet:
         return nullcontext()
     if find_spec("pyarrow") is None:
         raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
-    from kraftcheck.traces.pipeline.tables import ReplayTables
+    from kraftcheck.traces.pipeline.tables import ReplayTableWriter
 
-    return ReplayTables(arguments.parquet, job.protocol, job.options)
+    return ReplayTableWriter(arguments.parquet, job.protocol, job.options)
 
 
 def _call_watches(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:

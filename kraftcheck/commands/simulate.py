@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, requested_model
-from kraftcheck.engines import timing_compilation
+from kraftcheck.engines import run_timing_compilation
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count, parse_seed
@@ -63,7 +63,7 @@ def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
         compiles = None if arguments.quiet else announce_compiling
 
         def work(options: SearchRequest) -> Result:
-            return timing_compilation(partial(simulate, job.protocol, options, plan, keep, there), compiles)
+            return run_timing_compilation(partial(simulate, job.protocol, options, plan, keep, there), compiles)
 
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=work)
     if there:

@@ -27,7 +27,7 @@ from urllib.parse import parse_qs, urlsplit
 from kraftcheck.catalogue import protocol_errors_with_place
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import StateTree, VisitedNode
-from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool_header, value_as_json, violation_as_json
+from kraftcheck.reporting.as_json import job_as_json, state_as_json, tool_header, value_as_json, violation_as_json
 from kraftcheck.reporting.counterexample import state_changes, step_messages
 from kraftcheck.reporting.lines import count_with_noun
 from kraftcheck.reporting.output import REPORT_EXTENSIONS, write_counterexamples
@@ -47,7 +47,7 @@ from kraftcheck.spec.values import text_of
 
 MESSAGE_MARKS = {"-": "consumed", "+": "sent", "*": "kept"}
 
-SAVED_FILES = {
+SAVED_FILE_FORMATS = {
     "walk.out": "trace, as TLC prints it",
     "walk.itf.json": "trace, ITF",
     "walk.json": "trace, TLC's JSON",
@@ -197,8 +197,8 @@ def saved_file_content(
     tree: StateTree, node: VisitedNode, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]
 ) -> bytes:
     """Return the content of a file with the walk to a node, in the format of its name."""
-    if name not in SAVED_FILES:
-        raise InputError(f"expected a file called {', '.join(SAVED_FILES)}, found {name}")
+    if name not in SAVED_FILE_FORMATS:
+        raise InputError(f"expected a file called {', '.join(SAVED_FILE_FORMATS)}, found {name}")
     if name == "walk.txt":
         return walk_as_scenario_text(tree, node).encode()
     with TemporaryDirectory() as folder:
@@ -238,10 +238,10 @@ class Session:
         return html_document(
             {
                 **tool_header(),
-                **model_as_json(job),
+                **job_as_json(job),
                 "configuration": job.config_name.rpartition("/")[2],
                 "starts": [one._asdict() for one in self._tree.starts],
-                "forms": SAVED_FILES,
+                "forms": SAVED_FILE_FORMATS,
                 "warnings": self._warnings,
             },
             PAGE_SCRIPTS,
@@ -282,7 +282,7 @@ class Session:
             **behaviour_as_data(job.protocol, states, [one.step for one in way]),
         }
         return {
-            **model_as_json(job),
+            **job_as_json(job),
             "result": "violation" if broken else "walk",
             "checked": [prop.name for prop in job.options.properties],
             "violations": list(dict.fromkeys(name for state in states for name in state["breaks"])),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
-    ENDED,
+    ENDED_MODES,
     Admin,
     AdminResponse,
     Change,
@@ -31,13 +31,13 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, failed_replica, is_voter_key
+from kraftcheck.kraft_model.quorum.rules import epoch_start, failed_replica, is_key_of_voter
 from kraftcheck.lockstep.messages import (
     Json,
-    MessageReader,
+    MessageConverter,
     ReplicaLog,
     ReplicaLogs,
-    SnapshotPieceReader,
+    SnapshotPieceConverter,
     canonical_message,
     is_absent_in_model,
 )
@@ -175,10 +175,10 @@ class KafkaCluster:
         self.protocol = protocol
         self._hosts = {kafka_id(host): host for host in protocol.hosts} | {0: ADMIN}
         self._book = ReplicaLogs(self._hosts)
-        self._pieces = SnapshotPieceReader(protocol)
+        self._pieces = SnapshotPieceConverter(protocol)
         epochs = lambda node: self.replicas[self._hosts[node]].epoch  # noqa: E731
         fetch_type = getattr(protocol, "fetch_type", FetchRequest)
-        self._reader = MessageReader(self._hosts, self._book, epochs, self._pieces, fetch_type)
+        self._reader = MessageConverter(self._hosts, self._book, epochs, self._pieces, fetch_type)
         self.reported: ReportedVersions = frozenset()
         self.replicas: dict[ModelValue, KafkaReplicaState] = {}
         self.in_flight: dict[int, Record] = {}
@@ -390,7 +390,7 @@ def kafka_ids(hosts: frozenset[ModelValue]) -> list[int]:
 
 
 GET_ID = attrgetter("id")
-STANDING_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+ELECTION_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 WAITING_MODES = (Mode.FOLLOWER, Mode.UNATTACHED)
 MODES_THAT_HIDE_VOTE = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show its vote, which matters no more
 
@@ -419,7 +419,7 @@ def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDiff
     for host, replica in state.replicas.items():
         if not isinstance(replica, Admin):
             yield from replica_differences(replica, cluster.replicas[host])
-            if replica.mode not in ENDED:
+            if replica.mode not in ENDED_MODES:
                 delayed = frozenset(cluster.delayed(host).values())
                 parts = compared_server_parts(replica, cluster.replicas[host].server, delayed, cluster.protocol)
                 yield from _differing_fields(host, parts)
@@ -434,7 +434,7 @@ def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDiff
 
 def replica_differences(model: Replica, kafka: KafkaReplicaState) -> Iterator[FieldDifference]:
     """Yield the differences between a replica of the model and Kafka's."""
-    has_ended = model.mode in ENDED, kafka.mode is Mode.DOWN
+    has_ended = model.mode in ENDED_MODES, kafka.mode is Mode.DOWN
     if any(has_ended):  # its other fields no longer matter
         if not all(has_ended):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
@@ -452,7 +452,7 @@ def _compared_fields(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple
         yield field, getattr(model, field), getattr(kafka, field)
     if model.mode not in MODES_THAT_HIDE_VOTE:
         yield "voted", model.voted, kafka.voted
-    if model.mode in STANDING_MODES:
+    if model.mode in ELECTION_MODES:
         yield "granted", frozenset(map(GET_ID, model.granted)), kafka.granted
         yield "rejected", frozenset(map(GET_ID, model.rejected)), kafka.rejected
     if model.mode in WAITING_MODES:
@@ -474,7 +474,7 @@ def _compared_leader_fields(model: Replica, kafka: KafkaReplicaState) -> Iterato
     yield (
         "offsets",
         model.offsets,
-        Map({key: end for key, end in kafka.offsets.items() if not is_voter_key(key, model.key)}),
+        Map({key: end for key, end in kafka.offsets.items() if not is_key_of_voter(key, model.key)}),
     )
     yield "change", exposed_voter_change(model.change), kafka.change
     if model.version == 0:
@@ -512,7 +512,7 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
     committed, elected = guess.shared.committed, guess.shared.elected
     for host, kafka in cluster.replicas.items():
         was: Replica = guess.replicas[host]
-        if was.mode in ENDED:
+        if was.mode in ENDED_MODES:
             continue
         delayed = frozenset(cluster.delayed(host).values())
         replicas[host] = failed_replica(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka, delayed)
@@ -543,7 +543,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset
         **model_fields_of_server(was, kafka.server, delayed),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
-        offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not is_voter_key(key, was.key)}),
+        offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not is_key_of_voter(key, was.key)}),
         pending=kafka.pending[0] if kafka.mode in WAITING_MODES and kafka.pending else Nil.NIL,
         change=_model_voter_change(was, kafka),
         heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),

@@ -24,7 +24,7 @@ from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
 
-DriverCommand = Callable[[KafkaCluster, State, Transition], None]
+CommandFunction = Callable[[KafkaCluster, State, Transition], None]
 
 TIMER_ACTIONS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
 """Steps in which the timer of a replica's mode expires."""
@@ -34,7 +34,7 @@ START_ACTIONS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint"
 ELECTING_ACTIONS = ("FetchTimeout", "ElectionTimeout", "HandleVoteResponse")
 """Steps in which a replica may take office, and its process end at once."""
 
-URGENT_TIMEOUTS = {
+URGENT_TIMEOUTS_AFTER = {
     "HandleEndQuorumEpochRequest": ("FetchTimeout",),
     "PreVoteTimeout": ("ElectionTimeout", "FetchTimeout"),
     "ResignedTimeout": ("ElectionTimeout",),
@@ -115,7 +115,7 @@ def _deliver(cluster: KafkaCluster, before: State, step: Transition) -> None:
     cluster.deliver(_message_number(cluster, step), fails=fails_when_elected(before, step))
 
 
-def _simple_command(command: str, **arguments: int) -> DriverCommand:
+def _simple_command(command: str, **arguments: int) -> CommandFunction:
     def do(cluster: KafkaCluster, _: State, step: Transition) -> None:
         cluster.do(command, node=kafka_id(step.actor), **arguments)
 
@@ -220,7 +220,7 @@ def _refused_replica(cluster: KafkaCluster, before: State, step: Transition, ope
     return fitting[0]
 
 
-COMMANDS: dict[str, DriverCommand] = {
+COMMAND_OF_ACTION: dict[str, CommandFunction] = {
     **dict.fromkeys(TIMER_ACTIONS, _expire),
     "ClientAppend": _append,
     "Resign": _simple_command("resign"),
@@ -254,7 +254,7 @@ COMMANDS: dict[str, DriverCommand] = {
 }
 """Commands by action; an action that delivers a message needs no entry."""
 
-NOT_DRIVEN = {
+NOT_DRIVEN_REASONS = {
     "DuplicateMessage": "Kafka's channels are TCP connections: a request is not delivered twice",
 }
 """Actions that Kafka cannot be made to take, with the reason."""
@@ -267,9 +267,9 @@ def effect_shows_request(step: Transition) -> bool:
 
 def is_driven(action: str, has_message: bool) -> bool:
     """Whether Kafka can be made to take an action, with or without a message to deliver."""
-    return action in COMMANDS or (has_message and action not in NOT_DRIVEN)
+    return action in COMMAND_OF_ACTION or (has_message and action not in NOT_DRIVEN_REASONS)
 
 
-def command_of(step: Transition) -> DriverCommand:
+def command_of(step: Transition) -> CommandFunction:
     """Return the command that makes Kafka take a step."""
-    return COMMANDS.get(step.action, _deliver)
+    return COMMAND_OF_ACTION.get(step.action, _deliver)

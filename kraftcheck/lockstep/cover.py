@@ -22,7 +22,7 @@ from typing import NamedTuple
 from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
 from kraftcheck.lockstep.commands import is_driven
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
-from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, TakenChoice, labelled_transitions
+from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, StepChoice, labelled_transitions
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, path_to_named_start
@@ -34,7 +34,7 @@ MOST_STATES = 500_000
 class Edge(NamedTuple):
     """A labelled step."""
 
-    label: TakenChoice
+    label: StepChoice
     target: int  # number of the target state
     is_driven: bool  # whether Kafka can be made to take it
 
@@ -110,7 +110,7 @@ class UntakenReason(StrEnum):
     OUTCOME = "another outcome"
     """Kafka takes the action with another outcome, perhaps one beyond the bounds."""
     NOT_DRIVEN = "not driven"
-    """Kafka cannot be made to take the action: see `commands.NOT_DRIVEN`."""
+    """Kafka cannot be made to take the action: see `commands.NOT_DRIVEN_REASONS`."""
     DIFFERS = "behind a difference"
     """A walk ended with a finding before the step."""
     LEFT = "the walk left the graph"
@@ -135,7 +135,7 @@ class EdgeCover:
         self._closed: dict[EdgePlace, UntakenReason] = {}  # taken, but given up as parts of paths
         self._in_vain: Counter[EdgePlace] = Counter()  # number of consecutive failures
         self._reopened = False
-        self._walk: CoverWalk | None = None
+        self._walk: CoverStepChooser | None = None
         self._fruitless = self._tried = 0
         self._distances = [0] * len(graph.states)
         for place in self._places(range(len(graph.edges))):
@@ -162,7 +162,7 @@ class EdgeCover:
     def walk(self, lockstep: Lockstep) -> StepChooser:
         """Return the chooser of steps for the next walk."""
         self.walks += 1
-        self._walk = CoverWalk(self, lockstep)
+        self._walk = CoverStepChooser(self, lockstep)
         return self._walk
 
     def _end_walk(self) -> None:
@@ -353,7 +353,7 @@ def why_not_in_flight(edge: Edge) -> UntakenReason:
     return UntakenReason.STALE if type(message).__name__.endswith("Response") else UntakenReason.MISSING
 
 
-class CoverWalk:
+class CoverStepChooser:
     """Chooses the steps of one walk of a cover.
 
     If Kafka has dropped messages that the model still has, the walk is in several states of the graph at once. Each of

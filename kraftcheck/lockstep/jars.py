@@ -17,7 +17,7 @@ from kraftcheck.processes import LEAST_JAVA_VERSION, java_program, java_version,
 from kraftcheck.spec.errors import InputError
 
 NO_JDK_MESSAGE = f"lockstep needs a JDK, version {LEAST_JAVA_VERSION} or newer"
-SUPPORTED_KAFKA = "4.1 to 4.4"
+SUPPORTED_KAFKA_TEXT = "4.1 to 4.4"
 DRIVER_SOURCES = Path(__file__).with_name("driver")
 DRIVER_MAIN_CLASS = "org.apache.kafka.raft.LockstepDriver"
 CLIENT_CLASS = "org/apache/kafka/raft/KafkaRaftClient.class"
@@ -142,7 +142,7 @@ def _compile_driver(compiler: Path, jars: Sequence[Path], kafka: str, new: Path)
         first = next((line for line in done.stderr.splitlines() if "error:" in line), "javac says nothing")
         problem = first.rpartition("/")[2]
         raise InputError(
-            f"--kafka {kafka}: the driver, for Kafka {SUPPORTED_KAFKA}, does not fit this version: {problem}"
+            f"--kafka {kafka}: the driver, for Kafka {SUPPORTED_KAFKA_TEXT}, does not fit this version: {problem}"
         )
     with ZipFile(new / "driver.jar", "w") as jar:
         for path in sorted(classes.rglob("*.class")):
@@ -175,18 +175,18 @@ def _last_use(path: Path) -> float:
 
 RAFT_LOG_CLASS = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
 VERSION_PATTERN = re.compile(r"\d+\.\d+\.\d+(-\w+)?")
-RAFT_JAR_NAME = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
-MISSING_ARTIFACT_ERROR = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
+RAFT_JAR_NAME_PATTERN = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
+MISSING_ARTIFACT_PATTERN = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
 TEST_JAR_CLASSIFIERS = ("test", "test-fixtures")  # of the jar with Kafka's MockLog; renamed in 4.4
 
-POM_XML = """\
+POM_TEMPLATE = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>kraftcheck</groupId><artifactId>lockstep</artifactId><version>1</version>
 <dependencies>
 {dependencies}
 </dependencies></project>
 """
-DEPENDENCY_XML = """\
+DEPENDENCY_TEMPLATE = """\
 <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{classifier}</dependency>"""
 
 
@@ -221,23 +221,23 @@ class Classpath(NamedTuple):
 def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     """Return the class path that drives a version of Kafka."""
     java = jdk_program("java")
-    jars = _classpath_from_folder(Path(kafka)) if Path(kafka).is_dir() else _classpath_by_maven(kafka)
+    jars = _jars_in_folder(Path(kafka)) if Path(kafka).is_dir() else _jars_by_maven(kafka)
     driver = build_driver(java, jars, kafka) / "driver.jar"
     if disk and not any(jar_contains(jar, RAFT_LOG_CLASS) for jar in jars):
         raise InputError(f"--disk: Kafka's log on disk is in kafka-raft from 4.3 on; in {kafka} there is none")
-    named = (RAFT_JAR_NAME.fullmatch(jar.name) for jar in jars)
+    named = (RAFT_JAR_NAME_PATTERN.fullmatch(jar.name) for jar in jars)
     version = next(
         (match[1] for match in named if match and not match[1].endswith(TEST_JAR_CLASSIFIERS)), f"in {kafka}"
     )
     return Classpath(java, (driver, *jars), version)
 
 
-def _classpath_from_folder(folder: Path) -> list[Path]:
+def _jars_in_folder(folder: Path) -> list[Path]:
     jars = sorted(folder.rglob("*.jar"))
     return [jar for jar in jars if not jar.name.endswith(("-sources.jar", "-javadoc.jar"))]
 
 
-def _classpath_by_maven(version: str) -> list[Path]:
+def _jars_by_maven(version: str) -> list[Path]:
     """Return the jars of a version, with its test kit."""
     if not VERSION_PATTERN.fullmatch(version):
         raise InputError(f"--kafka {version}: expected a version such as 4.3.0, or a folder with jars")
@@ -262,7 +262,7 @@ class NotInMavenError(Exception):
 def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
     """Return the jars of artifacts and of their dependencies; Maven fetches missing ones."""
     folder = cache_folder() / name
-    pom, noted = POM_XML.format(dependencies="\n".join(map(_dependency_xml, wanted))), folder / "jars"
+    pom, noted = POM_TEMPLATE.format(dependencies="\n".join(map(_dependency_xml, wanted))), folder / "jars"
     if noted.is_file():
         asked, *lines = noted.read_text().split("\0")
         jars = [Path(line) for line in lines]
@@ -288,11 +288,11 @@ def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
 
 def _dependency_xml(one: Artifact) -> str:
     classifier = one.classifier and f"<classifier>{one.classifier}</classifier>"
-    return DEPENDENCY_XML.format(**one._replace(classifier=classifier)._asdict())
+    return DEPENDENCY_TEMPLATE.format(**one._replace(classifier=classifier)._asdict())
 
 
 def _raise_maven_error(name: str, said: str, code: int) -> NoReturn:
-    missing = MISSING_ARTIFACT_ERROR.search(said)
+    missing = MISSING_ARTIFACT_PATTERN.search(said)
     if missing is not None:
         raise NotInMavenError(f"there is no {missing[1] or missing[2]}")
     problem = next((line.partition("ERROR]")[2].strip() for line in said.splitlines() if "ERROR]" in line), "")

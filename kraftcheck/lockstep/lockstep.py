@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
@@ -33,7 +33,7 @@ from kraftcheck.lockstep.cluster import (
 )
 from kraftcheck.lockstep.commands import (
     TIMER_ACTIONS,
-    URGENT_TIMEOUTS,
+    URGENT_TIMEOUTS_AFTER,
     command_of,
     effect_shows_request,
     is_driven,
@@ -41,7 +41,7 @@ from kraftcheck.lockstep.commands import (
 )
 from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import CandidateCache, Candidates, ChosenOutcome, TakenChoice
+from kraftcheck.lockstep.walks import CandidateCache, Candidates, ChosenOutcome, StepChoice
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.changes import broken_properties
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -65,7 +65,7 @@ class Finding(NamedTuple):
 
     verdict: LockstepVerdict
     step: int  # the number of the step; the first is 1
-    taken: TakenChoice | None  # the step
+    taken: StepChoice | None  # the step
     differences: tuple[FieldDifference, ...] = ()  # the differences, if any
     violated: tuple[str, ...] = ()  # properties that Kafka's own states violate
     problem: str = ""  # the exception that Kafka threw, with its place
@@ -75,7 +75,7 @@ class _ComparedStep(NamedTuple):
     """A step taken by model and Kafka: the states before, between and after it, differences, Kafka's exception."""
 
     number: int
-    taken: TakenChoice
+    taken: StepChoice
     states: tuple[State, ...]
     differing: tuple[FieldDifference, ...]
     problem: str
@@ -134,9 +134,9 @@ class Lockstep:
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant" and not prop.of_actor]
 
-    def walk(self, choose: StepChooser, depth: int) -> tuple[list[TakenChoice], list[Finding]]:
+    def walk(self, choose: StepChooser, depth: int) -> tuple[list[StepChoice], list[Finding]]:
         """Walk until the end, a difference or a violation; return the steps and the findings."""
-        state, walked, judge = self._start(), list[TakenChoice](), _StepEvaluator(self)
+        state, walked, judge = self._start(), list[StepChoice](), _StepEvaluator(self)
         differing = tuple(state_differences(state, self.cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
@@ -144,9 +144,9 @@ class Lockstep:
             chosen = choose(Candidates(self._menu, state))
             if chosen is None:
                 break
-            alike, which = _identify_request(*chosen)
+            alike, which = _last_identifying_outcome(*chosen)
             step = alike[which]
-            taken = TakenChoice(step.action, step.actor, step.message, which + 1)
+            taken = StepChoice(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
             self.also = None
             # Kafka takes a step in a process of its own. Meanwhile, Python evaluates the properties of the step before.
@@ -288,7 +288,7 @@ class Lockstep:
 
         Kafka does not send the fetch that the model sends in between.
         """
-        urgent = URGENT_TIMEOUTS.get(step.action, ())
+        urgent = URGENT_TIMEOUTS_AFTER.get(step.action, ())
         if not urgent:
             return
         between = messages_of(step.target) - messages_of(state)
@@ -319,7 +319,7 @@ class Lockstep:
                 yield prop.name
 
 
-def _identify_request(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
+def _last_identifying_outcome(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
     """Return the outcomes `alike`, and the number of the last one up to `which` that identifies the request."""
     while which > 0 and not effect_shows_request(alike[which]):
         which -= 1
@@ -329,7 +329,7 @@ def _identify_request(alike: list[Transition], which: int) -> tuple[list[Transit
 def _process_ends(before: State, after: State) -> bool:
     """Whether a process that runs in one state has ended in the next."""
     return any(
-        isinstance(replica, Replica) and replica.mode in ENDED and before.replicas[host].mode not in ENDED
+        isinstance(replica, Replica) and replica.mode in ENDED_MODES and before.replicas[host].mode not in ENDED_MODES
         for host, replica in after.replicas.items()
     )
 

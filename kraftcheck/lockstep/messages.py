@@ -182,7 +182,7 @@ def canonical_message(message: Record) -> Record:
     return message
 
 
-class SnapshotPieceReader:
+class SnapshotPieceConverter:
     """Converts the byte positions of FetchSnapshot to numbers of batches; a batch has an equal share of the bytes."""
 
     def __init__(self, protocol: object) -> None:
@@ -196,7 +196,7 @@ class SnapshotPieceReader:
             return plain
         of = plain.snapshot
         size = self._sizes.get((plain.dest, of.offset, of.epoch), 0)
-        asked = _batches_before(position, size, of.offset) if position else 0
+        asked = _batch_count_before(position, size, of.offset) if position else 0
         piece: Record = self._kind(plain.epoch, of, plain.directory, plain.source, plain.dest, position=asked)
         return piece
 
@@ -209,7 +209,7 @@ class SnapshotPieceReader:
         of = request.snapshot
         self._sizes[request.dest, of.offset, of.epoch] = part["size"]
         end = part["position"] + part["unalignedRecordsSizeInBytes"]
-        return whole[getattr(request, "position", 0) : _batches_before(end, part["size"], of.offset)]
+        return whole[getattr(request, "position", 0) : _batch_count_before(end, part["size"], of.offset)]
 
     def part_of(self, message: Record | None) -> dict[str, Any]:
         """Return the driver's arguments for the delivery of a FetchSnapshot: the end of the piece, of all batches."""
@@ -219,12 +219,12 @@ class SnapshotPieceReader:
         return {"part": [min(end, all_of), all_of]}
 
 
-def _batches_before(position: int, size: int, batches: int) -> int:
+def _batch_count_before(position: int, size: int, batches: int) -> int:
     """Return the number of batches before a byte position; -1 for a position without a known size."""
     return -(-position * batches // size) if size else -1
 
 
-class MessageReader:
+class MessageConverter:
     """Converts Kafka's messages."""
 
     def __init__(
@@ -232,12 +232,12 @@ class MessageReader:
         hosts: Mapping[int, ModelValue],
         book: ReplicaLogs,
         epochs: Callable[[int], int],
-        pieces: SnapshotPieceReader | None = None,
+        pieces: SnapshotPieceConverter | None = None,
         fetch_type: type[Any] = FetchRequest,
     ) -> None:
         self._hosts = hosts
         self._fetch_type = fetch_type
-        self._pieces = pieces or SnapshotPieceReader(None)
+        self._pieces = pieces or SnapshotPieceConverter(None)
         self._book = book
         self._epochs = epochs
 

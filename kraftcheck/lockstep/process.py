@@ -146,7 +146,7 @@ class Driver:
 MESSAGE_IDS_A_PROCESS = 1_000_000_000
 """Distance between the first message numbers of two processes."""
 
-OTHER_REPLICAS = -1
+OTHER_REPLICAS_ID = -1
 """Stands for the replicas without a version of their own."""
 
 PLACEMENT_PATTERN = re.compile(r"(\w+)=(.+)")
@@ -171,7 +171,7 @@ def start_mixed_driver(kafka: str, newest: str) -> MixedDriver:
         if node in place:
             raise InputError(f"--kafka {word}: expected one version for a replica, and one for the others; remove one")
         place[node] = version.split(":")
-    others = place.pop(OTHER_REPLICAS, [newest])
+    others = place.pop(OTHER_REPLICAS_ID, [newest])
     if len(others) > 1 or not all(chain.from_iterable(place.values())):
         raise InputError(f"--kafka {kafka}: expected versions such as n1=4.1.2:4.3.1; name a replica and its versions")
     versions = list(dict.fromkeys(chain(others, *place.values())))
@@ -184,10 +184,10 @@ def start_mixed_driver(kafka: str, newest: str) -> MixedDriver:
 
 
 def _parse_placement(word: str) -> tuple[int, str]:
-    """Return the number of a replica, or `OTHER_REPLICAS`, and its version."""
+    """Return the number of a replica, or `OTHER_REPLICAS_ID`, and its version."""
     placed = PLACEMENT_PATTERN.fullmatch(word)
     if placed is None:
-        return OTHER_REPLICAS, word
+        return OTHER_REPLICAS_ID, word
     digits = re.sub(r"[^0-9]", "", placed[1])
     if not digits:
         raise InputError(f"--kafka {word}: expected a replica with a number in its name, such as n1")

@@ -28,7 +28,7 @@ class CoverageCount(NamedTuple):
         return CoverageCount(self.reached + other.reached, self.all + other.all)
 
 
-class ClassReach(NamedTuple):
+class ClassCoverage(NamedTuple):
     """Coverage of a class, including its inner classes."""
 
     name: str  # without the package
@@ -62,7 +62,7 @@ class CoverageRecorder:
         includes = ":".join(f"{package.replace('/', '.')}.*" for package in MEASURED_PACKAGES)
         return (f"-javaagent:{self._agent}=destfile={self._data},includes={includes}",)
 
-    def classes(self) -> list[ClassReach]:
+    def classes(self) -> list[ClassCoverage]:
         """Return the coverage of each class, after the process has ended."""
         report = self._data.with_suffix(".xml")
         command = [str(self._java), "-jar", str(self._reporter), "report", str(self._data)]
@@ -78,17 +78,17 @@ class CoverageRecorder:
         self._folder.cleanup()
 
 
-def _read_jacoco_report(report: Path) -> Iterable[ClassReach]:
+def _read_jacoco_report(report: Path) -> Iterable[ClassCoverage]:
     """Yield the classes in a report of JaCoCo, by name."""
-    found: dict[str, ClassReach] = {}
+    found: dict[str, ClassCoverage] = {}
     for package in ElementTree.parse(report).getroot().iter("package"):
         for one in package.iter("class") if package.get("name") in MEASURED_PACKAGES else ():
             name = one.get("name", "").rpartition("/")[2].partition("$")[0]
-            known = found.get(name, ClassReach(name, CoverageCount(), CoverageCount(), ()))
+            known = found.get(name, ClassCoverage(name, CoverageCount(), CoverageCount(), ()))
             unreached = [
                 method.get("name", "") for method in one.iter("method") if not _coverage_count(method, "METHOD").reached
             ]
-            found[name] = ClassReach(
+            found[name] = ClassCoverage(
                 name,
                 known.lines + _coverage_count(one, "LINE"),
                 known.branches + _coverage_count(one, "BRANCH"),

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.lockstep.commands import NOT_DRIVEN
+from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
-from kraftcheck.lockstep.walks import STEP_LINE, Candidates, ChosenOutcome, TakenChoice, WalkStep, labelled_transitions
+from kraftcheck.lockstep.walks import STEP_LINE, Candidates, ChosenOutcome, StepChoice, WalkStep, labelled_transitions
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition, choose_transition, path_to_named_start
 from kraftcheck.spec.language.state import State
@@ -48,7 +48,7 @@ class StepResult(NamedTuple):
 Script = Generator[NextStep, StepResult, None]
 
 
-class ScriptedWalk:
+class ScriptStepChooser:
     """Chooses the steps of a script."""
 
     def __init__(self, script: Callable[[StepResult], Script], lockstep: Lockstep) -> None:
@@ -71,15 +71,15 @@ class ScriptedWalk:
             if offer[:3] == wanted[:3]:
                 outcomes = offers.outcomes(offer)
                 return outcomes, outcomes.index(wanted)
-        reason = NOT_DRIVEN.get(wanted.action, "no command makes Kafka take it")
+        reason = NOT_DRIVEN_REASONS.get(wanted.action, "no command makes Kafka take it")
         raise InputError(f"{place}: {wanted.action} is not driven: {reason}")
 
 
-def chooser_of_script(script: Callable[..., Script]) -> Callable[[Lockstep], StepChooser]:
+def script_chooser_maker(script: Callable[..., Script]) -> Callable[[Lockstep], StepChooser]:
     """Return a function that makes the chooser of a script's steps for a lockstep."""
 
     def choose(lockstep: Lockstep) -> StepChooser:
-        return ScriptedWalk(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
+        return ScriptStepChooser(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
 
     return choose
 
@@ -109,10 +109,10 @@ def check_scenario_part(part: ScenarioPart, init: str, plain: Semantics, kafka: 
 
 
 def _play_on_model(part: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
-    with _at_command(part, part.start):
+    with _errors_at_command(part, part.start):
         stage.begin(init, part.words.then)
     for command in part.commands:
-        with _at_command(part, command):
+        with _errors_at_command(part, command):
             for transition in stage.steps(command.verb, command.rest):
                 stage.state = transition.target
 
@@ -120,7 +120,7 @@ def _play_on_model(part: ScenarioPart, init: str, stage: ScenarioPlayer) -> None
 def scenario_script(part: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
     """Return the script of a scenario part that `check_scenario_part` has checked."""
     stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
-    with _at_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
+    with _errors_at_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
         yield from ahead.lead_to(init, semantics, _command_place(part, part.start))
     stage.state = ahead.state
     for command in part.commands:
@@ -128,7 +128,7 @@ def scenario_script(part: ScenarioPart, semantics: Semantics, init: str, begun: 
         words = words[1:] if words[0] == "briefly" else words
         actor = stage.replica(words[2]) if words[1:2] == ["by"] and len(words) > 2 else None
         if not ahead.has(words[0], actor):
-            with _at_command(part, command, NOT_BESIDE_KAFKA_NOTE):
+            with _errors_at_command(part, command, NOT_BESIDE_KAFKA_NOTE):
                 for transition in stage.steps(command.verb, command.rest):
                     yield from ahead.take(_command_place(part, command), transition)
                     stage.state = ahead.state
@@ -170,7 +170,7 @@ def _command_place(part: ScenarioPart, command: Command) -> str:
 
 
 @contextmanager
-def _at_command(part: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
+def _errors_at_command(part: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
     """Prefix errors with the place and the text of a command."""
     try:
         yield
@@ -185,7 +185,7 @@ class TracedStep(NamedTuple):
     """A step of a trace."""
 
     number: int  # number of the target state
-    step: TakenChoice
+    step: StepChoice
 
 
 class Trace(NamedTuple):
@@ -236,6 +236,6 @@ def trace_script(trace: Trace, semantics: Semantics, begun: StepResult) -> Scrip
             yield from ahead.take(place, named[step])
 
 
-def _enabled_steps_text(named: Iterable[TakenChoice]) -> str:
+def _enabled_steps_text(named: Iterable[StepChoice]) -> str:
     enabled = sorted({f"{step.action} by {step.actor}" for step in named})
     return f"enabled are {', '.join(enabled) or 'none'}"

@@ -20,11 +20,11 @@ from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import (
     DEFAULT_DEPTH,
     DEFAULT_RUNS,
+    CandidateKind,
     Candidates,
-    CandidateSort,
     ChosenOutcome,
-    GivenWalk,
-    RandomWalk,
+    GivenStepChooser,
+    RandomStepChooser,
     WalkFile,
     WalkStep,
     non_default_settings,
@@ -77,8 +77,8 @@ class Survey:
         self._report = report
         self.longest: tuple[TraceStep, ...] = ()
         self._kinds: dict[FindingSignature, FindingClass] = {}
-        self._drawn: Counter[CandidateSort] = Counter()
-        self._tried: Counter[CandidateSort] = Counter()
+        self._drawn: Counter[CandidateKind] = Counter()
+        self._tried: Counter[CandidateKind] = Counter()
         self._broken: list[tuple[WalkStep, ...]] = []  # the shortest walks up to a property that Kafka violated
 
     @property
@@ -103,19 +103,19 @@ class Survey:
         state in which Kafka violated a property.
         """
         for number in range(walks):
-            drawn = RandomWalk(f"{seed}/{number}", self._drawn, self._tried)
+            drawn = RandomStepChooser(f"{seed}/{number}", self._drawn, self._tried)
             if self.about.go_on and self._broken and number % 2:
                 begun = self._broken[number // 2 % len(self._broken)]
-                self._walk(GivenWalk(begun, then=drawn), len(begun) + depth)
+                self._walk(GivenStepChooser(begun, then=drawn), len(begun) + depth)
                 continue
             found = self._walk(drawn, depth)
             for way in range(WALKS_FROM_NEW_FINDING if found and self.about.go_on else 0):
-                drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn, self._tried)
-                self._walk(GivenWalk(found, then=drawn), len(found) + depth)
+                drawn = RandomStepChooser(f"{seed}/{number}/{way}", self._drawn, self._tried)
+                self._walk(GivenStepChooser(found, then=drawn), len(found) + depth)
 
     def take(self, steps: tuple[WalkStep, ...]) -> None:
         """Make a walk of given steps."""
-        given = GivenWalk(steps)
+        given = GivenStepChooser(steps)
         problems: list[InputError] = []
 
         def choose(offers: Candidates) -> ChosenOutcome | None:
@@ -275,7 +275,7 @@ def _try_constants(
 
 def _steps_to_finding(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep] | None:
     """Return the steps up to the wanted finding, or None if the walk does not have it."""
-    walked, findings = lockstep.walk(GivenWalk(steps, skips=True), len(steps))
+    walked, findings = lockstep.walk(GivenStepChooser(steps, skips=True), len(steps))
     shown = [finding.step for finding in findings if finding_signature(finding) == wanted]
     return list(map(WalkStep.of, walked[: shown[0]])) if shown else None
 

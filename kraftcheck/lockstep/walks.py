@@ -42,10 +42,10 @@ class Candidate(NamedTuple):
     inbox: Value | None = None  # the actor's inbox for the network's own step; else None
 
 
-CandidateSort = tuple[object, ...]
+CandidateKind = tuple[object, ...]
 """Key of similar steps: the action, the actor's mode, and the kind of its message."""
 
-CandidatesBySort = dict[CandidateSort, list[Candidate]]
+CandidatesByKind = dict[CandidateKind, list[Candidate]]
 """Candidate steps of one replica, by sort."""
 
 
@@ -54,7 +54,7 @@ class CandidateCache:
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
         self.semantics = semantics
-        self._cards: dict[tuple[Value, Value, Value], CandidatesBySort] = {}
+        self._cards: dict[tuple[Value, Value, Value], CandidatesByKind] = {}
         actions = semantics.protocol.actions.values()
         self._alone = [action.name for action in actions if action.kind == "environment" and driven(action.name, False)]
         self._internal = [action for action in actions if action.kind == "internal" and driven(action.name, False)]
@@ -62,7 +62,7 @@ class CandidateCache:
         self._network = [name for name in semantics.network.own_actions() if driven(name, True)]
         self._of_type: dict[tuple[type, type], list[str]] = {}
 
-    def card(self, key: Value, state: State) -> CandidatesBySort:
+    def card(self, key: Value, state: State) -> CandidatesByKind:
         """Return the candidate steps of a replica, or of the environment if `key` is None."""
         if key is None:
             return {(name,): [Candidate(name, None, None)] for name in self._alone}
@@ -73,9 +73,9 @@ class CandidateCache:
             found = self._cards[me, inbox, state.shared] = self._made(key, me, inbox)
         return found
 
-    def _made(self, key: Value, me: Record, inbox: Value) -> CandidatesBySort:
+    def _made(self, key: Value, me: Record, inbox: Value) -> CandidatesByKind:
         mode = me.mode if isinstance(me, Replica) else None
-        card: CandidatesBySort = {}
+        card: CandidatesByKind = {}
         for action in self._internal:
             if isinstance(me, action.actors):
                 card[action.name, mode] = [Candidate(action.name, key, None)]
@@ -104,14 +104,14 @@ class Candidates:
         self.state = state
         self._semantics = menu.semantics
         self._known: dict[str, Value] = {}
-        self._cards: dict[Value, CandidatesBySort] = {key: menu.card(key, state) for key in (*state.replicas, None)}
+        self._cards: dict[Value, CandidatesByKind] = {key: menu.card(key, state) for key in (*state.replicas, None)}
 
     @property
     def all(self) -> list[Candidate]:
         """All candidate steps."""
         return [offer for _, alike in self.by_kind() for offer in alike]
 
-    def by_kind(self) -> list[tuple[CandidateSort, list[Candidate]]]:
+    def by_kind(self) -> list[tuple[CandidateKind, list[Candidate]]]:
         """Return the candidate steps, grouped by replica and kind."""
         return [entry for card in self._cards.values() for entry in card.items()]
 
@@ -154,7 +154,7 @@ ChosenOutcome = tuple[list[Transition], int]
 """The enabled steps of one candidate, and the index of the chosen one."""
 
 
-class TakenChoice(NamedTuple):
+class StepChoice(NamedTuple):
     """A step of a walk: action, actor, message, and number of the outcome, from 1."""
 
     action: str
@@ -163,13 +163,13 @@ class TakenChoice(NamedTuple):
     outcome: int = 1
 
 
-def labelled_transitions(offered: Iterable[Transition]) -> Iterator[tuple[TakenChoice, Transition]]:
+def labelled_transitions(offered: Iterable[Transition]) -> Iterator[tuple[StepChoice, Transition]]:
     """Yield the transitions out of a state with their labels."""
     outcomes: Counter[tuple[Any, ...]] = Counter()
     for transition in offered:
         key = transition.action, transition.actor, transition.message
         outcomes[key] += 1
-        yield TakenChoice(*key, outcomes[key]), transition
+        yield StepChoice(*key, outcomes[key]), transition
 
 
 @lru_cache(maxsize=1 << 14)
@@ -212,7 +212,7 @@ class WalkStep(NamedTuple):
     line: int = 0  # line in its file; 0 without a file
 
     @classmethod
-    def of(cls, taken: TakenChoice) -> WalkStep:
+    def of(cls, taken: StepChoice) -> WalkStep:
         """Return a taken step, as text."""
         return cls(taken.action, str(taken.actor), text_of_message(taken.message), taken.outcome)
 
@@ -240,15 +240,15 @@ def non_default_settings(protocol: Protocol) -> tuple[str, ...]:
     return tuple(f"{name} = {text_of(v)}" for name, v in protocol.constant_values().items() if v != usual[name])
 
 
-class RandomWalk:
+class RandomStepChooser:
     """Chooses steps at random; kinds of steps that were rarely taken are more likely."""
 
-    def __init__(self, seed: str, taken: Counter[CandidateSort], tried: Counter[CandidateSort] | None = None) -> None:
+    def __init__(self, seed: str, taken: Counter[CandidateKind], tried: Counter[CandidateKind] | None = None) -> None:
         self._random = random.Random(seed)
         self._taken = taken
-        self._tried = Counter[CandidateSort]() if tried is None else tried
+        self._tried = Counter[CandidateKind]() if tried is None else tried
         self._eagerness: dict[str, float] = {}
-        self._weights: dict[CandidateSort, float] = {}
+        self._weights: dict[CandidateKind, float] = {}
 
     def __call__(self, offers: Candidates) -> ChosenOutcome | None:
         """Return the next step, or None if no step is enabled."""
@@ -271,7 +271,7 @@ class RandomWalk:
                 weights[place] = 0.0
         return None
 
-    def _weight(self, kind: CandidateSort) -> float:
+    def _weight(self, kind: CandidateKind) -> float:
         """Return the weight of a kind of step in the random choice.
 
         Deliveries advance a quorum; frequent timeouts would only start elections again. Each walk nearly excludes some
@@ -281,23 +281,25 @@ class RandomWalk:
         action, taken = str(kind[0]), self._taken[kind]
         eagerness = 6.0 if action.startswith("Handle") else self._eagerness.get(action)
         if eagerness is None:
-            eagerness = self._eagerness[action] = self._random.choice(ACTION_WEIGHTS)
+            eagerness = self._eagerness[action] = self._random.choice(DRAWN_ACTION_WEIGHTS)
         weight = eagerness / math.sqrt(1 + taken) * (1 + taken) / (1 + self._tried[kind])
         self._weights[kind] = weight
         return weight
 
 
-OMITTABLE_FIELDS = re.compile(r", (?:address|endpoint)=\d+")
+OMITTABLE_FIELDS_PATTERN = re.compile(r", (?:address|endpoint)=\d+")
 """Fields of messages that a walk file may omit."""
 
-ACTION_WEIGHTS = (0.02, 0.2, 1.0)
+DRAWN_ACTION_WEIGHTS = (0.02, 0.2, 1.0)
 """Weights of actions that deliver no message; drawn for each walk and action."""
 
 
-class GivenWalk:
+class GivenStepChooser:
     """Chooses the steps of a given walk, in their order."""
 
-    def __init__(self, steps: Iterable[WalkStep], *, skips: bool = False, then: RandomWalk | None = None) -> None:
+    def __init__(
+        self, steps: Iterable[WalkStep], *, skips: bool = False, then: RandomStepChooser | None = None
+    ) -> None:
         self._steps = iter(steps)
         self._skips = skips
         self._then = then
@@ -316,7 +318,7 @@ class GivenWalk:
     def _find(offers: Candidates, step: WalkStep) -> ChosenOutcome | None:
         fitting = [offer for offer in offers.all if (offer.action, str(offer.actor)) == (step.action, step.actor)]
         texts = [text_of_message(offer.message) for offer in fitting]
-        for told in (texts, [OMITTABLE_FIELDS.sub("", text) for text in texts]):  # an exact text comes first
+        for told in (texts, [OMITTABLE_FIELDS_PATTERN.sub("", text) for text in texts]):  # an exact text comes first
             if step.message in told:
                 found = offers.outcomes(fitting[told.index(step.message)])
                 return (found, step.outcome - 1) if step.outcome <= len(found) else None

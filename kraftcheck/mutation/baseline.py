@@ -159,7 +159,7 @@ def _record_call(
     return made
 
 
-def replay_arguments(call: RecordedCall, kind: type[Record]) -> ActionArguments:
+def arguments_for_replay(call: RecordedCall, kind: type[Record]) -> ActionArguments:
     """Return the arguments of a recorded call, with a shared state that answers only the recorded reads."""
 
     def read(name: str) -> Value:

@@ -18,7 +18,7 @@ from kraftcheck.spec.discovery import modules_of, source_path
 from kraftcheck.spec.language.protocol import Protocol
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
-UNCHANGED_DECORATORS = ("property_mark", "projection", "scenario")
+UNMUTATED_FUNCTION_MARKS = ("property_mark", "projection", "scenario")
 """Marks of methods that are never mutated: properties are the checks, and the others are no part of actions."""
 
 
@@ -78,7 +78,7 @@ def changeable_functions(protocol: type[Protocol], modules: list[ModuleType]) ->
     """
     sources = {str(module.__file__): SourceFile(Path(str(module.__file__))) for module in modules}
     result = []
-    for function in dict.fromkeys(one for found in functions_of_actions(protocol, modules).values() for one in found):
+    for function in dict.fromkeys(one for found in functions_by_action(protocol, modules).values() for one in found):
         code = function.__code__
         source = sources.get(code.co_filename)
         definition = source and source.definitions.get((code.co_name, code.co_firstlineno))
@@ -87,7 +87,7 @@ def changeable_functions(protocol: type[Protocol], modules: list[ModuleType]) ->
     return sorted(result, key=lambda one: (str(one.source.path), one.definition.lineno))
 
 
-def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) -> dict[str, list[FunctionType]]:
+def functions_by_action(protocol: type[Protocol], modules: list[ModuleType]) -> dict[str, list[FunctionType]]:
     """Return for each action the functions that it may call, directly or transitively, including itself."""
     names = {module.__name__ for module in modules}
     calls: dict[FunctionType, list[FunctionType]] = {}
@@ -111,7 +111,7 @@ def _transitive_calls(
     calls: dict[FunctionType, list[FunctionType]],
 ) -> dict[FunctionType, None]:
     """Return the given functions and those that they may call, transitively; `calls` caches the direct calls."""
-    waiting = [one for one in map(_inner_function, firsts) if one is not None]
+    waiting = [one for one in map(_undecorated_function, firsts) if one is not None]
     found = dict[FunctionType, None]()
     while waiting:
         function = waiting.pop()
@@ -160,7 +160,7 @@ def _direct_calls(
     """Yield the functions that a function may call directly."""
     names = {module.__name__ for module in modules}
     for name in _names_used_by(function.__code__):
-        for called in map(_inner_function, _functions_named(name, function, protocol, modules)):
+        for called in map(_undecorated_function, _functions_named(name, function, protocol, modules)):
             if called is not None and called.__module__ in names and _is_changeable(called):
                 yield called
 
@@ -195,10 +195,10 @@ def _modules_imported_by(user: FunctionType, modules: list[ModuleType]) -> list[
 def _is_changeable(function: FunctionType) -> bool:
     if function.__name__ == "initial" or function.__name__.startswith("__"):
         return False
-    return not any(hasattr(function, mark) for mark in UNCHANGED_DECORATORS)
+    return not any(hasattr(function, mark) for mark in UNMUTATED_FUNCTION_MARKS)
 
 
-def _inner_function(value: Any) -> FunctionType | None:
+def _undecorated_function(value: Any) -> FunctionType | None:
     """Return the function inside of a method, a property or a memoized function."""
     if isinstance(value, property):
         value = value.fget

@@ -35,7 +35,7 @@ OPERATOR_NAMES = (
 """The mutation operators, in the order of reports."""
 
 _BOUNDARY_OPERATORS: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
-_OPPOSITE_RULES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+_OPPOSITE_FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _COMPOUND_EXPRESSIONS = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda)
 _SENDING_METHODS = ("send", "send_once", "reply", "forget", "write")
 _LEAVING_NODES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -96,7 +96,7 @@ def next_member(symbol: enum.Enum) -> enum.Enum | None:
     return None if other is symbol else other
 
 
-def next_name(name: str, names: dict[str, Any]) -> str | None:
+def next_symbol_name(name: str, names: dict[str, Any]) -> str | None:
     """Return the next name in a module for another symbol of the same class, or None."""
     symbol = names.get(name)
     if not isinstance(symbol, enum.Enum):
@@ -209,11 +209,11 @@ class MutationFinder:
             case ast.Constant():
                 yield from _constant_mutations(node, parent)
             case ast.Slice():
-                yield from _boundary_mutations(node)
+                yield from _slice_mutations(node)
             case ast.Attribute(ctx=ast.Load()):
                 yield from self._attribute(node)
             case ast.Name(ctx=ast.Load()) if node.id not in self._parameters:
-                if (other := next_name(node.id, self._names)) is not None:
+                if (other := next_symbol_name(node.id, self._names)) is not None:
                     yield WRONG_CONSTANT, node, other
             case ast.Call():
                 yield from self._call(node, str(called_name(node)))
@@ -238,8 +238,8 @@ class MutationFinder:
             return
         if name == "consume":
             yield MESSAGE_KEPT, node.func, "become"
-        if name in _OPPOSITE_RULES:
-            yield WRONG_RULE, node.func, _OPPOSITE_RULES[name]
+        if name in _OPPOSITE_FUNCTIONS:
+            yield WRONG_RULE, node.func, _OPPOSITE_FUNCTIONS[name]
         for one, two in self._vocabulary.swappable(self._names.get(name)):
             if two < len(node.args) and ast.dump(node.args[one]) != ast.dump(node.args[two]):
                 places = [*node.args]
@@ -261,7 +261,7 @@ def _dropping_mutations(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AS
     yield from ((kind, node, _parenthesized_source(ast.unparse(rest), rest, parent)) for kind, rest in left)
 
 
-def _boundary_mutations(node: ast.Slice) -> Iterator[Replacement]:
+def _slice_mutations(node: ast.Slice) -> Iterator[Replacement]:
     for edge in (node.lower, node.upper):
         if isinstance(edge, ast.Name | ast.Attribute):
             yield OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1"

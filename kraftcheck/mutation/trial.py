@@ -18,13 +18,13 @@ from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.mutation.baseline import (
     ActionArguments,
     BaselineRun,
+    arguments_for_replay,
     call_time_limit,
     effective_steps,
     replace_actions,
-    replay_arguments,
     wrap_action,
 )
-from kraftcheck.mutation.mutants import CodeSwap, Mutant, functions_of_actions, functions_of_projections
+from kraftcheck.mutation.mutants import CodeSwap, Mutant, functions_by_action, functions_of_projections
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.formula import Enabled, Fairness, Formula, Taken
@@ -33,7 +33,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition, initial_st
 from kraftcheck.spec.language.state import State, Step
 
 KILLED, ERROR, SURVIVED, LOST, SAME, UNREACHED = "killed", "error", "survived", "lost", "same", "never reached"
-VERDICTS = {
+VERDICT_MEANINGS = {
     KILLED: "a property is violated, or there is a deadlock",
     ERROR: "an action raises, or does not return",
     SURVIVED: "changes the behaviour, breaks nothing",
@@ -49,7 +49,7 @@ FIRST_PART_DIVISOR = 20
 MOST_WALKED_STATES = 20_000
 """Most states of a search for a step that the model lacks, after an action has changed."""
 
-CHANGED_PROJECTION = "steps of actions that read a changed projection"
+CHANGED_PROJECTION_TEXT = "steps of actions that read a changed projection"
 """Description of the lost steps if only a projection has changed."""
 
 NEW_STEP_SUFFIX = " (new)"
@@ -82,7 +82,7 @@ def compare_calls(baseline: BaselineRun, mutant: Mutant) -> CallDifferences:
     path = str(mutant.changed.function.__code__.co_filename)
     protocol, kind = baseline.job.protocol, baseline.shared_type
     for call in baseline.through(path, mutant.lines) if found.only_removes else ():
-        arguments = replay_arguments(call, kind)
+        arguments = arguments_for_replay(call, kind)
         try:
             with call_time_limit():
                 made = dict.fromkeys(call.action.function(protocol, *arguments))
@@ -119,7 +119,7 @@ class _PropertyWithNewSteps(Property):
 
     def formula(self, protocol: object) -> Formula:
         """Return the formula, in which each action name also covers the name of the action's new steps."""
-        return _renamed_formula(super().formula(protocol), self.names)
+        return _formula_with_new_steps(super().formula(protocol), self.names)
 
 
 def request_with_new_steps(options: SearchRequest, names: NewStepNames) -> SearchRequest:
@@ -129,8 +129,8 @@ def request_with_new_steps(options: SearchRequest, names: NewStepNames) -> Searc
         reachable=tuple(
             replace(one, without=tuple(_add_new_step_names(one.without, names))) for one in options.reachable
         ),
-        temporal=tuple(_renamed_temporal(one, names) for one in options.temporal),
-        fairness=_renamed_fairness(options.fairness, names),
+        temporal=tuple(_temporal_with_new_steps(one, names) for one in options.temporal),
+        fairness=_fairness_with_new_steps(options.fairness, names),
     )
 
 
@@ -139,29 +139,31 @@ def _add_new_step_names(actions: Iterable[str], names: NewStepNames) -> list[str
     return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
 
 
-def _renamed_fairness(declared: Iterable[Fairness], names: NewStepNames) -> tuple[Fairness, ...]:
+def _fairness_with_new_steps(declared: Iterable[Fairness], names: NewStepNames) -> tuple[Fairness, ...]:
     return tuple(replace(one, actions=tuple(_add_new_step_names(one.actions, names))) for one in declared)
 
 
-def _renamed_temporal(prop: Property, names: NewStepNames) -> Property:
+def _temporal_with_new_steps(prop: Property, names: NewStepNames) -> Property:
     changed = {one.name: getattr(prop, one.name) for one in fields(prop)}
-    made = _PropertyWithNewSteps(**{**changed, "fairness": _renamed_fairness(prop.fairness, names)})
+    made = _PropertyWithNewSteps(**{**changed, "fairness": _fairness_with_new_steps(prop.fairness, names)})
     vars(made)["names"] = names
     return made
 
 
-def _renamed_formula(formula: Formula, names: NewStepNames) -> Formula:
+def _formula_with_new_steps(formula: Formula, names: NewStepNames) -> Formula:
     """Return a formula in which each action name also covers the second name for the action's new steps."""
     if isinstance(formula, Enabled | Taken):
         return type(formula)(frozenset(_add_new_step_names(formula.actions, names)))
-    parts = {name: _renamed_formula(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)}
+    parts = {
+        name: _formula_with_new_steps(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)
+    }
     return replace(formula, **parts) if parts else formula  # type: ignore[type-var]
 
 
 class MutantVerdict(NamedTuple):
     """Verdict on a mutant."""
 
-    verdict: str  # one of `VERDICTS`
+    verdict: str  # one of `VERDICT_MEANINGS`
     by: str = ""  # the violated property, or the error
     config: str = ""  # the configuration that shows it
     length: int = 0  # number of states in the counterexample
@@ -182,7 +184,7 @@ class MutantRunner:
         self._modules = list(modules)
         self._actions: dict[FunctionType, frozenset[str]] = {}
         protocol = type(self._baselines[0].job.protocol)
-        for name, functions in functions_of_actions(protocol, self._modules).items():
+        for name, functions in functions_by_action(protocol, self._modules).items():
             for function in functions:
                 self._actions[function] = self._actions.get(function, frozenset()) | {name}
         self._of_projections = frozenset(functions_of_projections(protocol, self._modules))
@@ -304,7 +306,7 @@ class _ConfigurationTrial:
         if +self._found.lost and (counts or not (self._baseline.result.complete and result.complete)):
             return found._replace(verdict=LOST, lost=self._found.lost_steps())
         if self._is_projected and counts:
-            return found._replace(verdict=LOST, lost=(CHANGED_PROJECTION,))
+            return found._replace(verdict=LOST, lost=(CHANGED_PROJECTION_TEXT,))
         return MutantVerdict(SAME)
 
     def _new_step(self, result: Result, starts: list[State]) -> str:

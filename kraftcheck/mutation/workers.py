@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.mutation.mutants import Mutant
-from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICTS, MutantRunner, MutantVerdict
+from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICT_MEANINGS, MutantRunner, MutantVerdict
 from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
 from kraftcheck.processes import Interruption, die_with_parent
 from kraftcheck.spec.errors import InputError
@@ -56,8 +56,10 @@ class MutationFolder(BatchFolder):
         found = {}
         for file in self.note_files():
             note = read_note(file, VERDICT_NOTE_SHAPE)
-            if note["verdict"]["verdict"] not in VERDICTS:
-                raise InputError(f"{file}: expected {', '.join(VERDICTS)}, found {note['verdict']['verdict']!r}")
+            if note["verdict"]["verdict"] not in VERDICT_MEANINGS:
+                raise InputError(
+                    f"{file}: expected {', '.join(VERDICT_MEANINGS)}, found {note['verdict']['verdict']!r}"
+                )
             found[note["mutant"]] = verdict_from_note(note["verdict"])
         return found
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from kraftcheck.files import (
-    UNFINISHED_FILE_NAME,
+    UNFINISHED_FILE_PATTERN,
     LockedFolderError,
     atomic_replacement,
     lock_file,
@@ -83,9 +83,9 @@ class LockedFolder:
         """Raise InputError for a folder without a manifest that holds files other than `own`."""
         if any((self.inner / name).exists() for name in OLD_MANIFEST_FILES):
             raise self.error(f"the {self.NAME} has format 1, this version reads {FORMAT_VERSION}; use a new one")
-        strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED_FILE_NAME.fullmatch(entry.name)} - {
-            own
-        }
+        strangers = {
+            entry.name for entry in self.path.iterdir() if not UNFINISHED_FILE_PATTERN.fullmatch(entry.name)
+        } - {own}
         if strangers:
             raise self.error(f"not a folder of an earlier run: it holds {min(strangers)}; give a new folder")
 

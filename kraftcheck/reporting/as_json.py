@@ -35,7 +35,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
     violated = [violation.property for violation in result.violations]
     return {
         **tool_header(),
-        **model_as_json(job),
+        **job_as_json(job),
         "engine": result.engine,
         **{name: getattr(job.options, name) for name, option in OPTIONS.items() if option.in_json},
         "workers": result.workers,
@@ -58,7 +58,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
     }
 
 
-def model_as_json(job: Job) -> dict[str, Any]:
+def job_as_json(job: Job) -> dict[str, Any]:
     """Return the model, variant, configuration and constants."""
     return {
         "model": job.model.name,

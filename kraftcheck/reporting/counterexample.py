@@ -63,7 +63,7 @@ def state_changes(protocol: Protocol, before: State, after: State) -> list[Field
     for key in ordered(after.replicas):
         old, new = before.replicas.get(key), after.replicas[key]
         if old is None:
-            found.append(FieldChange(text_of(key), ((NEW, f"+ {non_default_fields(new)}"),)))
+            found.append(FieldChange(text_of(key), ((NEW, f"+ {non_default_fields_text(new)}"),)))
         else:
             found += value_differences(text_of(key), old, new)
     found += value_differences("shared", before.shared, after.shared)
@@ -77,7 +77,7 @@ def state_changes(protocol: Protocol, before: State, after: State) -> list[Field
     return found
 
 
-def initial_state_lines(state: State) -> list[FieldChange]:
+def initial_state_fields(state: State) -> list[FieldChange]:
     """Return an initial state as lines: the replicas, and each field with its values and their owners."""
     found = []
     if state.replicas:
@@ -105,7 +105,7 @@ def _values_with_holders(name: str, replicas: list[Record]) -> str:
     return "; ".join(f"{value} ({', '.join(ids)})" for value, ids in holders.items())
 
 
-def non_default_fields(record: Record, leaving_out: Collection[str] = ()) -> str:
+def non_default_fields_text(record: Record, leaving_out: Collection[str] = ()) -> str:
     """Return the fields of a record that differ from their defaults."""
     shown = []
     for field in dataclasses.fields(record):  # type: ignore[arg-type]
@@ -128,14 +128,14 @@ def value_differences(path: str, old: Value, new: Value) -> Iterator[FieldChange
     elif isinstance(new, Map):
         yield from _map_difference(path, old, new)
     elif isinstance(new, frozenset):
-        yield FieldChange(path, _set_difference(old, new))
+        yield FieldChange(path, _set_difference_parts(old, new))
     elif isinstance(new, tuple):
         yield from _sequence_difference(path, old, new)
     else:
         yield FieldChange(path, _replacement_parts(old, new))
 
 
-def _set_difference(old: frozenset[Any], new: frozenset[Any]) -> tuple[StyledText, ...]:
+def _set_difference_parts(old: frozenset[Any], new: frozenset[Any]) -> tuple[StyledText, ...]:
     gained = [(NEW, f"+{text_of(item)}") for item in ordered(new - old)]
     lost = [(OLD, f"-{text_of(item)}") for item in ordered(old - new)]
     return tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:]
@@ -485,7 +485,7 @@ def behaviour_lines(
 
 def _step_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
     yield from _change_lines(
-        initial_state_lines(step.state) if before is None else state_changes(protocol, before.state, step.state)
+        initial_state_fields(step.state) if before is None else state_changes(protocol, before.state, step.state)
     )
     if before is not None and step.state == before.state:
         yield [(FAINT, f"{_INDENT}nothing changes")]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from kraftcheck.reporting.validation import value_text
 from kraftcheck.validation.events import Event, MessageBody
-from kraftcheck.validation.sources import LogSources
+from kraftcheck.validation.sources import ClusterLogs
 
 ROWS_OF_ROW_GROUP = 50_000
 """Rows of a group."""
@@ -36,7 +36,7 @@ EVENTS_SCHEMA = pa.schema(
 )
 
 
-def write_events_table(sources: LogSources, path: Path) -> None:
+def write_events_table(sources: ClusterLogs, path: Path) -> None:
     """Write the events of all nodes, in the order of their logs."""
     logs = [one for node in sorted(sources.every) for one in _logs_of_node(sources, node)]
     events = chain.from_iterable(logs)
@@ -45,7 +45,7 @@ def write_events_table(sources: LogSources, path: Path) -> None:
             writer.write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA))
 
 
-def _logs_of_node(sources: LogSources, node: int) -> Iterator[list[Event]]:
+def _logs_of_node(sources: ClusterLogs, node: int) -> Iterator[list[Event]]:
     for logs in (sources.quiet, sources.late, sources.logs):
         if node in logs:
             yield logs[node]

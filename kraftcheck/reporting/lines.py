@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self, TextIO
 
 from kraftcheck.explorer.result import Progress, Verdict
-from kraftcheck.spec.values import visible
+from kraftcheck.spec.values import escape_invisible
 
 OLD, NEW, PLAIN, HEAD, ACTION, FAINT, WARNING = "old", "new", "", "head", "action", "faint", "warning"
 """Styles of text. Each verdict is a style too."""
@@ -43,7 +43,7 @@ def lines_as_text(lines: Iterable[Line]) -> str:
 
 def escape_control_characters(text: str) -> str:
     """Escape control characters: text in a trace file must not control the terminal or the log."""
-    return visible(text, keep="\n\t")
+    return escape_invisible(text, keep="\n\t")
 
 
 def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:

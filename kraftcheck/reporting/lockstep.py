@@ -12,7 +12,7 @@ from kraftcheck.lockstep.changes import VersionChanges
 from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
-from kraftcheck.lockstep.reach import ClassReach, CoverageCount
+from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
 from kraftcheck.lockstep.survey import FindingClass, Survey, TaskResult, finding_summary
 from kraftcheck.lockstep.walks import WalkStep
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
@@ -31,7 +31,7 @@ CHARACTERS_BEFORE_DIFFERENCE = 60
 MOST_UNTAKEN_STEPS = 5
 """Maximum number of untaken steps to list for a reason."""
 
-JAVA_LINE_NUMBER = re.compile(r"(?<=\.java):\d+")
+JAVA_LINE_NUMBER_PATTERN = re.compile(r"(?<=\.java):\d+")
 """A line number of a Java file. It differs between versions, while the method name does not."""
 
 DISAGREEING_VERDICTS = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
@@ -182,7 +182,7 @@ def _footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
     if verdict is LockstepVerdict.VIOLATES:
         return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     if verdict is LockstepVerdict.FAILS:
-        thrown, _, place = JAVA_LINE_NUMBER.sub("", found[0].problem).rpartition(" (")
+        thrown, _, place = JAVA_LINE_NUMBER_PATTERN.sub("", found[0].problem).rpartition(" (")
         return f"step {found[0].step}: {cut(thrown, MOST_EXCEPTION_CHARACTERS)} ({place}"
     if verdict is LockstepVerdict.DIFFERS:
         fields = sorted({difference.field for difference in found[0].differences})
@@ -226,7 +226,7 @@ def count_walks_by_finding(made: TaskResult) -> Counter[str]:
     """Return the number of walks of a task by finding: its verdict and summary, without line numbers."""
     found = Counter[str]()
     for kind in made.kinds:
-        found[f"{kind.first.verdict}: {JAVA_LINE_NUMBER.sub('', finding_summary(kind.first)[0])}"] += kind.times
+        found[f"{kind.first.verdict}: {JAVA_LINE_NUMBER_PATTERN.sub('', finding_summary(kind.first)[0])}"] += kind.times
     if made.problem is not None:
         found[f"ends early: {made.problem}"] += 1
     return found
@@ -252,7 +252,7 @@ def changes_lines(found: VersionChanges) -> Iterator[str]:
     yield from (f"- {part}: {', '.join(f'`{name}`' for name in names)}" for part, names in parts.items() if names)
 
 
-def coverage_table(classes: Sequence[ClassReach]) -> Iterator[str]:
+def coverage_table(classes: Sequence[ClassCoverage]) -> Iterator[str]:
     """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
     rows = [(f"`{one.name}`", _coverage_share(one.lines), _coverage_share(one.branches)) for one in some]
@@ -268,7 +268,7 @@ def coverage_table(classes: Sequence[ClassReach]) -> Iterator[str]:
         yield f"Classes without coverage: {', '.join(none)}"
 
 
-def _unreached_methods_text(found: ClassReach) -> str:
+def _unreached_methods_text(found: ClassCoverage) -> str:
     methods = list(dict.fromkeys(found.unreached))
     more = f" and {len(methods) - MOST_LISTED_METHODS} more" if len(methods) > MOST_LISTED_METHODS else ""
     return f"{', '.join(methods[:MOST_LISTED_METHODS])}{more}"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kraftcheck.files import read_small_file
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.operators import OPERATOR_NAMES
-from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, MutantVerdict
+from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICT_MEANINGS, MutantVerdict
 from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, count_with_noun, table_lines
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
@@ -103,13 +103,13 @@ def mutation_report_lines(
         yield from _killers_table(judged)
     yield from _survivor_lines(judged, explanations)
     if not quiet:
-        yield from _verdict_list(judged, LOST, "Only removes behaviour")
-        yield from _verdict_list(judged, ERROR, "Killed by an error")
-        yield from _unreached_mutants_text(judged)
+        yield from _judged_mutant_lines(judged, LOST, "Only removes behaviour")
+        yield from _judged_mutant_lines(judged, ERROR, "Killed by an error")
+        yield from _unreached_mutants_lines(judged)
     for name in explanations.unused:
         yield [(WARNING, f"Warning: --explained: {name} matches no survivor; remove it")]
     counts = Counter(verdict.verdict for _, verdict in judged)
-    counted = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
+    counted = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICT_MEANINGS if counts[verdict])
     yield [(PLAIN, f"{count_with_noun(len(judged), 'mutant')}: {counted or 'none'}")]
     yield [(HEAD, kill_rate(judged).sentence())]
 
@@ -123,20 +123,20 @@ def _killers_table(judged: list[JudgedMutant]) -> Iterator[Line]:
 
 def _operators_table(judged: list[JudgedMutant]) -> Iterator[Line]:
     counts = Counter((mutant.kind, verdict.verdict) for mutant, verdict in judged)
-    kinds = [kind for kind in OPERATOR_NAMES if any(counts[kind, verdict] for verdict in VERDICTS)]
-    rows = [(HEAD, ("slip", "mutants", *VERDICTS))]
+    kinds = [kind for kind in OPERATOR_NAMES if any(counts[kind, verdict] for verdict in VERDICT_MEANINGS)]
+    rows = [(HEAD, ("slip", "mutants", *VERDICT_MEANINGS))]
     for kind in kinds:
-        numbers = [counts[kind, verdict] for verdict in VERDICTS]
+        numbers = [counts[kind, verdict] for verdict in VERDICT_MEANINGS]
         rows.append((PLAIN, (kind, *(f"{number:,}" for number in (sum(numbers), *numbers)))))
-    totals = [sum(counts[kind, verdict] for kind in kinds) for verdict in VERDICTS]
+    totals = [sum(counts[kind, verdict] for kind in kinds) for verdict in VERDICT_MEANINGS]
     rows.append((HEAD, ("all", *(f"{number:,}" for number in (sum(totals), *totals)))))
-    yield from table_lines(rows, range(1, len(VERDICTS) + 2))
+    yield from table_lines(rows, range(1, len(VERDICT_MEANINGS) + 2))
 
 
 def _survivor_lines(judged: list[JudgedMutant], explanations: Explanations) -> Iterator[Line]:
     chosen = [one for one in judged if one[1].verdict == SURVIVED]
     if chosen:
-        yield [(HEAD, f"Survived: {VERDICTS[SURVIVED]}")]
+        yield [(HEAD, f"Survived: {VERDICT_MEANINGS[SURVIVED]}")]
     for mutant, verdict in chosen:
         yield []
         yield [
@@ -158,7 +158,7 @@ def _state_counts_text(verdict: MutantVerdict) -> str:
     return f"; {', '.join(counts)}" if counts else f" in {verdict.config}"
 
 
-def _verdict_list(judged: list[JudgedMutant], kind: str, title: str) -> Iterator[Line]:
+def _judged_mutant_lines(judged: list[JudgedMutant], kind: str, title: str) -> Iterator[Line]:
     chosen = [one for one in judged if one[1].verdict == kind]
     if not chosen:
         return
@@ -170,7 +170,7 @@ def _verdict_list(judged: list[JudgedMutant], kind: str, title: str) -> Iterator
     yield []
 
 
-def _unreached_mutants_text(judged: list[JudgedMutant]) -> Iterator[Line]:
+def _unreached_mutants_lines(judged: list[JudgedMutant]) -> Iterator[Line]:
     lines: dict[str, dict[int, None]] = {}
     for mutant, verdict in judged:
         if verdict.verdict == UNREACHED:

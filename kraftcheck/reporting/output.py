@@ -31,7 +31,7 @@ from kraftcheck.reporting.lines import (
     note_lines,
 )
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS
+from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import replace_non_xml, text_of
 
@@ -91,7 +91,7 @@ def search_report_lines(
         yield from counterexample_lines(protocol, violation, columns)
         yield []
     if (table or calls) and not quiet:
-        yield from _action_counts(result, calls=calls)
+        yield from _action_counts_table(result, calls=calls)
     if table or not result.violations:  # a search that stopped early has not reached every action yet
         yield from never_enabled_lines(result)
     yield from ([(WARNING, f"Warning: {text}")] for text in result.warnings)
@@ -100,7 +100,7 @@ def search_report_lines(
     yield summary_line(result, configuration)
 
 
-def _action_counts(result: Result, *, calls: bool) -> Iterator[Line]:
+def _action_counts_table(result: Result, *, calls: bool) -> Iterator[Line]:
     """Yield the table of steps by action, with a column for handler calls if `calls`."""
     counts = {"fired" if result.runs is None else "taken": result.actions}
     if calls:
@@ -161,7 +161,7 @@ def never_enabled_lines(result: Result) -> Iterator[Line]:
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]
 
 
-def next_steps_lines(words: Sequence[str], result: Result) -> Iterator[str]:
+def hint_lines(words: Sequence[str], result: Result) -> Iterator[str]:
     """Yield the way past a deadlock, and the command that writes a counterexample as a page."""
     if result.verdict == Verdict.DEADLOCK and words:
         yield "If the protocol may end there: --no-deadlock, or CHECK_DEADLOCK FALSE in the .cfg"
@@ -342,7 +342,7 @@ class OutputFiles:
 
     def __init__(self, arguments: argparse.Namespace, *options: str) -> None:
         require_writable(arguments, *options)
-        require_report(getattr(arguments, "report", None))
+        require_report_extension(getattr(arguments, "report", None))
         self._arguments = arguments
         self._failed: InputError | None = None
 
@@ -391,7 +391,7 @@ def _possible_input_files(arguments: argparse.Namespace) -> Iterator[str]:
             yield str(one).rpartition(":")[0] if name in ("model", "variants") and ":" in str(one) else str(one)
 
 
-def require_report(path: Path | None) -> None:
+def require_report_extension(path: Path | None) -> None:
     """Raise InputError for a report with an unknown extension."""
     if path is not None and path.suffix not in REPORT_EXTENSIONS:
         raise InputError(f"--report {path}: expected a file that ends in {' or '.join(REPORT_EXTENSIONS)}")
@@ -452,6 +452,6 @@ def _tlc_error_text(protocol: Protocol, violation: Violation) -> str | None:
     prop = protocol.properties.get(name)
     if prop is not None and prop.over_steps:
         return f"Action property {name} is violated."
-    if prop is not None and prop.kind in BEHAVIOUR_KINDS:
+    if prop is not None and prop.kind in GRAPH_PROPERTY_KINDS:
         return f"Temporal properties {name} were violated."
     return f"Invariant {name} is violated."

@@ -19,7 +19,7 @@ from kraftcheck.reporting.lines import (
     actions_table,
     count_with_noun,
 )
-from kraftcheck.spec.values import cut, visible
+from kraftcheck.spec.values import cut, escape_invisible
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Difference, Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
@@ -50,7 +50,7 @@ def replay_exit_code(verdicts: Mapping[str, int]) -> int:
     return EXIT_CONFORMS if found == {ReplayVerdict.CONFORMS} else EXIT_DIVERGES
 
 
-def verdict_counts_text(verdicts: Mapping[str, int]) -> Line:
+def verdict_counts_line(verdicts: Mapping[str, int]) -> Line:
     """Return the counts of verdicts as a line of text."""
     words = {"conforms": "conform", "diverges": "diverge", "refuted": "refuted", "unreadable": "cannot be read"}
     parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
@@ -83,7 +83,7 @@ def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[
 
 def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
     """Yield the result of a readable trace as lines of text."""
-    which = _numbered_trace_name(visible(name or replay.file), replay)
+    which = _numbered_trace_name(escape_invisible(name or replay.file), replay)
     found = replay.divergence
     if found is None:
         style = NEW if replay.verdict is ReplayVerdict.CONFORMS else OLD
@@ -195,7 +195,7 @@ def pipeline_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
     if summary.never_taken:
         yield [(WARNING, f"Warning: no trace ever took {', '.join(summary.never_taken)}")]
     yield [
-        *verdict_counts_text(summary.verdicts),
+        *verdict_counts_line(summary.verdicts),
         (
             PLAIN,
             f"; {summary.steps:,} steps, {summary.distinct_states:,} distinct states, {summary.errors:,} errors; "

@@ -14,7 +14,7 @@ from typing import Any
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.result import DEADLOCK, Result, TraceStep, Violation
 from kraftcheck.reporting.as_json import (
-    model_as_json,
+    job_as_json,
     result_as_json,
     states_as_json,
     tool_header,
@@ -32,7 +32,7 @@ from kraftcheck.reporting.counterexample import (
     violated_for_text,
 )
 from kraftcheck.reporting.lines import count_with_noun, lines_as_text
-from kraftcheck.reporting.output import require_report
+from kraftcheck.reporting.output import require_report_extension
 from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut, text_of
@@ -67,7 +67,7 @@ _DIAGRAM_LEGEND = (
 
 def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     """Write a report in the format of the file's extension; raise InputError for an unknown one."""
-    require_report(path)
+    require_report_extension(path)
     # file names only, without the folders of this machine
     runs = [{**run, **{name: run[name].rpartition("/")[2] for name in ("model", "configuration")}} for run in runs]
     text = report_page(runs) if path.suffix == ".html" else markdown_report(runs)
@@ -82,7 +82,7 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
         {
             **trace,
             **_counterexample_data(job.protocol, trace["states"], violation),
-            "end": _counterexample_end(violation),
+            "end": _counterexample_end_text(violation),
         }
         for trace, violation in traces
     ]
@@ -98,7 +98,7 @@ def _counterexample_data(protocol: Protocol, states: list[dict[str, Any]], viola
     return behaviour_as_data(protocol, states, trace)
 
 
-def _counterexample_end(violation: Violation) -> str:
+def _counterexample_end_text(violation: Violation) -> str:
     loop = violation.loop
     if loop is not None:
         goes_on = "nothing more happens" if loop.again is None else f"back in state {loop.back_to}, for ever"
@@ -115,10 +115,10 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
     is_shown = claim is not None and claim.verdict is ClaimVerdict.SHOWN and claim.at_end
     if is_shown and found is None and trace and replay.violated in job.protocol.properties:
         shown |= violation_as_json(job.protocol, Violation(str(replay.violated), tuple(trace)))
-    shown |= {"end": _replay_end(replay, walked)}
+    shown |= {"end": _replay_end_text(replay, walked)}
     shown |= behaviour_as_data(job.protocol, states_as_json(job.protocol, trace), trace)
     return {
-        **model_as_json(job),
+        **job_as_json(job),
         "result": replay.verdict.value,
         "reason": replay.reason if found is None else found.headline,
         "steps": replay.steps,
@@ -129,7 +129,7 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
     }
 
 
-def _replay_end(replay: Replay, walked: Sequence[ReplayedState]) -> str:
+def _replay_end_text(replay: Replay, walked: Sequence[ReplayedState]) -> str:
     if replay.divergence is not None:
         return "the trace diverges here"
     if replay.claim is not None:
@@ -262,7 +262,7 @@ def _markdown_run(run: Mapping[str, Any]) -> Iterator[str]:
     for trace in run["traces"]:
         yield from _markdown_trace(trace)
     if run.get("details"):
-        yield _fence_lines(map(_printable_line, run["details"].splitlines()))
+        yield _fenced_text(map(_printable_line, run["details"].splitlines()))
     yield from (f"- {_markdown_code(note)}" for note in (*run.get("warnings", ()), *run.get("notes", ())))
 
 
@@ -278,7 +278,7 @@ def _markdown_trace(trace: Mapping[str, Any]) -> Iterator[str]:
     yield _DIAGRAM_LEGEND
     for diagram in mermaid_diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
-    changes = _fence_lines(_change_lines(trace["states"]))
+    changes = _fenced_text(_change_lines(trace["states"]))
     yield f"<details><summary>Changes of each step</summary>\n\n{changes}\n\n</details>"
 
 
@@ -306,7 +306,7 @@ def _change_lines(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield from (_printable_line(f"    {change['what']}  {change['how']}") for change in state["changes"])
 
 
-def _fence_lines(lines: Iterable[str]) -> str:
+def _fenced_text(lines: Iterable[str]) -> str:
     """Return lines in a Markdown fence longer than any fence in them."""
     text = "\n".join(lines)
     fence = "`" * (max((len(found) for found in re.findall("`+", text)), default=0) + 3)

@@ -58,9 +58,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kraftcheck.catalogue import scenario_model_and_config
-from kraftcheck.reporting.counterexample import message_columns, non_default_fields, state_changes, step_messages
+from kraftcheck.reporting.counterexample import message_columns, non_default_fields_text, state_changes, step_messages
 from kraftcheck.spec.cfg.binding import bind_leniently
-from kraftcheck.spec.errors import unknown_name
+from kraftcheck.spec.errors import unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
@@ -69,13 +69,13 @@ from kraftcheck.traces.scenarios import (
     ScenarioBlock,
     ScenarioError,
     ScenarioPlayer,
+    arguments_for_start,
+    blocks_as_text,
     command_for_step,
     parse_start,
     parse_step_description,
     quoted_word,
     split_words,
-    start_arguments,
-    write_blocks,
 )
 
 STEP_INDENT = "    "
@@ -91,13 +91,13 @@ def walk_as_scenario(
     running = ScenarioRun(protocol)
     start = " ".join(["start", *map(quoted_word, words)])
     running.run(start)
-    then = start_arguments(running.stage, init, state)
+    then = arguments_for_start(running.stage, init, state)
     start = " ".join([start, *(["->", *then] if then else [])])
     blocks = [ScenarioBlock(1, [f"# A walk through {words[0]}."], [start], running.run(start))]
     for step in steps:
         command = command_for_step(running.stage, step)
         blocks.append(ScenarioBlock(1, [], [command], running.run(command)))
-    return write_blocks(blocks, [])
+    return blocks_as_text(blocks, [])
 
 
 class ScenarioRun:
@@ -125,7 +125,7 @@ class ScenarioRun:
         if verb in verbs:
             return list(verbs[verb](rest))
         if not verb[0].isupper():
-            raise ScenarioError(f"{unknown_name('command', verb, verbs, 'a scenario')}, or an action")
+            raise ScenarioError(f"{unknown_name_message('command', verb, verbs, 'a scenario')}, or an action")
         return self._go(self.stage.chosen(parse_step_description([verb, *rest])))
 
     @property
@@ -194,7 +194,7 @@ class ScenarioRun:
         known |= {f"shared.{name}" for name in field_names(type(self._state.shared))}
         for name in given:
             if name not in known:
-                raise ScenarioError(unknown_name("field", name, known, "the model"))
+                raise ScenarioError(unknown_name_message("field", name, known, "the model"))
         self._hidden |= set(given)
         yield from ()
 
@@ -217,7 +217,7 @@ class ScenarioRun:
         for name in given:
             known = self._semantics.protocol.properties
             if name not in known:
-                raise ScenarioError(unknown_name("property", name, known, self._semantics.protocol.name()))
+                raise ScenarioError(unknown_name_message("property", name, known, self._semantics.protocol.name()))
             prop = known[name]
             if prop.over_steps:
                 semantics, before = self._semantics, self._before
@@ -246,7 +246,7 @@ class ScenarioRun:
 
     def _shown(self, replica: Record) -> str:
         """Return a replica's non-default fields as text."""
-        return non_default_fields(replica, self._hidden) or f"a new {type(replica).__name__}"
+        return non_default_fields_text(replica, self._hidden) or f"a new {type(replica).__name__}"
 
     def _changed(self, before: State, after: State) -> Iterator[str]:
         """Yield the changes between two states, without messages."""

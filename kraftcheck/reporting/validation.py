@@ -29,20 +29,20 @@ from kraftcheck.reporting.lines import (
     note_lines,
     table_lines,
 )
-from kraftcheck.spec.values import cut, replace_non_xml, text_of, visible
+from kraftcheck.spec.values import cut, escape_invisible, replace_non_xml, text_of
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.findings import (
     CheckReport,
     Finding,
-    describe_disks,
+    disks_as_values,
     render_disks,
     summary_lines,
     utc_time_text,
 )
 from kraftcheck.validation.sources import count_by_kind
 from kraftcheck.validation.state import Refusal
-from kraftcheck.validation.verdict import LogGap, RequestStorm, Validation, ValidationResult
+from kraftcheck.validation.verdict import LogGap, RequestStorm, Validation, ValidationVerdict
 
 MOST_QUOTED_CHARACTERS = 300
 """Maximum length of a quoted line or value in the text; the JSON has the whole."""
@@ -51,11 +51,11 @@ MOST_LISTED_FINDINGS = 20
 """Maximum number of findings, gaps and storms in the text."""
 
 _STYLE_OF_RESULT = {
-    ValidationResult.CONFORMS: NEW,
-    ValidationResult.UNBROKEN: NEW,
-    ValidationResult.DIVERGES: OLD,
-    ValidationResult.VIOLATES: OLD,
-    ValidationResult.INCONCLUSIVE: WARNING,
+    ValidationVerdict.CONFORMS: NEW,
+    ValidationVerdict.UNBROKEN: NEW,
+    ValidationVerdict.DIVERGES: OLD,
+    ValidationVerdict.VIOLATES: OLD,
+    ValidationVerdict.INCONCLUSIVE: WARNING,
 }
 
 
@@ -70,7 +70,7 @@ def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line
     for report in found.reports:
         for finding in report.findings[:MOST_LISTED_FINDINGS]:
             yield from _finding_lines(finding)
-    for text in found.open_questions[:MOST_LISTED_FINDINGS] if found.result is ValidationResult.INCONCLUSIVE else ():
+    for text in found.open_questions[:MOST_LISTED_FINDINGS] if found.result is ValidationVerdict.INCONCLUSIVE else ():
         yield [(WARNING, "  open"), (PLAIN, f": {text}")]
     if not quiet:
         yield from _detail_lines(found)
@@ -93,7 +93,7 @@ def _scope_text(found: Validation) -> str:
 
 def _checks_text(found: Validation, report: CheckReport) -> str:
     checks = count_with_noun(report.total, "check")
-    if found.result is ValidationResult.UNBROKEN:
+    if found.result is ValidationVerdict.UNBROKEN:
         return checks
     return f"{len(report.findings):,} broken in {checks}" if report.findings else f"nothing broken in {checks}"
 
@@ -114,7 +114,7 @@ def value_text(value: Any) -> str:
         text = value if isinstance(value, str) else text_of(value)
     except (TypeError, KeyError, AttributeError):
         text = str(value)
-    return visible(text)
+    return escape_invisible(text)
 
 
 def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
@@ -284,7 +284,7 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
         "storms": [_storm_as_json(storm) for storm in found.storms],
         "monitors": _report_as_json([], found.monitored),
         "disks": _report_as_json(found.disks, found.disk_report),
-        "open": found.open_questions if found.result is ValidationResult.INCONCLUSIVE else [],
+        "open": found.open_questions if found.result is ValidationVerdict.INCONCLUSIVE else [],
         "notes": list(validation_notes(found)),
         **_speed_as_json(found),
     }
@@ -296,7 +296,7 @@ def _speed_as_json(found: Validation) -> dict[str, Any]:
 
 
 def _report_as_json(disks: list[ReplicaDisk], report: CheckReport | None) -> dict[str, Any] | None:
-    return None if report is None else describe_disks(disks, report)
+    return None if report is None else disks_as_values(disks, report)
 
 
 def _gap_as_json(gap: LogGap) -> dict[str, Any]:
@@ -371,7 +371,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
         if kind:
             ElementTree.SubElement(one, kind, {"message": replace_non_xml(message)})
 
-    is_open = found.result is ValidationResult.INCONCLUSIVE
+    is_open = found.result is ValidationVerdict.INCONCLUSIVE
     if found.divergence is not None:
         text = lines_as_text(divergence_lines(found, found.divergence)).strip()
         case("replay", "skipped" if is_open else "failure", text)
@@ -500,7 +500,7 @@ def write_cluster_page(found: Validation, life: ClusterLife, path: Path) -> None
 
 
 def _escaped_html(text: str, most: int = 400) -> str:
-    return escape(visible(cut(text, most)))
+    return escape(escape_invisible(cut(text, most)))
 
 
 def _cluster_page_parts(found: Validation, life: ClusterLife) -> Iterator[str]:
@@ -510,7 +510,7 @@ def _cluster_page_parts(found: Validation, life: ClusterLife) -> Iterator[str]:
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield f"<title>kraftcheck validate: {found.result}</title><style>{style}</style></head><body>"
     yield f"<h1>{_escaped_html(found.result)}</h1>"
-    yield f"<pre>{escape(visible(lines_as_text(validation_lines(found)), keep=chr(10)))}</pre>"
+    yield f"<pre>{escape(escape_invisible(lines_as_text(validation_lines(found)), keep=chr(10)))}</pre>"
     rows = life.rows[-MOST_DIAGRAM_ROWS:]
     if rows:
         left_out = life.left_out + len(life.rows) - len(rows)

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Protocol
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.disks import is_disk, is_segment, read_disks
-from kraftcheck.validation.effects import FormattedDisks
+from kraftcheck.validation.disks import has_disk_files, is_batch_file, read_disks
+from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import Event, MessagePairs, nodes_by_address, number_events, pair_messages
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
-from kraftcheck.validation.models import recorded_model, terms_of_cluster
+from kraftcheck.validation.models import model_of_logs, names_of_cluster
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
-from kraftcheck.validation.sources import DEFAULT_LIMIT_BYTES, LogOptions, LogSources, read_line_of_event, read_sources
+from kraftcheck.validation.sources import (
+    DEFAULT_LIMIT_BYTES,
+    ClusterLogs,
+    LogOptions,
+    read_cluster_logs,
+    read_line_of_event,
+)
 from kraftcheck.validation.state import NodeProgress
 from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, senders_of_unlogged
 
@@ -38,15 +44,15 @@ def replay_of_logs(
         logs = {**logs, number: [*head, *logs.get(number, ())]}
     for events in logs.values():
         number_events(events)
-    terms = terms_of_cluster(logs)
+    terms = names_of_cluster(logs)
     nodes = {node: NodeProgress(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
-    formats: FormattedDisks = {}
+    formats: FormatByDisk = {}
     homes = nodes_by_address(logs)
-    protocol, known = recorded_model(logs, terms, formats, homes, without, is_late=bool(heads))
+    protocol, known = model_of_logs(logs, terms, formats, homes, without, is_late=bool(heads))
     return ClusterReplay(protocol, terms, nodes, pairs or pair_messages(logs, homes), formats, homes, known=known)
 
 
-class ReplayFollower(Protocol):
+class ReplayListener(Protocol):
     """A follower of the replay, such as the page of a cluster's life."""
 
     def add(self, events: Sequence[Event]) -> object:
@@ -76,9 +82,9 @@ class ValidationInputs:
 
     def read(self, report: Callable[[int], object] = lambda count: None) -> Validation:
         """Read the disks and the logs; raise InputError if there is neither, or one cannot be read."""
-        disks = read_disks([path for path in self.paths if is_disk(path)], limit_bytes=self.limit_bytes)
+        disks = read_disks([path for path in self.paths if has_disk_files(path)], limit_bytes=self.limit_bytes)
         wanted = LogOptions(self.pattern, self.since, self.until, self.limit_bytes, report)
-        sources = read_sources(filterfalse(is_segment, self.paths), self.nodes, wanted)
+        sources = read_cluster_logs(filterfalse(is_batch_file, self.paths), self.nodes, wanted)
         _require_any_input(self, sources, has_disks=bool(disks))
         return Validation(sources, disks, self.kafka, self.without, self.monitors)
 
@@ -87,7 +93,7 @@ def validate_cluster(
     found: Validation,
     inputs: ValidationInputs,
     report: Callable[[int, float], object] = lambda count, seconds: None,
-    recorder: ReplayFollower | None = None,
+    recorder: ReplayListener | None = None,
 ) -> None:
     """Replay the logs that show messages, and check the others and the disks."""
     sources = found.sources
@@ -100,7 +106,7 @@ def validate_cluster(
         _replay_to_divergence(found, inputs, report, recorder)
 
 
-def _require_any_input(inputs: ValidationInputs, sources: LogSources, *, has_disks: bool) -> None:
+def _require_any_input(inputs: ValidationInputs, sources: ClusterLogs, *, has_disks: bool) -> None:
     """Raise InputError unless a log or a disk was found."""
     if sources.logs or sources.quiet or has_disks:
         return
@@ -114,7 +120,7 @@ def _require_any_input(inputs: ValidationInputs, sources: LogSources, *, has_dis
 
 
 def _replay_to_divergence(
-    found: Validation, inputs: ValidationInputs, report: Callable[[int, float], object], recorder: ReplayFollower | None
+    found: Validation, inputs: ValidationInputs, report: Callable[[int, float], object], recorder: ReplayListener | None
 ) -> None:
     """Replay the logs up to the first divergence."""
     replay = found.replay = replay_of_logs(dict(found.sources.logs), heads=found.sources.late, without=found.without)

@@ -23,7 +23,7 @@ from kraftcheck.validation.findings import (
     voter_set_in_force,
     voters_at,
 )
-from kraftcheck.validation.records import NO_DIRECTORY_IDS, ControlRecord, LeaderChange, Voter, VotersRecord
+from kraftcheck.validation.records import ABSENT_DIRECTORY_IDS, ControlRecord, LeaderChange, Voter, VotersRecord
 
 # Voter sets
 
@@ -38,7 +38,7 @@ class _VoterSetClaim(NamedTuple):
     disk: ReplicaDisk
 
 
-def _sorted_voters(voters: tuple[Voter, ...]) -> frozenset[Voter]:
+def _with_sorted_endpoints(voters: tuple[Voter, ...]) -> frozenset[Voter]:
     return frozenset(voter._replace(endpoints=tuple(sorted(voter.endpoints))) for voter in voters)
 
 
@@ -46,7 +46,7 @@ def is_single_voter_change(before: Iterable[tuple[Any, ...]], after: Iterable[tu
     """Whether one AddVoter, RemoveVoter or UpdateVoter changes a voter set so."""
     old, new = ({voter[:2] for voter in voters} for voters in (before, after))
     removed, added = old - new, new - old
-    replaced = {number for number, directory in removed if directory in NO_DIRECTORY_IDS} == {
+    replaced = {number for number, directory in removed if directory in ABSENT_DIRECTORY_IDS} == {
         number for number, _ in added
     }
     return len(removed) + len(added) <= 1 or (len(added) == 1 and len(removed) == 1 and replaced)
@@ -92,7 +92,7 @@ def _compare_claimed_voters(
     if row is None or row["epoch"] != claim.epoch or known is None or is_own:
         return
     report.checks["voter sets"] += 1
-    if _sorted_voters(known[1]) != claim.voters:
+    if _with_sorted_endpoints(known[1]) != claim.voters:
         message = f"voters {voter_ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
         message += f"{voter_ids(known[1])} since offset {known[0]} in the log of {disk.name}"
         nodes = node_name(disk), node_name(claim.disk)
@@ -116,11 +116,13 @@ def _voter_set_claims(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
     for snapshot in disk.snapshots:
         if snapshot.voters is not None:
             yield _VoterSetClaim(
-                snapshot.offset - 1, snapshot.epoch, _sorted_voters(snapshot.voters), snapshot.file, disk
+                snapshot.offset - 1, snapshot.epoch, _with_sorted_endpoints(snapshot.voters), snapshot.file, disk
             )
     for one in disk.log.controls:
         if isinstance(one.body, VotersRecord):
-            yield _VoterSetClaim(one.offset, one.epoch, _sorted_voters(one.body.voters), disk.files[one.file], disk)
+            yield _VoterSetClaim(
+                one.offset, one.epoch, _with_sorted_endpoints(one.body.voters), disk.files[one.file], disk
+            )
 
 
 # Elections
@@ -160,7 +162,7 @@ def _compare_election(
         report.add(Finding("elections", message, file, where, (node_name(disk),)))
     before = disk.batch_at(offset - 1)
     log_end = (int(before["epoch"]), offset) if before is not None else None
-    for voter, state, is_known in _granted_votes(disks, disk, offset, change):
+    for voter, state, is_known in _granting_disks(disks, disk, offset, change):
         report.checks["elections"] += 1
         if fault := _vote_fault(voter, state, epoch, change.leader, log_end):
             is_new = not is_known and not state.epoch
@@ -171,13 +173,13 @@ def _compare_election(
             report.add(found, is_note=is_new)
 
 
-def _granted_votes(
+def _granting_disks(
     disks: list[ReplicaDisk], log: ReplicaDisk, offset: int, change: LeaderChange
 ) -> Iterator[tuple[ReplicaDisk, QuorumState, bool]]:
     """Yield the disks of granted votes, and whether the directory is known; another one is another replica."""
     known = voters_at(log, offset)
     voters = (*(known[1] if known else ()), *change.granting)
-    directories = {voter.id: voter.directory for voter in voters if voter.directory not in NO_DIRECTORY_IDS}
+    directories = {voter.id: voter.directory for voter in voters if voter.directory not in ABSENT_DIRECTORY_IDS}
     granting = voter_ids(change.granting)
     for disk in disks:
         directory = directories.get(disk.node_id or 0)
@@ -242,7 +244,7 @@ def _report_first_difference(disks: list[ReplicaDisk], offset: int, shared: list
             else f"epoch {row['epoch']}, CRC {row['crc']:08x}, of {utc_time_text(row['time'])}"
         )
         sides[text].append((disk, row))
-    parts = [f"{_disks_have_text([disk for disk, _ in side])} {text}" for text, side in sides.items()]
+    parts = [f"{_disk_names_with_verb([disk for disk, _ in side])} {text}" for text, side in sides.items()]
     holders = (side for side in sides.values() if side[0][1] is not None)
     holder, row = min(holders, key=len)[0]
     assert row is not None
@@ -255,7 +257,7 @@ def _report_first_difference(disks: list[ReplicaDisk], offset: int, shared: list
     report.add(Finding("log matching", message, *place_of_batch(holder, row), nodes), is_note=not shared)
 
 
-def _disks_have_text(disks: list[ReplicaDisk]) -> str:
+def _disk_names_with_verb(disks: list[ReplicaDisk]) -> str:
     names = [disk.name for disk in disks]
     return f"{names[0]} has" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} have"
 

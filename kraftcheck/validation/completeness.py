@@ -22,7 +22,7 @@ from kraftcheck.validation.terms import FieldDifference, batch_count_at, batch_e
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
 
-KINDS_OF_OTHER_THREADS = (EventKind.ANSWER, EventKind.PARKED, EventKind.REJECTED)
+OTHER_THREAD_LINE_KINDS = (EventKind.ANSWER, EventKind.PARKED, EventKind.REJECTED)
 """Lines of delayed fetches, which another thread may write."""
 
 FOLLOWER_LINE_RANKS = {
@@ -147,7 +147,7 @@ def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
         if event.kind is EventKind.TRANSITION:
             _check_was_attempted(attempt, event)
             attempt = None
-        elif event.kind not in KINDS_OF_OTHER_THREADS:
+        elif event.kind not in OTHER_THREAD_LINE_KINDS:
             if attempt is not None:
                 raise Refusal(event, "comes in place of the transition that was attempted")
             attempt = event if event.kind is EventKind.ATTEMPT else None
@@ -237,7 +237,7 @@ def check_changes_have_lines(old: Replica, after: NodeState, unit: Sequence[Even
     ):
         if not ends and Mode.LEADER not in (old.mode, new.mode) and not _leads_within_unit(unit):
             raise Refusal(unit[-1], "is not followed by the line of the log's new end")
-        _check_control(old.log, new.log, unit)
+        _check_control_lines(old.log, new.log, unit)
     _check_fetching(old, new, unit)
 
 
@@ -294,7 +294,7 @@ def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
         raise Refusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
 
 
-def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
+def _check_control_lines(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     shown: list[Any] = [(event.kind, batch_count_at(new, event.body[1] + 1)) for event in lines]

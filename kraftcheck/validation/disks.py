@@ -227,7 +227,7 @@ class _BoundedFile(io.RawIOBase):
         return True
 
 
-def _gunzipped(stream: BinaryIO, name: str, limit: int) -> _BoundedFile:
+def _maybe_gunzipped(stream: BinaryIO, name: str, limit: int) -> _BoundedFile:
     """Return a possibly gzipped stream, unpacked."""
     magic = stream.read(2)
     stream.seek(0)
@@ -258,7 +258,7 @@ def _damage_as_input_error(name: str) -> Iterator[None]:
 def _is_tar(stream: BinaryIO, name: str) -> bool:
     """Whether a file begins as a tarball does, gzipped or not."""
     try:
-        block = _gunzipped(stream, name, DEFAULT_LIMIT_BYTES).read(512)
+        block = _maybe_gunzipped(stream, name, DEFAULT_LIMIT_BYTES).read(512)
     except _DAMAGE_ERRORS:
         block = b""
     finally:
@@ -293,7 +293,7 @@ class _FileCollector:
             with path.open("rb") as stream:
                 found = _is_tar(stream, name)
                 base = stream.read(8)
-            if is_segment(path):
+            if is_batch_file(path):
                 known = path.name if _PARTITION_FILE_NAME.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
                 self.add(
                     f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION_FOLDER}",
@@ -307,7 +307,7 @@ class _FileCollector:
 
     def _folder(self, path: Path) -> None:
         for where, _, names in os.walk(path, onerror=_refuse_unlistable_partition):
-            folder, is_partition = str(real_path(where)), _is_partition(where, names)
+            folder, is_partition = str(real_path(where)), _is_metadata_partition(where, names)
             wanted = _PARTITION_FILE_NAME if is_partition else _NON_PARTITION_FILE_NAME
             for name in sorted(filter(wanted.fullmatch, names)):
                 file = Path(where, name)
@@ -329,7 +329,7 @@ class _FileCollector:
         if depth > DEEPEST_TARBALL:
             raise InputError(f"{label}: expected at most {DEEPEST_TARBALL} tarballs in one another; unpack it")
         with _damage_as_input_error(label):
-            unpacked = _gunzipped(self._stack.enter_context(opened()), label, self._limit)
+            unpacked = _maybe_gunzipped(self._stack.enter_context(opened()), label, self._limit)
             archive = tarfile.open(fileobj=unpacked, mode="r:")  # noqa: SIM115
             for number, member in enumerate(archive):
                 if number > 10 * MOST_FILES:
@@ -373,20 +373,20 @@ def _refuse_unlistable_partition(error: OSError) -> None:
         raise InputError(f"{name}: cannot be read: {error.strerror}; copy it, or read it as its owner")
 
 
-def _is_partition(folder: str, names: Iterable[str]) -> bool:
+def _is_metadata_partition(folder: str, names: Iterable[str]) -> bool:
     """Whether files are those of the metadata partition: other partitions have segments alone."""
     if PurePosixPath(folder.rpartition(_ARCHIVE_SEPARATOR)[2]).name == PARTITION_FOLDER:
         return any(name != META_PROPERTIES_FILE for name in names)
     return any(name == "quorum-state" or _SNAPSHOT_NAME.fullmatch(name) for name in names)
 
 
-def is_disk(path: str | Path) -> bool:
+def has_disk_files(path: str | Path) -> bool:
     """Whether a path is, or holds, a replica's metadata partition, or a folder or tarball that cannot be read."""
     try:
         with ExitStack() as stack:
             collector = _FileCollector(DEFAULT_LIMIT_BYTES, stack)
             collector.path(Path(path))
-            return any(_is_partition(folder, names) for folder, names in collector.folders.items())
+            return any(_is_metadata_partition(folder, names) for folder, names in collector.folders.items())
     except InputError:
         if not os.path.isfile(path):
             return os.path.isdir(path)
@@ -394,7 +394,7 @@ def is_disk(path: str | Path) -> bool:
             return _is_tar(stream, str(path))
 
 
-def is_segment(path: Path) -> bool:
+def is_batch_file(path: Path) -> bool:
     """Whether a file is a segment or a snapshot by its content: it begins with a batch."""
     if not path.is_file():
         return False
@@ -412,7 +412,7 @@ def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_
             collector.path(Path(path))
             found = _read_partitions(collector, room, seen)
         room -= sum(len(disk.log.batches) for disk in found)
-        if not any(_is_partition(folder, names) for folder, names in collector.folders.items()):
+        if not any(_is_metadata_partition(folder, names) for folder, names in collector.folders.items()):
             name = escaped(str(path))
             raise InputError(
                 f"{name}: expected a folder {PARTITION_FOLDER}, found none; name a data folder of a controller"
@@ -427,7 +427,7 @@ def _read_partitions(collector: _FileCollector, room: int, seen: set[str]) -> li
     A seek backwards would unpack an archive again.
     """
     folders = {folder: names for folder, names in collector.folders.items() if folder not in seen}
-    partitions = {folder: names for folder, names in folders.items() if _is_partition(folder, names)}
+    partitions = {folder: names for folder, names in folders.items() if _is_metadata_partition(folder, names)}
     seen.update(partitions)
     segments = {folder: sorted(filter(_SEGMENT_NAME.fullmatch, names)) for folder, names in partitions.items()}
     contents: dict[tuple[str, str], bytes | BatchScan] = {}
@@ -452,7 +452,7 @@ def _build_disk(
     disk = ReplicaDisk(file.label.removesuffix(name).rstrip("/:"), is_alone=_SINGLE_FILE_MARK in folder)
     _fill_meta_properties(disk, folder, contents)
     if isinstance(raw := contents.get((folder, "quorum-state")), bytes):
-        _read_quorum_state(disk, names["quorum-state"].label, raw)
+        _fill_quorum_state(disk, names["quorum-state"].label, raw)
     scans = [contents[folder, segment] for segment in segments]
     for segment, scan in zip(segments, scans, strict=True):
         assert isinstance(scan, BatchScan)
@@ -504,7 +504,7 @@ def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[s
     disk.cluster_id = found.get("cluster.id", "")
 
 
-def _read_quorum_state(disk: ReplicaDisk, file: str, raw: bytes) -> None:
+def _fill_quorum_state(disk: ReplicaDisk, file: str, raw: bytes) -> None:
     try:
         found: Any = json.loads(raw)
         numbers = [found["leaderEpoch"], found.get("leaderId", -1), found.get("votedId", -1), found["data_version"]]

@@ -34,7 +34,7 @@ from kraftcheck.spec.language.changes import broken_properties
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, MessagePairs
 from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, position_of_next_append
-from kraftcheck.validation.terms import ClusterTerms, OffsetBatch, data_batch, offset_after_batches
+from kraftcheck.validation.terms import ClusterNames, OffsetBatch, data_batch, offset_after_batches
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
@@ -148,7 +148,7 @@ MODE_CHANGING_ACTIONS = ("fetch_timeout", "election_timeout", "pre_vote_timeout"
 OPERATION_OF_API = {"AddRaftVoter": Operation.ADD_VOTER, "RemoveRaftVoter": Operation.REMOVE_VOTER}
 
 
-FormattedDisks = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
+FormatByDisk = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
 """Voter set and kraft.version of each formatted disk, by host and directory."""
 
 
@@ -158,10 +158,10 @@ class ReplayedModel:
     def __init__(
         self,
         protocol: QuorumBase,
-        terms: ClusterTerms,
+        terms: ClusterNames,
         nodes: dict[int, NodeProgress],
         pairs: MessagePairs,
-        formats: FormattedDisks,
+        formats: FormatByDisk,
         homes: dict[str, int],
     ) -> None:
         self.protocol = protocol

@@ -16,9 +16,9 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import cut, visible
+from kraftcheck.spec.values import cut, escape_invisible
 from kraftcheck.validation.events import Event, EventKind, MessageBody
-from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELDS, message_sender, read_lines
+from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELD_PARSERS, events_of_lines, message_sender
 
 
 class InvalidJsonValueError(Exception):
@@ -26,7 +26,7 @@ class InvalidJsonValueError(Exception):
 
     def __init__(self, expected: str, found: Any, name: str = "") -> None:
         self.expected, self.found, self.name = expected, found, name
-        shown = "nothing" if found is MISSING_VALUE else visible(cut(repr(found), 60))
+        shown = "nothing" if found is MISSING_VALUE else escape_invisible(cut(repr(found), 60))
         super().__init__(f"expected {expected}{f' in {name}' if name else ''}, found {shown}")
 
 
@@ -107,7 +107,7 @@ def array_codec(form: JsonCodec, kind: Callable[[Iterable[Any]], Any] = tuple) -
     return JsonCodec({"type": "array", "items": form.schema}, read, write)
 
 
-def mapping_codec(form: JsonCodec) -> JsonCodec:
+def node_mapping_codec(form: JsonCodec) -> JsonCodec:
     """Return the form of an object whose names are numbers."""
 
     def read(value: Any) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def object_codec(forms: Mapping[str, JsonCodec]) -> JsonCodec:
     )
 
 
-def tuple_codec(forms: Mapping[str, JsonCodec]) -> JsonCodec:
+def object_as_tuple_codec(forms: Mapping[str, JsonCodec]) -> JsonCodec:
     """Return the form of an object whose value is a tuple of its fields; all are required."""
     form = object_codec(forms)
     return JsonCodec(
@@ -239,9 +239,11 @@ VOTER_CODEC_FIELDS = {
     "address": string_codec(),
     "version": integer_codec(99),
 }
-VOTERS_CODEC = array_codec(tuple_codec(VOTER_CODEC_FIELDS)).of("voters", SCHEMA_DEFINITIONS)
-SNAPSHOTS_CODEC = array_codec(tuple_codec({"offset": OFFSET_CODEC, "epoch": NODE_CODEC}))
-SERVERS_CODEC = array_codec(tuple_codec({"address": string_codec(), "id": integer_codec((1 << 31) - 1, -(1 << 31))}))
+VOTERS_CODEC = array_codec(object_as_tuple_codec(VOTER_CODEC_FIELDS)).of("voters", SCHEMA_DEFINITIONS)
+SNAPSHOTS_CODEC = array_codec(object_as_tuple_codec({"offset": OFFSET_CODEC, "epoch": NODE_CODEC}))
+SERVERS_CODEC = array_codec(
+    object_as_tuple_codec({"address": string_codec(), "id": integer_codec((1 << 31) - 1, -(1 << 31))})
+)
 REPLICA_KEY_CODEC_FIELDS = {"id": NODE_CODEC, "directory": string_codec()}
 NODES_CODEC = array_codec(NODE_CODEC, frozenset)
 MESSAGE_CODEC = JsonCodec(
@@ -254,14 +256,14 @@ MESSAGE_CODEC = JsonCodec(
 ).of("message", SCHEMA_DEFINITIONS)
 STATE_FIELD_CODECS = {
     "leader": NODE_CODEC.or_else(None),
-    "voted": tuple_codec(REPLICA_KEY_CODEC_FIELDS).or_else(None),
+    "voted": object_as_tuple_codec(REPLICA_KEY_CODEC_FIELDS).or_else(None),
     "granted": NODES_CODEC,
     "rejected": NODES_CODEC,
     "candidates": NODES_CODEC,
     "voters": NODES_CODEC.or_else(None),
     "update voters": NODES_CODEC.or_else(None),
-    "keys": array_codec(tuple_codec({**REPLICA_KEY_CODEC_FIELDS, "id": NUMBER_AS_TEXT_CODEC}), frozenset),
-    "local key": array_codec(tuple_codec({**REPLICA_KEY_CODEC_FIELDS, "id": NUMBER_AS_TEXT_CODEC}), list),
+    "keys": array_codec(object_as_tuple_codec({**REPLICA_KEY_CODEC_FIELDS, "id": NUMBER_AS_TEXT_CODEC}), frozenset),
+    "local key": array_codec(object_as_tuple_codec({**REPLICA_KEY_CODEC_FIELDS, "id": NUMBER_AS_TEXT_CODEC}), list),
     "leader voters": NODES_CODEC,
     "start": OFFSET_CODEC,
     "address": string_codec().or_else(None),
@@ -275,7 +277,7 @@ def _make_state_codec() -> JsonCodec:
     by_mode: dict[str, JsonCodec] = {}
     for mode in MODE_NAMES:
         forms = {"mode": choice_codec([mode]), "epoch": NODE_CODEC}
-        for name, (modes, _) in STATE_FIELDS.items():
+        for name, (modes, _) in STATE_FIELD_PARSERS.items():
             if mode in modes:
                 form = STATE_FIELD_CODECS[name]
                 forms[name.replace(" ", "_")] = form if name in _REQUIRED_STATE_FIELDS else form._replace(default=None)
@@ -299,14 +301,14 @@ REPLICA_FIELD_CODECS = {
     "mode": choice_codec(MODE_NAMES),
     "epoch": NODE_CODEC,
     "leader": NODE_CODEC.or_else(None),
-    "voted": tuple_codec(REPLICA_KEY_CODEC_FIELDS).or_else(None),
+    "voted": object_as_tuple_codec(REPLICA_KEY_CODEC_FIELDS).or_else(None),
     "start": OFFSET_CODEC.or_else(0),
     "end": OFFSET_CODEC,
     "last": OFFSET_CODEC,
     "high_watermark": OFFSET_CODEC.or_else(None),
     "version": integer_codec(99).or_else(None),
     "voters_offset": OFFSET_CODEC.or_else(None),
-    "voters": mapping_codec(string_codec().or_else(None)),
+    "voters": node_mapping_codec(string_codec().or_else(None)),
 }
 KINDS_WITH_MESSAGE = (EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER)
 KINDS_WITH_OFFSET = (
@@ -409,14 +411,14 @@ def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
             raise InputError(f"{file}:{cut_off}: expected a JSON object on one line, found none; remove the line")
         if not line.strip():
             continue
-        entry = _line_as_json(line)
+        entry = _json_of_line(line)
         if entry is None:
             cut_off = number_
             continue
         yield from events_of_object(entry, file, number_)
 
 
-def _line_as_json(line: str) -> Any:
+def _json_of_line(line: str) -> Any:
     """Return the JSON value of a line, or of its last part that another process has begun; None for another line."""
     for begin in (0, line.rfind(_FIRST_LINE_PREFIX)):
         try:
@@ -464,7 +466,7 @@ def event_from_fields(kind: EventKind, found: dict[str, Any], file: str = "", li
 def _events_of_log_line(found: dict[str, Any], file: str, line: int) -> Iterator[Event]:
     shown = datetime.fromtimestamp(found["time"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     words = found["text"].replace("\n", " ")
-    for event in read_lines([f"[{shown}] {found['level']} {words} (log)"], file):
+    for event in events_of_lines([f"[{shown}] {found['level']} {words} (log)"], file):
         event.line, event.time = line, found["time"]
         event.node = found.get("node", event.node)
         yield event

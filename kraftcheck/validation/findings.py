@@ -15,7 +15,7 @@ import numpy as np
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.records import ControlRecord, LeaderChange, Voter
 
-DISK_CHECKS = {
+DISK_CHECK_MEANINGS = {
     "identity": "each disk belongs to another replica",
     "crc": "CRC of each batch",
     "batches": "batches follow one another without a gap",
@@ -123,7 +123,7 @@ MOST_SHOWN_EPOCHS = 30
 """Maximum number of epochs of a disk in the text; the JSON has all."""
 
 
-def describe_disks(disks: list[ReplicaDisk], report: CheckReport) -> dict[str, Any]:
+def disks_as_values(disks: list[ReplicaDisk], report: CheckReport) -> dict[str, Any]:
     """Return disks and report as plain values."""
     return {
         "cluster": next((disk.cluster_id for disk in disks if disk.cluster_id), ""),
@@ -193,7 +193,7 @@ def _disk_lines(disk: ReplicaDisk) -> Iterator[str]:
     if disk.versions:
         yield f"  kraft.version  {', '.join(f'{version} since offset {at}' for at, version, _ in disk.versions)}"
     if disk.snapshots:
-        yield f"  snapshots      {_shortened_list([f'{one.offset}-{one.epoch}' for one in disk.snapshots])}"
+        yield f"  snapshots      {_shortened_list_text([f'{one.offset}-{one.epoch}' for one in disk.snapshots])}"
     yield from _epoch_table_lines(_epochs_as_values(disk))
     if disk.voters:
         yield from _table_lines(
@@ -223,7 +223,7 @@ def _last_time_text(disk: ReplicaDisk) -> str | None:
     return utc_time_text(int(disk.log.batches["time"][-1])) if len(disk.log.batches) else None
 
 
-def _shortened_list(texts: list[str], most: int = 12) -> str:
+def _shortened_list_text(texts: list[str], most: int = 12) -> str:
     return ", ".join(texts) if len(texts) <= most else f"{len(texts)}: {texts[0]}, ..., {', '.join(texts[2 - most :])}"
 
 

@@ -47,48 +47,54 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
 
 # Lines come from strangers: no expression takes more than linear time. A name begins at a word's boundary, and a part
 # that may begin anywhere has a bound.
-SCALAR_FIELD = re.compile(r"\b(\w+)=('[^']*'(?=[,)\]}])|[^\s,()\[\]{}']++)([,)\]}]?)")  # without an end: not a field
-RECORDS_FIELD = re.compile(
+SCALAR_FIELD_PATTERN = re.compile(
+    r"\b(\w+)=('[^']*'(?=[,)\]}])|[^\s,()\[\]{}']++)([,)\]}]?)"
+)  # without an end: not a field
+RECORDS_FIELD_PATTERN = re.compile(
     r", (?:unalignedRecords=null|(?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]{0,500}\)))"
 )
-MESSAGE_API = re.compile(r"data=(\w+?)(Request|Response)Data\(")
-VOTER_TEXT = re.compile(
+MESSAGE_API_PATTERN = re.compile(r"data=(\w+?)(Request|Response)Data\(")
+VOTER_PATTERN = re.compile(
     r"voterKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\), listeners=Endpoints\(endpoints=\{([^}]{0,4000})\}\)"
     r"(?:, supportedKRaftVersion=SupportedVersionRange\[min_version:(\d+), max_version:(\d+)\])?"
 )
-ENDPOINT_TEXT = re.compile(r"ListenerName\([^)]{0,300}\)=([^,/]{0,300})(?:/([^:,]{0,100}))?:(\d+)")
-OFFSET_FIELD = re.compile(r"offset=(\d+)")
-NODE_PREFIX = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
-CREATED_TIME = re.compile(r"createdTimeMs=(\d+)\)?$")
-DESTINATION_NODE = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
-SERVER_TEXT = re.compile(r"(:\d+) \(id: (-?\d+)")
-REPLICA_KEY_TEXT = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
-ELECTION_VOTER = re.compile(r"\b(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
-VOTER_KEY_TEXT = re.compile(r"\b\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
-LOCAL_KEY_TEXT = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
-LEADER_VOTER_TEXT = re.compile(r"\b(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
+ENDPOINT_PATTERN = re.compile(r"ListenerName\([^)]{0,300}\)=([^,/]{0,300})(?:/([^:,]{0,100}))?:(\d+)")
+OFFSET_FIELD_PATTERN = re.compile(r"offset=(\d+)")
+NODE_PREFIX_PATTERN = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
+CREATED_TIME_PATTERN = re.compile(r"createdTimeMs=(\d+)\)?$")
+DESTINATION_PATTERN = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
+SERVER_PATTERN = re.compile(r"(:\d+) \(id: (-?\d+)")
+REPLICA_KEY_PATTERN = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+ELECTION_VOTER_PATTERN = re.compile(
+    r"\b(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)"
+)
+VOTER_KEY_PATTERN = re.compile(r"\b\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+LOCAL_KEY_PATTERN = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
+LEADER_VOTER_PATTERN = re.compile(r"\b(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
 
 DROPPED_FIELDS = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end", "createdTimeMs", "correlationId"})
 """Fields that the sender and the receiver of a message show differently."""
 
 
 @cache
-def _shared_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def _intern_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
 def parse_body(api: str, text: str) -> MessageBody:
     """Return the body of a request or a response from its text, without the contents of records."""
-    text = RECORDS_FIELD.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
-    pairs = [(name, value) for name, value, end in SCALAR_FIELD.findall(text) if end and name not in DROPPED_FIELDS]
+    text = RECORDS_FIELD_PATTERN.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
+    pairs = [
+        (name, value) for name, value, end in SCALAR_FIELD_PATTERN.findall(text) if end and name not in DROPPED_FIELDS
+    ]
     return MessageBody(
-        api, _shared_names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs)
+        api, _intern_names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs)
     )
 
 
 def parse_offset(text: str) -> int:
     """Return the first offset in a text, -1 without one."""
-    found = OFFSET_FIELD.search(text)
+    found = OFFSET_FIELD_PATTERN.search(text)
     return int(found[1]) if found else -1
 
 
@@ -104,23 +110,23 @@ def parse_voters(text: str) -> tuple[tuple[int, str, str, int], ...]:
         (
             int(node),
             directory,
-            ",".join(map(_parse_address, ENDPOINT_TEXT.findall(endpoints))),
+            ",".join(map(_parse_address, ENDPOINT_PATTERN.findall(endpoints))),
             int(high or 0),
         )
-        for node, directory, endpoints, _, high in VOTER_TEXT.findall(text)
+        for node, directory, endpoints, _, high in VOTER_PATTERN.findall(text)
     )
 
 
-STATE_NAME = re.compile(r"(\w+?)(?:State)?\(")
-EPOCH_FIELD = re.compile(r"[( ]epoch=(\d+)")
+STATE_NAME_PATTERN = re.compile(r"(\w+?)(?:State)?\(")
+EPOCH_FIELD_PATTERN = re.compile(r"[( ]epoch=(\d+)")
 
 
 def parse_state(text: str) -> dict[str, Any] | None:
-    """Return the fields of an epoch state, by the names of `STATE_FIELDS`; None for another text."""
-    named, epoch = STATE_NAME.match(text), EPOCH_FIELD.search(text)
+    """Return the fields of an epoch state, by the names of `STATE_FIELD_PARSERS`; None for another text."""
+    named, epoch = STATE_NAME_PATTERN.match(text), EPOCH_FIELD_PATTERN.search(text)
     if named is None or epoch is None:
         return None
-    fields = {name: read(text) for name, (modes, read) in STATE_FIELDS.items() if named[1] in modes}
+    fields = {name: read(text) for name, (modes, read) in STATE_FIELD_PARSERS.items() if named[1] in modes}
     return {"mode": named[1], "epoch": int(epoch[1]), **fields}
 
 
@@ -131,12 +137,14 @@ def _parse_leader(text: str) -> int | None:
 
 def _parse_voted(text: str) -> tuple[int, str] | None:
     voted = re.search(r"votedKey=Optional\[(.{0,300}?)\]", text)
-    key = REPLICA_KEY_TEXT.search(voted[1]) if voted else None
+    key = REPLICA_KEY_PATTERN.search(voted[1]) if voted else None
     return (int(key[1]), key[2]) if key else None
 
 
-def _parse_voters_with_state(wanted: str) -> Callable[[str], frozenset[int]]:
-    return lambda text: frozenset(int(node) for node, state in ELECTION_VOTER.findall(text) if wanted in ("", state))
+def _voters_with_state_parser(wanted: str) -> Callable[[str], frozenset[int]]:
+    return lambda text: frozenset(
+        int(node) for node, state in ELECTION_VOTER_PATTERN.findall(text) if wanted in ("", state)
+    )
 
 
 def _parse_start_offset(text: str) -> int:
@@ -150,7 +158,7 @@ def _parse_voter_ids(text: str) -> frozenset[int] | None:
 
 
 def _parse_leader_address(text: str) -> str | None:
-    told = ENDPOINT_TEXT.findall(text.partition("votedKey=")[0])
+    told = ENDPOINT_PATTERN.findall(text.partition("votedKey=")[0])
     return _parse_address(told[0]) if told else None
 
 
@@ -160,17 +168,17 @@ def _parse_high_watermark(text: str) -> int:
 
 
 ELECTION_STATES = ("Prospective", "Candidate")
-STATE_FIELDS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+STATE_FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "leader": (("Unattached", "Prospective", "Follower"), _parse_leader),
     "voted": (("Unattached", "Prospective", "Follower"), _parse_voted),
-    "granted": (ELECTION_STATES, _parse_voters_with_state("GRANTED")),
-    "rejected": (ELECTION_STATES, _parse_voters_with_state("REJECTED")),
-    "candidates": (ELECTION_STATES, _parse_voters_with_state("")),
+    "granted": (ELECTION_STATES, _voters_with_state_parser("GRANTED")),
+    "rejected": (ELECTION_STATES, _voters_with_state_parser("REJECTED")),
+    "candidates": (ELECTION_STATES, _voters_with_state_parser("")),
     "voters": (("Unattached", "Resigned"), _parse_voter_ids),
     "update voters": (("Follower",), _parse_voter_ids),
-    "keys": (("Leader", *ELECTION_STATES), lambda text: frozenset(VOTER_KEY_TEXT.findall(text))),
-    "local key": (("Leader", "Candidate", "Resigned"), lambda text: LOCAL_KEY_TEXT.findall(text)),
-    "leader voters": (("Leader",), lambda text: frozenset(int(node) for node, _ in LEADER_VOTER_TEXT.findall(text))),
+    "keys": (("Leader", *ELECTION_STATES), lambda text: frozenset(VOTER_KEY_PATTERN.findall(text))),
+    "local key": (("Leader", "Candidate", "Resigned"), lambda text: LOCAL_KEY_PATTERN.findall(text)),
+    "leader voters": (("Leader",), lambda text: frozenset(int(node) for node, _ in LEADER_VOTER_PATTERN.findall(text))),
     "start": (("Leader",), _parse_start_offset),
     "address": (("Follower",), _parse_leader_address),
     "high": (("Unattached", *ELECTION_STATES, "Follower"), _parse_high_watermark),
@@ -182,7 +190,7 @@ STATE_FIELDS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 
 
 def _parse_message(kind: EventKind, event: Event, text: str) -> bool:
-    api = MESSAGE_API.search(text)
+    api = MESSAGE_API_PATTERN.search(text)
     if api is None:
         return False
     event.kind, head = kind, text[: api.start()]
@@ -202,7 +210,7 @@ def _parse_received(event: Event, text: str) -> None:
 
 def _parse_sent(event: Event, text: str) -> None:
     if _parse_message(EventKind.SEND, event, text):
-        found = DESTINATION_NODE.search(text)
+        found = DESTINATION_PATTERN.search(text)
         if found:
             event.created, event.address = int(found[1]), found[2]
 
@@ -210,9 +218,9 @@ def _parse_sent(event: Event, text: str) -> None:
 def _parse_answered(event: Event, text: str) -> None:
     answer, _, request = text.partition(" to inbound request ")
     if _parse_message(EventKind.ANSWER, event, answer):
-        found = CREATED_TIME.search(request)
+        found = CREATED_TIME_PATTERN.search(request)
         event.created = int(found[1]) if found else -1
-        api = MESSAGE_API.search(request)
+        api = MESSAGE_API_PATTERN.search(request)
         event.peer = message_sender(parse_body(api[1], request[api.end() :])) if api else None
 
 
@@ -220,7 +228,7 @@ def _parse_ignored(event: Event, text: str) -> None:
     _parse_message(EventKind.IGNORED, event, text.partition(" since it is no longer")[0])
 
 
-def _parse_transition(kind: EventKind) -> Callable[[Event, str], None]:
+def _transition_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         after, _, before = text.partition(" to ")[2].partition(" from ")
         state = parse_state(after)
@@ -242,7 +250,7 @@ def _parse_stored(event: Event, text: str) -> None:
         event.kind, event.body = EventKind.STORED, (int(found[1]), int(found[2]))
 
 
-def _parse_offset_event(kind: EventKind) -> Callable[[Event, str], None]:
+def _offset_event_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"(?:offset=|to offset |to )(\d+)", text)
         if found:
@@ -254,7 +262,7 @@ def _parse_offset_event(kind: EventKind) -> Callable[[Event, str], None]:
 def _parse_first_high_watermark(event: Event, text: str) -> None:
     """The first high watermark of an epoch; INFO shows no others."""
     if " for the first time " in text:
-        _parse_offset_event(EventKind.FIRST_HIGH_WATERMARK)(event, text)
+        _offset_event_parser(EventKind.FIRST_HIGH_WATERMARK)(event, text)
 
 
 def _parse_voter_set(event: Event, text: str) -> None:
@@ -277,18 +285,18 @@ def _parse_boot(event: Event, text: str) -> None:
     event.kind = EventKind.BOOT
 
 
-def _parse_disk(event: Event, text: str) -> None:
+def _parse_disk_snapshots(event: Event, text: str) -> None:
     event.kind = EventKind.DISK
     event.body = tuple((int(a), int(b)) for a, b in re.findall(r"offset=(\d+), epoch=(\d+)", text))
 
 
 def _parse_bootstrap(event: Event, text: str) -> None:
     event.kind = EventKind.BOOTSTRAP
-    ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER_TEXT.finditer(text)]
+    ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER_PATTERN.finditer(text)]
     event.body = tuple((text[start : found.end(1)].rpartition("[")[2], int(found[2])) for start, found in ends)
 
 
-def _parse_parked(kind: EventKind) -> Callable[[Event, str], None]:
+def _parked_fetch_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\) (?:starting at offset|at) (\d+)", text)
         if found:
@@ -297,7 +305,7 @@ def _parse_parked(kind: EventKind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _parse_snapshot(kind: EventKind) -> Callable[[Event, str], None]:
+def _snapshot_line_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"offset=(\d+), epoch=(\d+)", text)
         if found:
@@ -311,25 +319,25 @@ PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Sent outbound reques": _parse_sent,
     "Sent response Outbou": _parse_answered,
     "Ignoring response In": _parse_ignored,
-    "Attempting durable t": _parse_transition(EventKind.ATTEMPT),
-    "Completed transition": _parse_transition(EventKind.TRANSITION),
+    "Attempting durable t": _transition_parser(EventKind.ATTEMPT),
+    "Completed transition": _transition_parser(EventKind.TRANSITION),
     "Leader appended reco": _parse_append,
     "Follower end offset ": _parse_stored,
     "High watermark set t": _parse_first_high_watermark,
-    "Leader high watermar": _parse_offset_event(EventKind.LEADER_HIGH_WATERMARK),
-    "Follower high waterm": _parse_offset_event(EventKind.FOLLOWER_HIGH_WATERMARK),
+    "Leader high watermar": _offset_event_parser(EventKind.LEADER_HIGH_WATERMARK),
+    "Follower high waterm": _offset_event_parser(EventKind.FOLLOWER_HIGH_WATERMARK),
     "Latest set of voters": _parse_voter_set,
     "Latest kraft.version": _parse_version,
     "Starting voters are ": _parse_starting_voters,
     "Reading KRaft snapsh": _parse_boot,
-    "Initialized snapshot": _parse_disk,
+    "Initialized snapshot": _parse_disk_snapshots,
     "Starting request man": _parse_bootstrap,
-    "Loading snapshot (Of": _parse_snapshot(EventKind.LOADED),
-    "Truncated to offset ": _parse_offset_event(EventKind.TRUNCATED),
-    "Fully truncated the ": _parse_offset_event(EventKind.REPLACED),
-    "Fetching snapshot Of": _parse_snapshot(EventKind.FETCHING),
-    "Completing delayed f": _parse_parked(EventKind.PARKED),
-    "Failed to handle fet": _parse_parked(EventKind.REJECTED),
+    "Loading snapshot (Of": _snapshot_line_parser(EventKind.LOADED),
+    "Truncated to offset ": _offset_event_parser(EventKind.TRUNCATED),
+    "Fully truncated the ": _offset_event_parser(EventKind.REPLACED),
+    "Fetching snapshot Of": _snapshot_line_parser(EventKind.FETCHING),
+    "Completing delayed f": _parked_fetch_parser(EventKind.PARKED),
+    "Failed to handle fet": _parked_fetch_parser(EventKind.REJECTED),
 }
 """Parser of a message by its first 20 characters; other lines are no events."""
 
@@ -362,7 +370,7 @@ def parse_milliseconds(text: str) -> int:
         return 0
 
 
-def read_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) -> Iterator[Event]:
+def events_of_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) -> Iterator[Event]:
     """Yield the events of a log file; node -1 stands for the node of the file."""
     match = line_pattern(pattern).match
     last_text, last_time = "", 0
@@ -371,7 +379,7 @@ def read_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) 
         if found is None:
             continue
         text = found["m"]
-        node = NODE_PREFIX.match(text)
+        node = NODE_PREFIX_PATTERN.match(text)
         start = node.end() if node else text.find("] ") + 2 if text.startswith("[") else 0
         parse = PARSER_OF_LINE.get(text[start : start + 20])
         if parse is None:

@@ -12,16 +12,16 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.effects import FormattedDisks
+from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import Event, EventKind, is_transport_error
-from kraftcheck.validation.lines import KnownUses
-from kraftcheck.validation.terms import ClusterTerms
+from kraftcheck.validation.lines import KnownDifferenceUses
+from kraftcheck.validation.terms import ClusterNames
 
 UNLIMITED_BOUND = 1_000_000
 """A bound that no log exhausts."""
 
 
-def terms_of_cluster(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
+def names_of_cluster(logs: dict[int, Sequence[Event]]) -> ClusterNames:
     """Return the terms of a cluster: its nodes, and those that are voters at any time."""
     voters: set[int] = set()
     peers: set[int] = set()
@@ -31,18 +31,18 @@ def terms_of_cluster(logs: dict[int, Sequence[Event]]) -> ClusterTerms:
         if event.kind in (EventKind.VOTERS, EventKind.STARTING_VOTERS):
             told = event.body[0] if event.kind is EventKind.VOTERS else event.body
             voters.update(voter[0] for voter in told)
-    return ClusterTerms({*logs, *peers, *voters}, voters)
+    return ClusterNames({*logs, *peers, *voters}, voters)
 
 
-def recorded_model(
+def model_of_logs(
     logs: dict[int, Sequence[Event]],
-    terms: ClusterTerms,
-    formats: FormattedDisks,
+    terms: ClusterNames,
+    formats: FormatByDisk,
     homes: dict[str, int],
     without: Collection[str],
     *,
     is_late: bool,
-) -> tuple[QuorumBase, KnownUses]:
+) -> tuple[QuorumBase, KnownDifferenceUses]:
     """Return `quorum` as Kafka runs it, without some known differences, and the uses of the others.
 
     `formats` holds the voters and kraft.version of formatted disks.
@@ -78,11 +78,11 @@ def recorded_model(
 
     protocol = make()
     parts = {name: part for name, part in known_differences(cluster=True).items() if name not in without}
-    return protocol, KnownUses(protocol, Quorum, parts, make)
+    return protocol, KnownDifferenceUses(protocol, Quorum, parts, make)
 
 
 def _nodes_of_old_software(
-    logs: dict[int, Sequence[Event]], terms: ClusterTerms, homes: dict[str, int]
+    logs: dict[int, Sequence[Event]], terms: ClusterNames, homes: dict[str, int]
 ) -> frozenset[ModelValue]:
     """Return the nodes whose software supports no kraft.version but 0, by their UpdateVoter or ApiVersions."""
     shown: dict[int | None, int] = defaultdict(int)
@@ -94,7 +94,7 @@ def _nodes_of_old_software(
 
 
 def _highest_software_versions(
-    events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int]
+    events: Sequence[Event], terms: ClusterNames, homes: dict[str, int]
 ) -> Iterator[tuple[int | None, int]]:
     """Yield nodes with the highest kraft.version of their software, as a log shows it."""
     asked: dict[tuple[int, int], str] = {}
@@ -110,7 +110,7 @@ def _highest_software_versions(
 
 
 def _model_constants(
-    events: Sequence[Event], terms: ClusterTerms, homes: dict[str, int], *, is_late: bool
+    events: Sequence[Event], terms: ClusterNames, homes: dict[str, int], *, is_late: bool
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
     named = [address for event in events if event.kind is EventKind.BOOTSTRAP for address, _ in event.body]

@@ -28,7 +28,7 @@ from kraftcheck.validation.comparisons import (
 from kraftcheck.validation.disks import ReplicaDisk, Snapshot
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.findings import (
-    DISK_CHECKS,
+    DISK_CHECK_MEANINGS,
     MOST_FINDINGS_A_CHECK,
     CheckReport,
     Finding,
@@ -43,7 +43,7 @@ from kraftcheck.validation.records import BatchScan, SnapshotFooter, SnapshotHea
 
 def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     """Check disks, each alone and all against each other."""
-    report = CheckReport(Counter(dict.fromkeys(DISK_CHECKS, 0)))
+    report = CheckReport(Counter(dict.fromkeys(DISK_CHECK_MEANINGS, 0)))
     _check_identity(disks, report)
     for disk in disks:
         _check_integrity(disk, report)
@@ -219,7 +219,7 @@ def _check_no_hole(disk: ReplicaDisk, report: CheckReport) -> None:
             report.add(Finding("snapshots", message, snapshot.file, where, (node,)), is_note=latest)
 
 
-LOG_CHECKS = {
+LOG_CHECK_MEANINGS = {
     "leaders": "one leader an epoch",
     "votes": "one vote an epoch, and a majority for each leader",
     "epochs grow": "no node goes back to an earlier epoch",
@@ -232,8 +232,8 @@ LOG_CHECKS = {
 """The checks of logs, with their meaning."""
 
 _DURABLE_MODES = ("Unattached", "Follower", "Candidate", "Leader")
-_STANDING_MODES = ("Prospective", "Candidate", "Leader")
-_ALREADY_REPORTED = 1 << 62
+_VOTER_ONLY_MODES = ("Prospective", "Candidate", "Leader")
+_REPORTED_OFFSET_MARK = 1 << 62
 """In place of the offset of a truncation: further ones of the epoch are not compared."""
 _PlacedVoterSet = tuple[int, tuple[Any, ...], Event]
 
@@ -281,7 +281,7 @@ class _EventMonitor:
     """Reads each event once."""
 
     def __init__(self) -> None:
-        self.report = CheckReport(Counter(dict.fromkeys(LOG_CHECKS, 0)))
+        self.report = CheckReport(Counter(dict.fromkeys(LOG_CHECK_MEANINGS, 0)))
         self._nodes: dict[int, _NodeLogState] = {}
         self._leaders: dict[int, tuple[int, Event]] = {}
         self._starts: dict[int, tuple[int, Event]] = {}
@@ -318,11 +318,11 @@ class _EventMonitor:
         offset, epoch = event.body, node.state["epoch"] if node.state else -1
         before = node.truncated.get(epoch)
         self.report.checks["truncations"] += 1
-        if before is None or offset < before[0] < _ALREADY_REPORTED:
+        if before is None or offset < before[0] < _REPORTED_OFFSET_MARK:
             node.truncated = {epoch: (offset, event)}
-        elif before[0] < _ALREADY_REPORTED:
+        elif before[0] < _REPORTED_OFFSET_MARK:
             self._found("truncations", f"truncated to offset {offset} again in epoch {epoch}", event, before[1])
-            node.truncated = {epoch: (_ALREADY_REPORTED, event)}
+            node.truncated = {epoch: (_REPORTED_OFFSET_MARK, event)}
         if offset < node.high:
             message = f"truncated to offset {offset}, below its own high watermark {node.high}"
             self._found("truncations", message, event)
@@ -393,7 +393,7 @@ class _EventMonitor:
             self._leads(event, stored.epoch, stored.leader)
         if stored.voted is not None:
             self._votes(event, event.node, stored.epoch, stored.voted)
-        if state["mode"] in _STANDING_MODES:
+        if state["mode"] in _VOTER_ONLY_MODES:
             self._stands(node, event, state)
         if state["mode"] == "Leader":
             self._begins(event, state, before)

@@ -12,10 +12,10 @@ from kraftcheck.lockstep.jars import agent_jar
 AGENT_SOURCE = Path(__file__).with_name("agent") / "ObservingAgent.java"
 
 
-def build_observer_jar() -> Path:
+def build_observing_agent() -> Path:
     """Return the agent's jar: `-javaagent:JAR=FILE[,BYTES]` writes to FILE, at most BYTES."""
     return agent_jar(AGENT_SOURCE)
 
 
 if __name__ == "__main__":
-    print(build_observer_jar())
+    print(build_observing_agent())

@@ -23,7 +23,7 @@ BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_START_BYTE = 21  # the CRC covers a batch from its attributes on
 _BYTES_OUTSIDE_LENGTH = 12
 CONTROL_ATTRIBUTE, COMPRESSION_ATTRIBUTES = 0x20, 0x07
-NO_DIRECTORY_IDS = ("", "A" * 22, "<undefined>")
+ABSENT_DIRECTORY_IDS = ("", "A" * 22, "<undefined>")
 """Directory ids that stand for none: of a voter of kraft.version 0."""
 
 BATCH_INDEX_DTYPE = np.dtype(

@@ -28,7 +28,7 @@ from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import LineOrder, check_changes_have_lines, check_start_shows_snapshot
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
-from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownUses, LineChecks
+from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
 from kraftcheck.validation.starts import MidLifeStates, controls_shown_by_lines
 from kraftcheck.validation.state import (
     BOOT_KINDS,
@@ -181,7 +181,7 @@ MOST_SNAPSHOT_STEPS = 2
 class ClusterReplay(UnitScheduler, MidLifeStates, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
-    def __init__(self, *parts: Any, known: KnownUses) -> None:
+    def __init__(self, *parts: Any, known: KnownDifferenceUses) -> None:
         super().__init__(*parts)
         self.known = known
         self.begin_late()

@@ -20,12 +20,12 @@ from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from kraftcheck.processes import available_memory_bytes
+from kraftcheck.processes import machine_memory_bytes
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import cut, visible
+from kraftcheck.spec.values import cut, escape_invisible
 from kraftcheck.validation.event_stream import is_event_stream, read_stream
 from kraftcheck.validation.events import Event, EventKind
-from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
+from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_pattern
 from kraftcheck.validation.state import count_events_before_replay
 
 LONGEST_LINE = 32 << 20
@@ -111,7 +111,7 @@ def damage_as_input_error(name: str) -> Iterator[None]:
     except EOFError:
         raise InputError(f"{name}: cannot be read: its gzip stream ends too early; copy the file again") from None
     except (BadGzipFile, zlib.error, tarfile.TarError) as error:
-        raise InputError(f"{name}: cannot be read: {visible(str(error))}; copy the file again") from None
+        raise InputError(f"{name}: cannot be read: {escape_invisible(str(error))}; copy the file again") from None
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}; copy the file again") from None
 
@@ -121,14 +121,14 @@ def file_entries(path: Path, limit: int, skip: Callable[[str], object]) -> Itera
 
     Links and devices in folders and tarballs are left out.
     """
-    name = visible(str(path))
+    name = escape_invisible(str(path))
     if path.is_dir():
         for folder, folders, names in os.walk(path):
             folders.sort()
             for one in sorted(names):
                 file = Path(folder, one)
                 if not skip(one) and not file.is_symlink() and file.is_file():
-                    yield from _open_entries(file, visible(str(file)), limit, skip, is_named=False)
+                    yield from _open_entries(file, escape_invisible(str(file)), limit, skip, is_named=False)
     elif path.is_file():
         yield from _open_entries(path, name, limit, skip, is_named=True)
     elif path.exists():
@@ -182,7 +182,7 @@ def _tarball_members(stream: FileStream, skip: Callable[[str], object], depth: i
             continue
         file = archive.extractfile(member)
         assert file is not None
-        inner = FileStream(f"{stream.name}:{visible(member.name)}", cast(BinaryIO, file), limit)
+        inner = FileStream(f"{stream.name}:{escape_invisible(member.name)}", cast(BinaryIO, file), limit)
         yield from _unpacked_entries(inner, skip, depth, is_named=False)
         _skip_member(archive, member, stream)
     raise InputError(f"{stream.name}: expected at most {MOST_MEMBERS:,} entries, found more; repack it")
@@ -198,7 +198,7 @@ def _skip_member(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: File
 DEFAULT_LIMIT_BYTES = 64 << 30
 """Default limit on the unpacked size of a file, in bytes."""
 
-EVENT_MEMORY_BYTES = 2048
+MEMORY_BYTES_AN_EVENT = 2048
 """Memory of an event and of its part of the replay."""
 
 HEAD_BYTES = 1 << 16
@@ -207,8 +207,10 @@ HEAD_BYTES = 1 << 16
 MESSAGE_KINDS = frozenset({EventKind.REQUEST, EventKind.RESPONSE, EventKind.IGNORED, EventKind.SEND, EventKind.ANSWER})
 """Kinds of events that only DEBUG or TRACE shows; without them a log cannot be replayed."""
 
-_KAFKA_VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
-_DISK_FILE_NAME = re.compile(r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*")
+_KAFKA_VERSION_PATTERN = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
+_DISK_FILE_NAME_PATTERN = re.compile(
+    r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*"
+)
 _RAFT_LOGGERS = ("RaftManager", "org.apache.kafka.raft")
 
 
@@ -241,7 +243,7 @@ class LogFile:
 
 
 @dataclass
-class LogSources:
+class ClusterLogs:
     """The events of each node in order, the files that have them, and notes."""
 
     logs: dict[int, list[Event]] = field(default_factory=dict)  # of logs that show messages
@@ -276,9 +278,9 @@ class LogOptions:
     report: Callable[[int], object] = lambda count: None
 
 
-def read_sources(
+def read_cluster_logs(
     paths: Iterable[Path], nodes: Sequence[tuple[int, Path]] = (), wanted: LogOptions | None = None
-) -> LogSources:
+) -> ClusterLogs:
     """Read the logs in files, folders and tarballs; `nodes` gives paths whose events are those of one node."""
     reader = _LogsReader(wanted or LogOptions())
     for path in paths:
@@ -295,13 +297,13 @@ class _LogsReader:
         line_pattern(wanted.pattern)
         self._wanted = wanted
         self._found: list[LogFile] = []
-        self._result = LogSources()
+        self._result = ClusterLogs()
         self._count = 0
-        self._most = available_memory_bytes() // EVENT_MEMORY_BYTES
+        self._most = machine_memory_bytes() // MEMORY_BYTES_AN_EVENT
 
     def path(self, path: Path, node: int | None = None) -> None:
         """Read a file, or every log of a folder or a tarball."""
-        for entry in file_entries(path, self._wanted.limit_bytes, _DISK_FILE_NAME.fullmatch):
+        for entry in file_entries(path, self._wanted.limit_bytes, _DISK_FILE_NAME_PATTERN.fullmatch):
             problem = self._entry(entry, node)
             if problem is not None:
                 if entry.is_named:
@@ -329,7 +331,7 @@ class _LogsReader:
                 " found JSON of another program; leave the file out"
             )
         problem = _foreign_file_problem(stream.name, head, self._wanted.pattern)
-        return problem or self._log(stream, node, partial(read_lines, pattern=self._wanted.pattern))
+        return problem or self._log(stream, node, partial(events_of_lines, pattern=self._wanted.pattern))
 
     def _log(self, stream: FileStream, node: int | None, read: LineReader) -> str | None:
         events, lines = list[Event](), 0
@@ -368,7 +370,7 @@ class _LogsReader:
                 )
 
     def _version(self, line: str, place: str) -> None:
-        found = _KAFKA_VERSION.search(line)
+        found = _KAFKA_VERSION_PATTERN.search(line)
         if found:
             self._result.versions.setdefault(found[1], place)
 
@@ -394,14 +396,14 @@ class _LogsReader:
                 self._found.append(LogFile(name, one, own))
         return None
 
-    def sources(self) -> LogSources:
+    def sources(self) -> ClusterLogs:
         """Return the events of each node, in the order of its files."""
         result = self._result
         of_node: dict[int, list[LogFile]] = {}
         for file in self._found:
             of_node.setdefault(file.node, []).append(file)
         for node, files in sorted(of_node.items()):
-            kept = _files_by_time(_without_copies(files, result.notes))
+            kept = _files_in_time_order(_without_copies(files, result.notes))
             result.files += kept
             for logs, shows_steps in ((result.logs, True), (result.quiet, False)):
                 chosen = [file for file in kept if file.shows_steps == shows_steps]
@@ -434,7 +436,7 @@ def _foreign_file_problem(name: str, head: bytes, pattern: str) -> str | None:
     number = next(raft, 0)
     return (
         f"{name}:{number + 1}: expected a line of log4j in the pattern {pattern}, found"
-        f" {visible(cut(lines[number], 60))!r}; give the pattern of the file by --pattern"
+        f" {escape_invisible(cut(lines[number], 60))!r}; give the pattern of the file by --pattern"
     )
 
 
@@ -490,7 +492,7 @@ def _event_content(event: Event) -> tuple[object, ...]:
     return event.time, event.kind, event.correlation, event.body
 
 
-def _files_by_time(files: Iterable[LogFile]) -> list[LogFile]:
+def _files_in_time_order(files: Iterable[LogFile]) -> list[LogFile]:
     """Return the files of a node by the time of their first lines, the only use of time."""
     return sorted(files, key=lambda file: (file.first, file.name))
 
@@ -505,7 +507,7 @@ def read_line_of_event(paths: Iterable[Path], event: Event, limit: int = DEFAULT
     """Return the text of an event's line, read again; empty if it has changed since."""
     try:
         for path in paths:
-            for entry in file_entries(path, limit, _DISK_FILE_NAME.fullmatch):
+            for entry in file_entries(path, limit, _DISK_FILE_NAME_PATTERN.fullmatch):
                 if entry.stream.name == event.file:
                     return next(islice(entry.stream.lines(), event.line - 1, None), "").strip()
     except InputError:

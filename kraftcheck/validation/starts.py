@@ -36,8 +36,8 @@ from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
 from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeProgress, NodeState, WaitingRequest
 from kraftcheck.validation.terms import (
-    NO_DIRECTORY_IDS,
-    ClusterTerms,
+    UNSET_DIRECTORY_IDS,
+    ClusterNames,
     Log,
     LogEnd,
     batch_count_at,
@@ -65,7 +65,7 @@ def _put_control_record(records: ControlsByOffset, offset: int, record: Record) 
     records[offset] = (*rest, record)
 
 
-def controls_shown_by_lines(terms: ClusterTerms, events: Iterable[Event]) -> tuple[ControlsByOffset, ControlsByOffset]:
+def controls_shown_by_lines(terms: ClusterNames, events: Iterable[Event]) -> tuple[ControlsByOffset, ControlsByOffset]:
     """Return the voters and versions that lines show by their offsets in a log, and those at ends of snapshots."""
     found: ControlsByOffset = {}
     snapshots: ControlsByOffset = {}
@@ -157,10 +157,10 @@ class LogShortener(ReplayedModel):
 
     def split(self, offset: int) -> None:
         """Split the merged batches that cover an offset; a follower may store a part of them only."""
-        self._rewrite(lambda log: split_log_at(log, offset))
+        self._rewrite(lambda log: split_batch_at(log, offset))
         for number, batches in self.records.items():
             if batches and batch_end_offset(batches[0]) < offset:
-                self.records[number] = split_log_at(batches, offset)
+                self.records[number] = split_batch_at(batches, offset)
 
     def _replicas(self) -> Iterator[Replica]:
         for node in self.nodes.values():
@@ -185,8 +185,10 @@ class LogShortener(ReplayedModel):
     def _rewrite(self, change: LogRewrite) -> None:
         for node in self.nodes.values():
             if node.state is not None:
-                node.state = node.state._replace(me=replica_with_divided_log(node.state.me, change))
-            node.alternatives = [one._replace(me=replica_with_divided_log(one.me, change)) for one in node.alternatives]
+                node.state = node.state._replace(me=replica_with_rewritten_log(node.state.me, change))
+            node.alternatives = [
+                one._replace(me=replica_with_rewritten_log(one.me, change)) for one in node.alternatives
+            ]
         lost = Map((key, change(log)) for key, log in self.shared.lost.items())
         self.shared = self.shared.but(committed=change(self.shared.committed), lost=lost)
         self.check.divided(self.replicas(), self.shared)
@@ -225,7 +227,7 @@ def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
     return tuple(found)
 
 
-def split_log_at(log: Log, offset: int) -> Log:
+def split_batch_at(log: Log, offset: int) -> Log:
     """Return a log in which a batch ends at an offset."""
     position = bisect_left(log, offset, key=batch_end_offset) if offset > 0 else len(log)
     if position >= len(log) or batch_end_offset(log[position]) == offset or not is_data_batch(log[position]):
@@ -233,7 +235,7 @@ def split_log_at(log: Log, offset: int) -> Log:
     return (*log[:position], data_batch(log[position].epoch, offset), *log[position:])
 
 
-def replica_with_divided_log(me: Replica, change: LogRewrite) -> Replica:
+def replica_with_rewritten_log(me: Replica, change: LogRewrite) -> Replica:
     """Return a replica with another division of its log into batches, and with the numbers of batches that follow."""
     old, log = me.log, change(me.log)
     if len(log) == len(old):
@@ -338,7 +340,7 @@ class StartStates(LogShortener):
         read = [event.body for event in unit if event.kind is EventKind.LOADED]
         named = [*chain.from_iterable(found), *read]
         for end, _ in named:
-            me = replica_with_divided_log(me, partial(split_log_at, offset=end))
+            me = replica_with_rewritten_log(me, partial(split_batch_at, offset=end))
             self.split(end)
         ends = {batch_count_at(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
@@ -409,7 +411,7 @@ class StartStates(LogShortener):
 
     def begun_at(self, me: Replica, start: int) -> Replica:
         """Return a replica whose log starts at an offset, with the snapshot that ends there."""
-        me = replica_with_divided_log(me, partial(split_log_at, offset=start))
+        me = replica_with_rewritten_log(me, partial(split_batch_at, offset=start))
         count = sum(batch_end_offset(batch) <= start for batch in me.log)
         if not count or not isinstance(me, DiskReplica):
             return me
@@ -530,7 +532,7 @@ class MidLifeStates(StartStates):
         start = self.log_start(node, head[-1].incarnation)
         marks = (e.body for e in head if e.kind in (EventKind.LEADER_HIGH_WATERMARK, EventKind.FOLLOWER_HIGH_WATERMARK))
         high = max(head[-1].body[0]["high"], start, *marks, 0)
-        me = replica_with_divided_log(self.begun_at(me, start), lambda log: split_log_at(log, high))
+        me = replica_with_rewritten_log(self.begun_at(me, start), lambda log: split_batch_at(log, high))
         return me.but(high_watermark=sum(batch_end_offset(batch) <= high for batch in me.log))
 
     def _late_voters(self, node: NodeProgress, shown: dict[str, Any], directory: int) -> frozenset[Voter]:
@@ -558,7 +560,7 @@ class MidLifeStates(StartStates):
 def _named_voters(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
     """Yield the voters that events name: id, directory id, and the address or an empty text."""
     for event in events:
-        name = VOTERS_NAMED_BY_KIND.get(event.kind)
+        name = VOTER_READERS_BY_KIND.get(event.kind)
         if name is not None:
             yield from name(event)
 
@@ -575,10 +577,10 @@ def _voters_named_in_states(event: Event) -> Iterator[tuple[int, str, str]]:
 
 def _voter_addressed_by_request(event: Event) -> Iterator[tuple[int, str, str]]:
     if event.body.api in ("Vote", "BeginQuorumEpoch"):
-        yield event.body.number("voterId"), event.body.get("voterDirectoryId") or NO_DIRECTORY_IDS[0], ""
+        yield event.body.number("voterId"), event.body.get("voterDirectoryId") or UNSET_DIRECTORY_IDS[0], ""
 
 
-VOTERS_NAMED_BY_KIND = {
+VOTER_READERS_BY_KIND = {
     EventKind.VOTERS: _voters_named_in_set,
     EventKind.STARTING_VOTERS: _voters_named_in_set,
     EventKind.TRANSITION: _voters_named_in_states,

@@ -17,8 +17,8 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.terms import (
-    NO_DIRECTORY_IDS,
-    ClusterTerms,
+    UNSET_DIRECTORY_IDS,
+    ClusterNames,
     FieldDifference,
     FieldTexts,
     body_differences,
@@ -165,7 +165,7 @@ def position_of_next_append(node: NodeProgress, start: int) -> int:
     return len(node.events)
 
 
-def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterTerms, high: int) -> list[FieldDifference]:
+def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterNames, high: int) -> list[FieldDifference]:
     """Return the fields of a shown state that differ from a replica of the model and the known high watermark."""
     found = [FieldDifference("mode", shown["mode"], str(me.mode)), FieldDifference("epoch", shown["epoch"], me.epoch)]
     leader = None if isinstance(me.leader, Nil) else terms.nodes[me.leader]
@@ -177,8 +177,8 @@ def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterTer
         if isinstance(voted, Key):
             ours = (terms.nodes[voted.id], terms.directory_text(voted.id, voted.directory))
         theirs = shown["voted"]
-        if theirs is not None and theirs[1] in NO_DIRECTORY_IDS:
-            theirs = (theirs[0], NO_DIRECTORY_IDS[0])
+        if theirs is not None and theirs[1] in UNSET_DIRECTORY_IDS:
+            theirs = (theirs[0], UNSET_DIRECTORY_IDS[0])
         found.append(FieldDifference("voted", theirs, ours))
     for name in ("granted", "rejected"):
         if name in shown:

@@ -241,10 +241,10 @@ def validate_step(
     refusal = state._step(events, is_last=is_last)
     if refusal is None:
         return None
-    return Refused(_guard_text(refusal), refusal.event, refusal.action)
+    return Refused(_refusal_text(refusal), refusal.event, refusal.action)
 
 
-def _guard_text(refusal: Refusal) -> str:
+def _refusal_text(refusal: Refusal) -> str:
     event = refusal.event
     subject = f"{event.kind} {event.body.api}" if isinstance(event.body, MessageBody) else event.kind
     shown = "; ".join(f"{one.field}: {one.kafka}, model {one.model}" for one in refusal.differences)

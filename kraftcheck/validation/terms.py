@@ -42,7 +42,7 @@ from kraftcheck.validation.events import MessageBody
 ERROR_CODES = {error: code for code, error in ERROR_OF_CODE.items()}
 """Kafka's code of each error of the model."""
 
-NO_DIRECTORY_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "<undefined>")
+UNSET_DIRECTORY_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "<undefined>")
 
 Log = tuple[Batch, ...]
 
@@ -98,7 +98,7 @@ class FieldDifference(NamedTuple):
     model: Any
 
 
-class ClusterTerms:
+class ClusterNames:
     """The names of a cluster. Directory ids and endpoints are numbered by node, in the order of their appearance."""
 
     def __init__(self, nodes: Iterable[int], voters: Iterable[int] = ()) -> None:
@@ -114,7 +114,7 @@ class ClusterTerms:
 
     def directory(self, node: int, text: str | None) -> int:
         """Return the number of a node's directory id, 0 for an unknown one."""
-        if text is None or text in NO_DIRECTORY_IDS:
+        if text is None or text in UNSET_DIRECTORY_IDS:
             return 0
         known = self._directories.setdefault(node, [])
         if text not in known:
@@ -143,7 +143,7 @@ class ClusterTerms:
     def directory_text(self, host: ModelValue, number: int) -> str:
         """Return the directory id with a number."""
         known = self._directories.get(self.nodes[host], [])
-        return known[number - 1] if 0 < number <= len(known) else NO_DIRECTORY_IDS[0]
+        return known[number - 1] if 0 < number <= len(known) else UNSET_DIRECTORY_IDS[0]
 
     def address(self, host: ModelValue, number: int) -> tuple[str, str] | None:
         """Return host and port of an endpoint, as in a message; None if no event shows them."""
@@ -225,7 +225,7 @@ class ClusterTerms:
         }
 
 
-def _whole_batches_up_to(log: Log, offset: int) -> int:
+def _whole_batch_count_at(log: Log, offset: int) -> int:
     """Return the number of whole batches of a log up to a record offset; one more if the offset lies behind it."""
     if log and offset > batch_end_offset(log[-1]):
         return len(log) + 1
@@ -248,24 +248,24 @@ class CommonResponseFields(NamedTuple):
 
 
 def _fetch_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     high = body.number("highWatermark")
     return FetchResponse(
-        c.epoch, c.leader, c.error, 0 if high < 0 else _whole_batches_up_to((*log, *records), high), records,
+        c.epoch, c.leader, c.error, 0 if high < 0 else _whole_batch_count_at((*log, *records), high), records,
         terms.position(body, ("endOffset", 0), ("epoch", 0), log), terms.snapshot(body), request,
         c.source, c.dest, c.endpoint,
     )  # fmt: skip
 
 
 def _fetch_snapshot_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
 def _vote_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     granted = body.get("voteGranted") == "true"
     return VoteResponse(
@@ -275,25 +275,25 @@ def _vote_response(
 
 
 def _begin_quorum_epoch_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
 def _end_quorum_epoch_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
 def _update_voter_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
 def _admin_response(
-    terms: ClusterTerms, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
     return AdminResponse(operation, c.error, c.source, c.dest)
@@ -315,7 +315,7 @@ RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
 # Requests, from a log
 
 
-def _fetch_request(terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _fetch_request(terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     offset, directory = body.number("fetchOffset"), body.get("replicaDirectoryId")
     return FetchRequest(
         body.number("currentLeaderEpoch"), batch_count_at(log, offset), body.number("lastFetchedEpoch"),
@@ -324,14 +324,14 @@ def _fetch_request(terms: ClusterTerms, body: MessageBody, source: ModelValue, d
 
 
 def _fetch_snapshot_request(
-    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     wanted = Position(batch_count_at(log, body.number("endOffset")), body.number("epoch"))
     directory = terms.directory(terms.nodes[source], body.get("replicaDirectoryId"))
     return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
 
 
-def _vote_request(terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _vote_request(terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     return VoteRequest(
         body.number("replicaEpoch"), body.get("preVote") == "true",
         terms.key(terms.nodes[source], body.get("replicaDirectoryId")),
@@ -341,7 +341,7 @@ def _vote_request(terms: ClusterTerms, body: MessageBody, source: ModelValue, de
 
 
 def _begin_quorum_epoch_request(
-    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
     host, port = body.get("host"), body.get("port")
@@ -350,14 +350,14 @@ def _begin_quorum_epoch_request(
 
 
 def _end_quorum_epoch_request(
-    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     named = zip(body.all("candidateId"), body.all("candidateDirectoryId"), strict=False)
     preferred = tuple(terms.key(int(node), directory) for node, directory in named)
     return EndQuorumEpochRequest(body.number("leaderEpoch"), preferred, source, dest)
 
 
-def _voter_of_body(terms: ClusterTerms, body: MessageBody) -> Voter:
+def _voter_of_body(terms: ClusterNames, body: MessageBody) -> Voter:
     node = body.number("voterId")
     addresses = zip(body.all("host"), body.all("port"), strict=False)
     address = ",".join(f"{host[1:-1]}:{port}" for host, port in addresses)
@@ -365,25 +365,25 @@ def _voter_of_body(terms: ClusterTerms, body: MessageBody) -> Voter:
 
 
 def _add_voter_request(
-    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     return AddVoterRequest(_voter_of_body(terms, body), source, dest)
 
 
 def _remove_voter_request(
-    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     return RemoveVoterRequest(terms.key(body.number("voterId"), body.get("voterDirectoryId")), source, dest)
 
 
 def _update_voter_request(
-    terms: ClusterTerms, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     epoch, version = body.number("currentLeaderEpoch"), body.number("maxSupportedVersion")
     return UpdateVoterRequest(epoch, _voter_of_body(terms, body), version, source, dest)
 
 
-REQUEST_MAKERS: dict[str, Callable[[ClusterTerms, MessageBody, ModelValue, ModelValue, Log], Record]] = {
+REQUEST_MAKERS: dict[str, Callable[[ClusterNames, MessageBody, ModelValue, ModelValue, Log], Record]] = {
     "Fetch": _fetch_request,
     "FetchSnapshot": _fetch_snapshot_request,
     "Vote": _vote_request,
@@ -400,7 +400,7 @@ REQUEST_MAKERS: dict[str, Callable[[ClusterTerms, MessageBody, ModelValue, Model
 FieldTexts = dict[tuple[str, int], str]
 
 
-def _fetch_fields(terms: ClusterTerms, r: FetchRequest, log: Log, start: int) -> FieldTexts:
+def _fetch_fields(terms: ClusterNames, r: FetchRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 1): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
@@ -410,17 +410,17 @@ def _fetch_fields(terms: ClusterTerms, r: FetchRequest, log: Log, start: int) ->
     }
 
 
-def _fetch_snapshot_fields(terms: ClusterTerms, r: FetchSnapshotRequest, log: Log, start: int) -> FieldTexts:
+def _fetch_snapshot_fields(terms: ClusterNames, r: FetchSnapshotRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 0): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
-        ("endOffset", 0): str(r.snapshot.offset),  # in records: see ClusterTerms.snapshot
+        ("endOffset", 0): str(r.snapshot.offset),  # in records: see ClusterNames.snapshot
         ("epoch", 0): str(r.snapshot.epoch),
         ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
     }
 
 
-def _vote_fields(terms: ClusterTerms, r: VoteRequest, log: Log, start: int) -> FieldTexts:
+def _vote_fields(terms: ClusterNames, r: VoteRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaEpoch", 0): str(r.epoch),
         ("lastOffsetEpoch", 0): str(r.last_epoch),
@@ -431,12 +431,12 @@ def _vote_fields(terms: ClusterTerms, r: VoteRequest, log: Log, start: int) -> F
     }
 
 
-def _begin_quorum_epoch_fields(terms: ClusterTerms, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _begin_quorum_epoch_fields(terms: ClusterNames, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _end_quorum_epoch_fields(terms: ClusterTerms, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _end_quorum_epoch_fields(terms: ClusterNames, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     for place, key in enumerate(r.preferred):
         shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
@@ -444,13 +444,13 @@ def _end_quorum_epoch_fields(terms: ClusterTerms, r: EndQuorumEpochRequest, log:
 
 
 def _voter_request_fields(
-    terms: ClusterTerms, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
+    terms: ClusterNames, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
 ) -> FieldTexts:
     shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
     return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
 
 
-def _remove_voter_fields(terms: ClusterTerms, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
+def _remove_voter_fields(terms: ClusterNames, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
     return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
@@ -461,7 +461,7 @@ def _refused_response_fields(error: Error) -> FieldTexts | None:
     return None
 
 
-def _fetch_response_fields(terms: ClusterTerms, r: FetchResponse, log: Log, start: int) -> FieldTexts:
+def _fetch_response_fields(terms: ClusterNames, r: FetchResponse, log: Log, start: int) -> FieldTexts:
     refused = _refused_response_fields(r.error)
     if refused is not None:
         return refused
@@ -480,7 +480,7 @@ def _fetch_response_fields(terms: ClusterTerms, r: FetchResponse, log: Log, star
     }
 
 
-def _fetch_snapshot_response_fields(terms: ClusterTerms, r: FetchSnapshotResponse, log: Log, start: int) -> FieldTexts:
+def _fetch_snapshot_response_fields(terms: ClusterNames, r: FetchSnapshotResponse, log: Log, start: int) -> FieldTexts:
     refused = _refused_response_fields(r.error)
     if refused is not None:
         return refused
@@ -491,7 +491,7 @@ def _fetch_snapshot_response_fields(terms: ClusterTerms, r: FetchSnapshotRespons
     return shown
 
 
-def _vote_response_fields(terms: ClusterTerms, r: VoteResponse, log: Log, start: int) -> FieldTexts:
+def _vote_response_fields(terms: ClusterNames, r: VoteResponse, log: Log, start: int) -> FieldTexts:
     refused = _refused_response_fields(r.error)
     if refused is not None:
         return refused
@@ -500,7 +500,7 @@ def _vote_response_fields(terms: ClusterTerms, r: VoteResponse, log: Log, start:
 
 
 def _acknowledgement_fields(
-    terms: ClusterTerms, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
+    terms: ClusterNames, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
 ) -> FieldTexts:
     refused = _refused_response_fields(r.error)
     if refused is not None:
@@ -508,15 +508,15 @@ def _acknowledgement_fields(
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _update_voter_response_fields(terms: ClusterTerms, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
+def _update_voter_response_fields(terms: ClusterNames, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _admin_response_fields(terms: ClusterTerms, r: AdminResponse, log: Log, start: int) -> FieldTexts:
+def _admin_response_fields(terms: ClusterNames, r: AdminResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
-def _describe_quorum_fields(terms: ClusterTerms, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
+def _describe_quorum_fields(terms: ClusterNames, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
     if r.error is not Error.NONE:
         return {("errorCode", 1): str(ERROR_CODES[r.error])}
     return {

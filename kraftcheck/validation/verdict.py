@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_transport_error
 from kraftcheck.validation.findings import CheckReport
-from kraftcheck.validation.sources import LogSources, all_voters
+from kraftcheck.validation.sources import ClusterLogs, all_voters
 from kraftcheck.validation.state import Refusal
 
-LEAST_STORM_REQUESTS = 300
+STORM_REQUESTS_A_SECOND = 300
 """Equal requests within a second, from which they are a storm."""
 
 
@@ -23,7 +23,7 @@ ClusterReplayLike = Any
 """A `ClusterReplay`."""
 
 
-class ValidationResult(StrEnum):
+class ValidationVerdict(StrEnum):
     """Verdicts on a cluster."""
 
     CONFORMS = "conforms"
@@ -34,11 +34,11 @@ class ValidationResult(StrEnum):
 
 
 EXIT_CODES = {
-    ValidationResult.CONFORMS: 0,
-    ValidationResult.UNBROKEN: 0,
-    ValidationResult.DIVERGES: 1,
-    ValidationResult.VIOLATES: 12,
-    ValidationResult.INCONCLUSIVE: 20,
+    ValidationVerdict.CONFORMS: 0,
+    ValidationVerdict.UNBROKEN: 0,
+    ValidationVerdict.DIVERGES: 1,
+    ValidationVerdict.VIOLATES: 12,
+    ValidationVerdict.INCONCLUSIVE: 20,
 }
 
 
@@ -75,7 +75,7 @@ class RequestStorm(NamedTuple):
 class Validation:
     """The inputs and the outcome of a validation."""
 
-    sources: LogSources
+    sources: ClusterLogs
     disks: list[ReplicaDisk]
     version: str = ""  # Kafka's, as given
     without: tuple[str, ...] = ()
@@ -184,16 +184,16 @@ class Validation:
         return found + ([f"{self.limit} stopped the replay"] if self.limit else [])
 
     @property
-    def result(self) -> ValidationResult:
+    def result(self) -> ValidationVerdict:
         """The verdict."""
         if self.broken or any(report.findings for report in self.reports):
-            return ValidationResult.VIOLATES
+            return ValidationVerdict.VIOLATES
         if self.divergence is not None:
             is_open = not self.is_whole or self.lacking(self.divergence.event) is not None
-            return ValidationResult.INCONCLUSIVE if is_open else ValidationResult.DIVERGES
+            return ValidationVerdict.INCONCLUSIVE if is_open else ValidationVerdict.DIVERGES
         if self.replay is None:
-            return ValidationResult.UNBROKEN if self.accepts_monitors else ValidationResult.INCONCLUSIVE
-        return ValidationResult.INCONCLUSIVE if self.open_questions else ValidationResult.CONFORMS
+            return ValidationVerdict.UNBROKEN if self.accepts_monitors else ValidationVerdict.INCONCLUSIVE
+        return ValidationVerdict.INCONCLUSIVE if self.open_questions else ValidationVerdict.CONFORMS
 
     def lacking(self, event: Event) -> int | None:
         """Return a node whose lines are missing, so that an event need not follow from the others; else None.
@@ -271,7 +271,7 @@ def _gaps_of_sender(
         yield LogGap(sender, last, None, unpaired)
 
 
-def find_request_storms(sources: LogSources) -> list[RequestStorm]:
+def find_request_storms(sources: ClusterLogs) -> list[RequestStorm]:
     """Return the storms of equal requests, as their receivers saw them."""
     found: list[RequestStorm] = []
     for events in sources.logs.values():
@@ -293,7 +293,7 @@ def find_request_storms(sources: LogSources) -> list[RequestStorm]:
 
 def _storm_of_run(run: Sequence[Event] | None) -> Iterator[RequestStorm]:
     """Yield a run of equal requests if it is a storm: of at least half a second, at a high rate."""
-    if run and len(run) >= LEAST_STORM_REQUESTS // 2:
+    if run and len(run) >= STORM_REQUESTS_A_SECOND // 2:
         seconds = (run[-1].time - run[0].time) / 1000
-        if seconds >= 0.5 and len(run) / seconds >= LEAST_STORM_REQUESTS:
+        if seconds >= 0.5 and len(run) / seconds >= STORM_REQUESTS_A_SECOND:
             yield RequestStorm(run[0], len(run), seconds)

@@ -13,18 +13,18 @@ from inspect import signature, unwrap
 from typing import Any, NoReturn, get_args
 
 from kraftcheck.spec.cfg.config import SETTING_OPTION, Assignment, BoundConfig, ConfigError, ModelConfig, PositionedName
-from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown_name
+from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown_name_message
 from kraftcheck.spec.kinds import describe_type
-from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REACHABLE, REFINES, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import FAIR_SPEC, NO_DEFAULT, Constant, Protocol
-from kraftcheck.spec.language.semantics import start_names
+from kraftcheck.spec.language.semantics import start_methods
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import (
     ModelValue,
     Value,
+    enum_members,
     enum_name,
-    enum_names,
     is_enum,
     map_model_values,
     text_of,
@@ -38,7 +38,9 @@ def with_assignments(config: ModelConfig, assignments: Iterable[Assignment]) -> 
     constants = dict(config.constants)
     substitutions = dict(config.substitutions)
     for assignment in assignments:
-        given = {one for one in (assignment.value, *_nested_members(assignment.value)) if isinstance(one, ModelValue)}
+        given = {
+            one for one in (assignment.value, *_nested_set_members(assignment.value)) if isinstance(one, ModelValue)
+        }
         for new in sorted(given, key=lambda value: value.index):
             known.setdefault(new.name, ModelValue(new.name, len(known)))
         value = map_model_values(assignment.value, lambda leaf: known[leaf.name])
@@ -52,19 +54,19 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     instance = bind_constants(protocol, config)
     _refuse_unsupported(config)
     found = protocol.properties.values()
-    goals = [p for p in found if p.kind in (*BEHAVIOUR_KINDS, REFINES)]
+    goals = [p for p in found if p.kind in (*GRAPH_PROPERTY_KINDS, REFINES)]
     steps = [p for p in found if p not in goals and p.over_steps]
     states = [p for p in found if p not in goals and not p.over_steps]
     invariants = _find_properties("invariant", config.invariants, states, [*steps, *goals], protocol)
-    behaviours = [_property_under_keyword(named, [*steps, *goals], protocol) for named in config.properties]
+    behaviours = [_named_under_property(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
-        invariants + tuple(p for p in behaviours if p.kind not in BEHAVIOUR_KINDS),
+        invariants + tuple(p for p in behaviours if p.kind not in GRAPH_PROPERTY_KINDS),
         _find_properties("constraint", config.constraints, states, [*steps, *goals], protocol),
         _find_properties("action constraint", config.action_constraints, steps, [*states, *goals], protocol),
         config.check_deadlock is not False,
-        _known_name("symmetry", config.symmetry, protocol.symmetries, protocol),
-        _known_name("view", config.view, protocol.views, protocol),
+        _require_known_name("symmetry", config.symmetry, protocol.symmetries, protocol),
+        _require_known_name("view", config.view, protocol.views, protocol),
         _initial_state_name(protocol, config),
         tuple(p for p in behaviours if p.kind == REACHABLE),
         tuple(p for p in behaviours if p.kind == TEMPORAL),
@@ -81,7 +83,7 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
         message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; {remedy}"
         _raise_at_name(message, named)
     symbols = _enum_members_by_name(protocol)
-    used = {value for assignment in config.constants.values() for value in _nested_members(assignment.value)}
+    used = {value for assignment in config.constants.values() for value in _nested_set_members(assignment.value)}
     values: dict[str, Value] = {}
     for name, assignment in config.constants.items():
         declared = protocol.constants.get(name)
@@ -140,11 +142,11 @@ def _enum_members_by_name(protocol: type[Protocol]) -> dict[str, list[enum.Enum]
     return found
 
 
-def _nested_members(value: Value) -> Iterator[Value]:
+def _nested_set_members(value: Value) -> Iterator[Value]:
     """Yield the members of a set, and of nested sets; none for any other value."""
     for member in value if isinstance(value, frozenset) else ():
         yield member
-        yield from _nested_members(member)
+        yield from _nested_set_members(member)
 
 
 def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
@@ -158,7 +160,7 @@ def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value
             return Decoder(Encoder((), {}), model_values, ()).of(hint)(value)
         except MismatchError:
             return value
-    named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_names(kind).items()}
+    named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_members(kind).items()}
     if type(None) in _nested_types(hint):
         named.setdefault(protocol.none_is, None)
     return map_model_values(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
@@ -175,7 +177,7 @@ def _unknown_constant_message(
     if name in symbols or is_member:
         what = f"a name of {protocol.name()} itself" if name in symbols else "a model value here"
         return f"{name} is {what}: expected {name} = {name}, found {name} = {text_of(assignment.value)}"
-    return unknown_name("constant", name, [*protocol.constants, *protocol.accepted_constants], protocol.name())
+    return unknown_name_message("constant", name, [*protocol.constants, *protocol.accepted_constants], protocol.name())
 
 
 def _require_all_constants(protocol: type[Protocol], config: ModelConfig) -> None:
@@ -218,13 +220,13 @@ def _find_properties(
             _raise_at_name(_wrong_keyword_message(named.name, kinds[named.name], what), named)
         if named.name not in by_name:
             own = [p.name for p in fitting if p.kind.replace("_", " ") == what]
-            _raise_at_name(unknown_name(what, named.name, own, protocol.name()), named)
+            _raise_at_name(unknown_name_message(what, named.name, own, protocol.name()), named)
     return tuple(by_name[named.name] for named in names)
 
 
 def _wrong_keyword_message(name: str, kind: str, what: str) -> str:
     """Return the error message for a property under the wrong `.cfg` keyword; it names the right keyword."""
-    if kind in (*BEHAVIOUR_KINDS, REFINES):
+    if kind in (*GRAPH_PROPERTY_KINDS, REFINES):
         known = {REACHABLE: "is a reachability goal", REFINES: "is a refinement"}
         says = known.get(kind, "is a temporal property")
         return f"{name} {says}, so it is no {what}; name it under PROPERTY"
@@ -233,28 +235,30 @@ def _wrong_keyword_message(name: str, kind: str, what: str) -> str:
     return f"{name} is about states, so it is no {what}; name it under INVARIANT or CONSTRAINT"
 
 
-def _property_under_keyword(named: PositionedName, fitting: list[Property], protocol: type[Protocol]) -> Property:
+def _named_under_property(named: PositionedName, fitting: list[Property], protocol: type[Protocol]) -> Property:
     """Return the property that PROPERTY names: a temporal property, a step invariant, or a reachability goal."""
     for prop in fitting:
         if prop.name == named.name:
             return prop
     if named.name in protocol.properties:
         _raise_at_name(f"{named.name} is about states, so it is no temporal property; name it under INVARIANT", named)
-    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REFINES, *BEHAVIOUR_KINDS)]
-    _raise_at_name(unknown_name("property", named.name, known, protocol.name()), named)
+    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REFINES, *GRAPH_PROPERTY_KINDS)]
+    _raise_at_name(unknown_name_message("property", named.name, known, protocol.name()), named)
 
 
-def _known_name(what: str, named: PositionedName | None, known: Iterable[str], protocol: type[Protocol]) -> str | None:
+def _require_known_name(
+    what: str, named: PositionedName | None, known: Iterable[str], protocol: type[Protocol]
+) -> str | None:
     if named is not None and named.name not in known:
-        _raise_at_name(unknown_name(what, named.name, known, protocol.name()), named)
+        _raise_at_name(unknown_name_message(what, named.name, known, protocol.name()), named)
     return None if named is None else named.name
 
 
 def _initial_state_name(protocol: type[Protocol], config: ModelConfig) -> str:
     """Return the name of the initial state that INIT, or SPECIFICATION, selects."""
-    starts, other = start_names(protocol), protocol.accepted_names
-    _known_name("next-state relation", config.next, ("Next", *other), protocol)
-    name = _known_name("start", config.init, (*starts, *other), protocol)
+    starts, other = start_methods(protocol), protocol.accepted_names
+    _require_known_name("next-state relation", config.next, ("Next", *other), protocol)
+    name = _require_known_name("start", config.init, (*starts, *other), protocol)
     return name if name in starts else "Init"
 
 
@@ -270,7 +274,7 @@ def _required_fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[F
 def _without_unknown_names(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     """Remove unknown names under INIT, NEXT and SPECIFICATION, so that defaults apply; return a warning for each."""
     names = protocol.accepted_names
-    known = {"init": (*start_names(protocol), *names), "next": ("Next", *names)}
+    known = {"init": (*start_methods(protocol), *names), "next": ("Next", *names)}
     known["specification"] = (FAIR_SPEC, *protocol.specifications)
     given = {keyword: getattr(config, keyword) for keyword in known}
     other = {word: named for word, named in given.items() if named is not None and named.name not in known[word]}

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of, syntax_tree
 from kraftcheck.spec.discovery import modules_of, source_path
-from kraftcheck.spec.errors import ProtocolError, near_misses, unknown_name
+from kraftcheck.spec.errors import ProtocolError, near_misses, unknown_name_message
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import REFINES, Action, Property
 from kraftcheck.spec.language.network import Network
@@ -259,18 +259,18 @@ def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[C
     for one in found:
         for name in one.prop.needs:
             if name not in protocol.constants:
-                message = unknown_name("constant", name, protocol.constants, protocol.name())
+                message = unknown_name_message("constant", name, protocol.constants, protocol.name())
                 raise ProtocolError(f"property {one.prop.name}, needs=: {message}")
     protocol.probes.update({one.prop.name: one for one in found})
     return found
 
 
-def probe_data(protocol: Protocol) -> dict[str, Any]:
+def probe_checkpoint(protocol: Protocol) -> dict[str, Any]:
     """Return the checkpoint data of a protocol's coverage probes."""
     return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, CoverageProbe)}
 
 
-def restore_probes(protocol: Protocol, kept: object) -> None:
+def restore_probe_checkpoint(protocol: Protocol, kept: object) -> None:
     """Restore the checkpoint data of coverage probes; remove probes without data, whose coverage is unknown."""
     known = kept if isinstance(kept, dict) else {}
     for name, probe in list(protocol.probes.items()):
@@ -284,7 +284,7 @@ def vacuous_properties(protocol: Protocol, watched: Iterable[CoverageProbe]) -> 
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
 
 
-def unevaluated_parts(watched: Iterable[CoverageProbe], told: Collection[str]) -> Iterator[str]:
+def unevaluated_notes(watched: Iterable[CoverageProbe], told: Collection[str]) -> Iterator[str]:
     """Yield a note on parts of properties that a complete search never evaluated; skip properties in `told`."""
     found = [
         f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"
@@ -427,10 +427,10 @@ def _union_of_types(parts: Iterable[PossibleTypes]) -> PossibleTypes:
 def _may_equal(one: Any, other: Any) -> bool:
     """Return whether values of two types may be equal, as 1 and True are."""
     first, second = get_origin(one) or one, get_origin(other) or other
-    return issubclass(first, second) or issubclass(second, first) or _are_comparable(first, second)
+    return issubclass(first, second) or issubclass(second, first) or _are_both_int_or_str(first, second)
 
 
-def _are_comparable(first: type, second: type) -> bool:
+def _are_both_int_or_str(first: type, second: type) -> bool:
     numbers = issubclass(first, int) and issubclass(second, int)
     texts = issubclass(first, str) and issubclass(second, str)
     return (numbers or texts) and not (issubclass(first, enum.Enum) and issubclass(second, enum.Enum))
@@ -450,7 +450,7 @@ PROTOCOL_ATTRIBUTES = [name for name in vars(Protocol) if name[0] != "_"]
 
 def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     """Yield warnings about statements in the protocols, records and functions of modules."""
-    for owner, function in (pair for module in modules for pair in _functions_of_module(module)):
+    for owner, function in (pair for module in modules for pair in _members_of_module(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
             found = [*_discarded_steps(definition, function), *_outside_mutations(definition, function, owner)]
@@ -458,7 +458,7 @@ def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
 
-def _functions_of_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
+def _members_of_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
     """Yield (class, attribute) for a module's records and protocols, and (None, value) for each of its own values."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
@@ -556,7 +556,7 @@ ALWAYS_READ_FIELDS = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
 
 
-def unused_declarations(protocol: Protocol, states: Iterable[State]) -> list[str]:
+def unused_declaration_warnings(protocol: Protocol, states: Iterable[State]) -> list[str]:
     """Return warnings about unread bounds, constants, and fields of replicas, messages and the shared state.
 
     A name counts as read if an attribute or a string equal to it occurs anywhere in the protocol's modules.
@@ -566,15 +566,17 @@ def unused_declarations(protocol: Protocol, states: Iterable[State]) -> list[str
     trees = {path: tree for path in files if (tree := syntax_tree(path)) is not None}
     read = {name for tree in trees.values() for name in _names_read(tree)}
     return [
-        *_unread_constants(protocol, trees, read),
-        *_unread_fields(protocol, states, trees, read),
-        *(_unused_attributes_of(type(protocol), trees, read) if trees else ()),
-        *_defined_twice(trees),
+        *_unread_constant_warnings(protocol, trees, read),
+        *_unread_field_warnings(protocol, states, trees, read),
+        *(_unused_attribute_warnings(type(protocol), trees, read) if trees else ()),
+        *_redefinition_warnings(trees),
         *warnings_in_methods(modules),
     ]
 
 
-def _unused_attributes_of(protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
+def _unused_attribute_warnings(
+    protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]
+) -> Iterator[str]:
     loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
     declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
     loaded += [one.when for one in chain.from_iterable(declared)]
@@ -583,7 +585,7 @@ def _unused_attributes_of(protocol: type[Protocol], trees: dict[Path, ast.Module
             yield f"{_place_of_declaration(base, name, trees) or base.__qualname__}: {text}"
 
 
-def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
+def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Yield a warning for each action or property that its class defines twice."""
     for path, tree in trees.items():
         for owner in nodes_of(tree, ast.ClassDef):
@@ -600,7 +602,10 @@ def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
 
 def lint(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return all lint warnings after a search: unused declarations, and unhandled messages."""
-    return [*unused_declarations(protocol, protocol.initial()), *unhandled_messages(protocol, complete=complete)]
+    return [
+        *unused_declaration_warnings(protocol, protocol.initial()),
+        *unhandled_message_warnings(protocol, complete=complete),
+    ]
 
 
 def _names_read(tree: ast.Module) -> Iterator[str]:
@@ -610,7 +615,7 @@ def _names_read(tree: ast.Module) -> Iterator[str]:
         yield from node.kwd_attrs
 
 
-def _unread_constants(protocol: Protocol, trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
+def _unread_constant_warnings(protocol: Protocol, trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
     for declared in protocol.constants.values():
         if declared.attribute in read:
             continue
@@ -622,7 +627,7 @@ def _unread_constants(protocol: Protocol, trees: dict[Path, ast.Module], read: s
             yield f"{place}: nothing reads the constant {declared.name} ({owner.__name__}.{declared.attribute})"
 
 
-def _unread_fields(
+def _unread_field_warnings(
     protocol: Protocol, states: Iterable[State], trees: dict[Path, ast.Module], read: set[str]
 ) -> Iterator[str]:
     kinds = [type(one) for state in states for one in (state.shared, *state.replicas.values())]
@@ -664,7 +669,7 @@ def _assigned_names(line: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
+def unhandled_message_warnings(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return warnings about sent messages that no action handles, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
     readers: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]

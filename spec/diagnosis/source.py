@@ -71,7 +71,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
                 pass
             elif caller is not None and _is_traced_caller(caller, outer) and not frame.f_code.co_name.startswith("<"):
                 caller.inner.append((getattr(frame.f_back, "f_lineno", 0), found))
-            elif found.is_generator and _was_returned(frame.f_code, outer):
+            elif found.is_generator and _is_returned_generator(frame.f_code, outer):
                 outer.inner.append((outer.end, found))  # a handler may return the generator of another method
             else:
                 return None
@@ -100,7 +100,7 @@ def _is_traced_caller(caller: TracedCall, outer: TracedCall) -> bool:
     return caller is outer or caller.is_generator
 
 
-def _was_returned(code: CodeType, outer: TracedCall) -> bool:
+def _is_returned_generator(code: CodeType, outer: TracedCall) -> bool:
     return bool(outer.ends) and not outer.is_generator and code.co_name in outer.code.co_names
 
 
@@ -161,7 +161,7 @@ def definition_of(code: CodeType) -> ast.FunctionDef | None:
     return None
 
 
-def own_definition(function: Any) -> ast.FunctionDef | None:
+def unchanged_definition(function: Any) -> ast.FunctionDef | None:
     """Return the definition that a function has the code of; None where its file or its code has changed since."""
     code: Any = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None else None
@@ -284,13 +284,13 @@ def equations_in(test: ast.AST, names: LocalVariables) -> Iterator[str]:
                 yield from equations_in(test.slice, names)
             return
     if isinstance(test, ast.Call):
-        yield from _values_in_call(test, names)
+        yield from _equations_in_call(test, names)
     else:
         for child in ast.iter_child_nodes(test):
             yield from equations_in(child, names)
 
 
-def _values_in_call(call: ast.Call, names: LocalVariables) -> Iterator[str]:
+def _equations_in_call(call: ast.Call, names: LocalVariables) -> Iterator[str]:
     if called_name(call) == "isinstance" and isinstance(call.args[0], ast.Name):
         yield f"{call.args[0].id} is a {type(names.get(call.args[0].id)).__name__}"
     if isinstance(call.func, ast.Attribute):
@@ -562,12 +562,12 @@ def _inner_false_parts(test: ast.expr, scope: _ExpressionEvaluator) -> Iterator[
         case ast.IfExp():
             yield (test.body if scope.value(test.test) else test.orelse), {}
         case ast.Compare(ops=[_, _, *_]):
-            yield next(pair for pair in _pairs_in_chain(test) if not scope.value(pair)), {}
+            yield next(pair for pair in _comparisons_in_chain(test) if not scope.value(pair)), {}
         case ast.Call():
             yield from _deciding_elements(test, "all", scope, wanted=False)
 
 
-def _pairs_in_chain(test: ast.Compare) -> list[ast.expr]:
+def _comparisons_in_chain(test: ast.Compare) -> list[ast.expr]:
     """Return the comparisons of a chain, such as `a < b` and `b < c`."""
     terms = pairwise([test.left, *test.comparators])
     return [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]

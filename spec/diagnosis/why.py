@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kraftcheck.spec.diagnosis.source import find_guard, trace_call
-from kraftcheck.spec.errors import InputError, unknown_name
+from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.semantics import Refusal, Semantics, call_action
 from kraftcheck.spec.language.state import State, Step
@@ -56,11 +56,11 @@ def diagnose(
     network_actions = semantics.network.own_actions()
     action = semantics.protocol.actions.get(action_name)
     if action is not None:
-        return list(_reasons_by_candidate(semantics, state, action, actor, message))
+        return list(_explanations_of_action(semantics, state, action, actor, message))
     if action_name in network_actions:
         return list(_network_explanations(semantics, state, action_name, actor, message))
     known = [*semantics.protocol.actions, *network_actions]
-    raise InputError(unknown_name("action", action_name, known, semantics.protocol.name()))
+    raise InputError(unknown_name_message("action", action_name, known, semantics.protocol.name()))
 
 
 def action_diagnosis_text(
@@ -94,7 +94,7 @@ def _actor_and_message_text(reason: ActionExplanation) -> str:
     )
 
 
-def _reasons_by_candidate(
+def _explanations_of_action(
     semantics: Semantics, state: State, action: Action, actor: Value, message: Record | None
 ) -> Iterator[ActionExplanation]:
     if action.kind == "environment":
@@ -161,14 +161,14 @@ def _traced_reason(
         result = semantics.apply(state, key, message, step)
         if isinstance(result, State):
             return ActionExplanation(ENABLED_KIND, "enabled", key, message, code.co_filename, code.co_firstlineno)
-        refusals.append(_with_refused_message(semantics, state, step, result))
+        refusals.append(_refusal_with_message(semantics, state, step, result))
     text = "; ".join(dict.fromkeys(refusal.reason for refusal in refusals))
     line = traced.ends[-2] if len(traced.ends) > 1 else traced.end  # of the last yield
     kind = "bound" if refusals[0].kind == "bound" else "network"
     return ActionExplanation(kind, text, key, message, code.co_filename, line)
 
 
-def _with_refused_message(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
+def _refusal_with_message(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
     """Return `refusal`; if the network refused a message, with the text of that message."""
     if refusal.kind != "network":
         return refusal

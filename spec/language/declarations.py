@@ -34,28 +34,28 @@ from kraftcheck.spec.language.formula import Each, Fairness, Formula, StatePredi
 from kraftcheck.spec.values import Record, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
-Fair = Literal["", "weak", "strong"]
+FairnessKind = Literal["", "weak", "strong"]
 Reads = Callable[..., Any] | Iterable[Callable[..., Any]]
 P = ParamSpec("P")
 
 QUANTIFIED_PARAMETERS = ("me", "peer", "message")
 STEP_PARAMETERS = ("before", "after")
-ACT_PARAMETERS = ("message", "step")
+OWN_STEP_PARAMETERS = ("message", "step")
 SPENT_PARAMETER = "spent"
 REACHABLE = "reachable"
 TEMPORAL = "temporal"
 REFINES = "refines"
 PREDICATE = "predicate"
-STEP_KINDS = ("step_invariant", "action_constraint")
+STEP_PROPERTY_KINDS = ("step_invariant", "action_constraint")
 """Kinds of property over the replicas that a step changes."""
 
-BEHAVIOUR_KINDS = (REACHABLE, TEMPORAL)
+GRAPH_PROPERTY_KINDS = (REACHABLE, TEMPORAL)
 """Kinds of property that a search evaluates after it has visited every state."""
 
-ALLOWED_PARAMETERS = {
+PARAMETERS_BY_KIND = {
     **dict.fromkeys(("invariant", "constraint"), (*QUANTIFIED_PARAMETERS, "shared", "state")),
     **dict.fromkeys((REACHABLE, PREDICATE), (*QUANTIFIED_PARAMETERS, "shared", "state", SPENT_PARAMETER)),
-    "step_invariant": (*STEP_PARAMETERS, "shared", *ACT_PARAMETERS),
+    "step_invariant": (*STEP_PARAMETERS, "shared", *OWN_STEP_PARAMETERS),
     "action_constraint": (*STEP_PARAMETERS, "shared"),
     TEMPORAL: (),
     REFINES: ("state", "other"),
@@ -139,7 +139,7 @@ def projection(*, of: type[Record] | tuple[type[Record], ...] = ()) -> MethodMar
     return mark
 
 
-def declared_projections(
+def projections_in_reads(
     reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str
 ) -> tuple[Projection, ...]:
     """Return the projections of the methods in a `reads=`; raise ProtocolError for a method that is none."""
@@ -187,7 +187,7 @@ def annotated_record_types(function: Callable[..., Any], parameter: str) -> tupl
 
 
 def on(
-    *messages: type[Record], reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = ""
+    *messages: type[Record], reads: Reads = (), name: str | None = None, fair: FairnessKind = "", each: Each = ""
 ) -> Callable[[F], F]:
     """Mark a method as an action on a message delivered to a replica: `(self, me, message, ...)`.
 
@@ -209,7 +209,7 @@ def on(
 
 
 @with_or_without_arguments
-def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> MethodMarker:
+def internal(*, reads: Reads = (), name: str | None = None, fair: FairnessKind = "", each: Each = "") -> MethodMarker:
     """Mark a method as an internal action of a replica, such as a timeout or a client's request: `(self, me, ...)`.
 
     Parameters
@@ -225,7 +225,9 @@ def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", eac
 
 
 @with_or_without_arguments
-def environment(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> MethodMarker:
+def environment(
+    *, reads: Reads = (), name: str | None = None, fair: FairnessKind = "", each: Each = ""
+) -> MethodMarker:
     """Mark a method as an action of the environment, such as the start of a server: `(self, ...)`.
 
     Parameters
@@ -245,7 +247,7 @@ def _mark_action(
     messages: tuple[type[Record], ...],
     reads: Reads,
     name: str | None,
-    fair: Fair,
+    fair: FairnessKind,
     each: Each,
 ) -> Callable[[F], F]:
     if fair not in ("", "weak", "strong") or (each and not fair):
@@ -257,7 +259,7 @@ def _mark_action(
         for message in messages:
             if not (isinstance(message, type) and issubclass(message, Record)):
                 raise ProtocolError(f"{place_of_method(function)}: @on takes types of message, found {message!r}")
-        read = declared_projections(reads, function.__qualname__)
+        read = projections_in_reads(reads, function.__qualname__)
         function.action_mark = ActionMark(kind, messages, read, name, fair, each)  # type: ignore[attr-defined]
         return function
 
@@ -329,7 +331,7 @@ class ActionMark:
     messages: tuple[type[Record], ...]
     reads: tuple[Projection, ...]
     name: str | None
-    fair: Fair = ""
+    fair: FairnessKind = ""
     each: Each = ""
 
     def made(self, method: str, function: Callable[..., Any]) -> Action:
@@ -479,7 +481,7 @@ def predicate(
     """
 
     def mark(function: Callable[..., Any]) -> Predicate:
-        mark = PropertyMark(PREDICATE, declared_projections(reads, function.__qualname__), name, given=tuple(given))
+        mark = PropertyMark(PREDICATE, projections_in_reads(reads, function.__qualname__), name, given=tuple(given))
         return Predicate(function, mark)
 
     return mark if function is None else mark(function)
@@ -529,7 +531,7 @@ def refines(other: type, *, name: str | None = None) -> MethodMarker:
 
 def _mark_property(kind: str, reads: Reads, name: str | None, **more: Any) -> MethodMarker:
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
-        found = PropertyMark(kind, declared_projections(reads, function.__qualname__), name, **more)
+        found = PropertyMark(kind, projections_in_reads(reads, function.__qualname__), name, **more)
         function.property_mark = found  # type: ignore[attr-defined]
         return function
 
@@ -594,23 +596,23 @@ class Property:
     @property
     def over_steps(self) -> bool:
         """Whether the property is over steps rather than states."""
-        return self.kind in (*STEP_KINDS, REFINES)
+        return self.kind in (*STEP_PROPERTY_KINDS, REFINES)
 
     @cached_property
     def of_actor(self) -> bool:
         """Whether the property is over the acting replica's step: it reads the step or the delivered message."""
-        return self.over_steps and any(name in self.asks for name in ACT_PARAMETERS)
+        return self.over_steps and any(name in self.asks for name in OWN_STEP_PARAMETERS)
 
     @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of the property's parameters, without self."""
-        names = parameters(self.function, (*ALLOWED_PARAMETERS[self.kind], *self.given), self.reads)
+        names = parameters(self.function, (*PARAMETERS_BY_KIND[self.kind], *self.given), self.reads)
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:
             raise ProtocolError(
                 f"{place_of_method(self.function)}: property {self.name} asks for peer without me; add me"
             )
-        needed = {"before"} if any(name in names for name in ACT_PARAMETERS) else set(STEP_PARAMETERS)
+        needed = {"before"} if any(name in names for name in OWN_STEP_PARAMETERS) else set(STEP_PARAMETERS)
         if self.over_steps and self.kind != REFINES and not needed <= set(names):
             what = f"property {self.name} is about steps: it takes (self, before, after)"
             raise ProtocolError(f"{place_of_method(self.function)}: {what}")

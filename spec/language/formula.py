@@ -26,12 +26,12 @@ NEXT_ACTION = "Next"
 class Formula:
     """A formula of temporal logic. `&`, `|` and `~` combine formulas."""
 
-    def __and__(self, other: Claim) -> Formula:
+    def __and__(self, other: FormulaOrPredicate) -> Formula:
         return And(self, as_formula(other))
 
     __rand__ = __and__
 
-    def __or__(self, other: Claim) -> Formula:
+    def __or__(self, other: FormulaOrPredicate) -> Formula:
         return Or(self, as_formula(other))
 
     __ror__ = __or__
@@ -49,7 +49,7 @@ class Formula:
                 yield from part.atoms()
 
 
-Claim = Formula | Callable[..., Any]
+FormulaOrPredicate = Formula | Callable[..., Any]
 """A formula, or a predicate as `self.name`."""
 
 
@@ -177,7 +177,7 @@ def _simplified_junction(both: bool, left: Formula, right: Formula) -> Formula:
     return left if right == neutral else (And if both else Or)(left, right)
 
 
-def stutter_sensitive_step(formula: Formula) -> Taken | None:
+def stutter_sensitive_taken(formula: Formula) -> Taken | None:
     """Return a `taken(...)` that makes a formula sensitive to stuttering, or None.
 
     A step may be required at some time (`eventually`), or forbidden at all times. A formula that requires every step,
@@ -204,7 +204,7 @@ def _misplaced_taken(formula: Formula, allowed: bool | None) -> Taken | None:
     return found[1] if found[0] is None else found[0]
 
 
-def as_formula(claim: Claim) -> Formula:
+def as_formula(claim: FormulaOrPredicate) -> Formula:
     """Return a claim as a formula; raise ProtocolError if it is neither a formula nor a predicate."""
     if isinstance(claim, Formula):
         return claim
@@ -214,32 +214,32 @@ def as_formula(claim: Claim) -> Formula:
     )
 
 
-def always(claim: Claim) -> Formula:
+def always(claim: FormulaOrPredicate) -> Formula:
     """Return `[]F` of TLA+: F holds at all times."""
     return Release(Boolean(False), as_formula(claim))
 
 
-def eventually(claim: Claim) -> Formula:
+def eventually(claim: FormulaOrPredicate) -> Formula:
     """Return `<>F` of TLA+: F holds now or at a later time."""
     return Until(Boolean(True), as_formula(claim))
 
 
-def infinitely_often(claim: Claim) -> Formula:
+def infinitely_often(claim: FormulaOrPredicate) -> Formula:
     """Return `[]<>F` of TLA+: F holds infinitely often."""
     return always(eventually(claim))
 
 
-def eventually_always(claim: Claim) -> Formula:
+def eventually_always(claim: FormulaOrPredicate) -> Formula:
     """Return `<>[]F` of TLA+: F holds at all times from some time on."""
     return eventually(always(claim))
 
 
-def implies(condition: Claim, claim: Claim) -> Formula:
+def implies(condition: FormulaOrPredicate, claim: FormulaOrPredicate) -> Formula:
     """Return `F => G` of TLA+: if F holds, so does G."""
     return ~as_formula(condition) | as_formula(claim)
 
 
-def leads_to(condition: Claim, claim: Claim) -> Formula:
+def leads_to(condition: FormulaOrPredicate, claim: FormulaOrPredicate) -> Formula:
     """Return `F ~> G` of TLA+: whenever F holds, G holds then or later."""
     return always(implies(condition, eventually(claim)))
 
@@ -270,23 +270,23 @@ def taken(*actions: str) -> Formula:
     return Taken(_require_action_names("taken", actions))
 
 
-def everywhere(predicate: Claim) -> Formula:
+def everywhere(predicate: FormulaOrPredicate) -> Formula:
     """Return the proposition that every replica satisfies a predicate of `me`, the default meaning of a predicate."""
     return _require_predicate_of_me("everywhere", predicate)
 
 
-def anywhere(predicate: Claim) -> Formula:
+def anywhere(predicate: FormulaOrPredicate) -> Formula:
     """Return the proposition that a predicate of `me` is true of some replica."""
     return Not(StatePredicate(_require_predicate_of_me("anywhere", predicate).prop.negated()))
 
 
-def at(replica: Value, predicate: Claim) -> Formula:
+def at(replica: Value, predicate: FormulaOrPredicate) -> Formula:
     """Return the proposition that the replica with this id exists and satisfies a predicate of `me`."""
     held = _require_predicate_of_me("at", predicate)
     return Not(StatePredicate(held.prop.negated().of(replica)))
 
 
-def _require_predicate_of_me(word: str, predicate: Claim) -> StatePredicate:
+def _require_predicate_of_me(word: str, predicate: FormulaOrPredicate) -> StatePredicate:
     if not isinstance(predicate, StatePredicate):
         found = getattr(predicate, "__qualname__", None) or repr(predicate)
         raise ProtocolError(f"{word}(...) takes a @predicate, as self.name; found {found}")
@@ -357,7 +357,7 @@ def weak(*actions: str, each: Each = "", when: str = "") -> Fairness:
     when
         Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("weak", _distinct_names("weak", actions), _valid_each("weak", each), when)
+    return Fairness("weak", _distinct_action_names("weak", actions), _require_valid_each("weak", each), when)
 
 
 def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
@@ -373,15 +373,15 @@ def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
     when
         Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("strong", _distinct_names("strong", actions), _valid_each("strong", each), when)
+    return Fairness("strong", _distinct_action_names("strong", actions), _require_valid_each("strong", each), when)
 
 
-def _distinct_names(word: str, actions: tuple[str, ...]) -> tuple[str, ...]:
+def _distinct_action_names(word: str, actions: tuple[str, ...]) -> tuple[str, ...]:
     _require_action_names(word, actions)
     return tuple(dict.fromkeys(actions))
 
 
-def _valid_each(word: str, each: Each) -> Each:
+def _require_valid_each(word: str, each: Each) -> Each:
     if each not in get_args(Each):
         raise ProtocolError(f'{word}(each=...): expected "replica", "pair" or "message", found {each!r}')
     return each

@@ -168,9 +168,9 @@ class Network(ABC):
     def own_operations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield (action, operation, bounds spent) for each action of the network on a deliverable message."""
         if self.loses:
-            yield "LoseMessage", "lose", _spent_bounds(self.loses)
+            yield "LoseMessage", "lose", _bounds_of_option(self.loses)
         if self.duplicates:
-            yield "DuplicateMessage", "duplicate", _spent_bounds(self.duplicates)
+            yield "DuplicateMessage", "duplicate", _bounds_of_option(self.duplicates)
 
     def own_steps(self, inbox: Inbox) -> Iterator[NetworkStep]:
         """Yield the network's own steps on one inbox."""
@@ -201,7 +201,7 @@ def _rule_describes_methods(kind: type[Network]) -> bool:
     return is_either and all(place("rule") <= place(name) for name in methods)
 
 
-def _spent_bounds(name: bool | str) -> tuple[str, ...]:
+def _bounds_of_option(name: bool | str) -> tuple[str, ...]:
     return (name,) if isinstance(name, str) else ()
 
 

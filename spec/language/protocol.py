@@ -12,13 +12,13 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name
+from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name_message
 from kraftcheck.spec.kinds import describe_value, type_mismatch
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of_method
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
-from kraftcheck.spec.language.views import HiddenNames, HiddenReads
+from kraftcheck.spec.language.views import HiddenNames, HiddenReadRecorder
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered, type_hints
 
 NO_DEFAULT: Any = object()
@@ -29,9 +29,9 @@ DEADLOCK = "Deadlock"
 FAIR_SPEC = "FairSpec"
 """The specification with the fairness that the actions declare."""
 
-DECORATOR_MARKS = ("action_mark", "property_mark")
+MARK_ATTRIBUTES = ("action_mark", "property_mark")
 
-_SEARCH_FRAMES = {
+_SEARCH_FUNCTIONS = {
     ("kraftcheck.spec.language.semantics", "call_action"),
     ("kraftcheck.spec.language.semantics", "evaluate_property"),
     ("kraftcheck.spec.language.protocol", "projected"),
@@ -161,7 +161,7 @@ class Protocol:
     is_sampled: bool  # whether a search repeats a sample of calls, to detect impure actions
     probes: dict[str, Any]  # property -> `CoverageProbe` of `diagnosis/lint`, called in its place
     by_type: Container[str]  # actions and properties that may tell a proxy from its record
-    hidden_reads: HiddenReads | None  # records the methods' reads of fields that a VIEW hides
+    hidden_reads: HiddenReadRecorder | None  # records the methods' reads of fields that a VIEW hides
 
     def __init_subclass__(cls, variant: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -178,7 +178,7 @@ class Protocol:
             cls.variants[variant] = cls
         declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
         cls.constants = MappingProxyType({c.name: c for c in declared})
-        cls.actions, cls.properties = (_declared_members(cls, mark) for mark in DECORATOR_MARKS)
+        cls.actions, cls.properties = (_declared_members(cls, mark) for mark in MARK_ATTRIBUTES)
         _refuse_same_projections((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
@@ -206,7 +206,7 @@ class Protocol:
         self.is_sampled, self.probes, self.by_type, self.hidden_reads = True, {}, (), None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        _refuse_write(self, name)
+        _refuse_write_in_search(self, name)
         super().__setattr__(name, value)
 
     @classmethod
@@ -221,7 +221,7 @@ class Protocol:
         if specification is None or (specification == FAIR_SPEC and FAIR_SPEC not in cls.specifications):
             return tuple(action.fairness for action in cls.actions.values() if action.fairness is not None)
         if specification not in cls.specifications:
-            raise ProtocolError(unknown_name("specification", specification, cls.specifications, cls.name()))
+            raise ProtocolError(unknown_name_message("specification", specification, cls.specifications, cls.name()))
         declared = cls.specifications[specification]
         if declared is True:
             raise ProtocolError(f"SPECIFICATION {specification} requires fairness, but {cls.name()} declares none")
@@ -238,7 +238,7 @@ class Protocol:
     def _check_declarations(self) -> None:
         """Raise ProtocolError if the network, a specification or a symmetry is invalid."""
         name, network = type(self).__name__, self.network
-        at = partial(_declared_at, type(self))
+        at = partial(_place_of_attribute, type(self))
         if not isinstance(network, Network):
             forgot = " (forgot `()`?)" if isinstance(network, type) else ""
             what = f"expected a network, such as MessageSet(), found {network!r}{forgot}"
@@ -261,7 +261,7 @@ class Protocol:
             return f"expected a tuple of constants, ({attributes!r},), found a string"
         sets = [c.attribute for c in self.constants.values() if isinstance(getattr(self, c.attribute), frozenset)]
         missing = [one for one in attributes if one not in sets]
-        return unknown_name("set of model values", missing[0], sets, type(self).__name__) if missing else None
+        return unknown_name_message("set of model values", missing[0], sets, type(self).__name__) if missing else None
 
     def _network_problem(self) -> str | None:
         """Return the problem of the bounds that the network spends, or None."""
@@ -273,10 +273,10 @@ class Protocol:
                 what = "True, False or the name of a bound"
                 return f"{option}=: expected {what}, found {describe_value(given)}"
             if isinstance(given, str) and given not in self.bounds:
-                return f"{option}=: {unknown_name('bound', given, self.bounds, type(self).__name__)}"
+                return f"{option}=: {unknown_name_message('bound', given, self.bounds, type(self).__name__)}"
         spent = (bound for _, _, spends in self.network.own_operations() for bound in spends)
         missing = next((bound for bound in spent if bound not in self.bounds), None)
-        return None if missing is None else unknown_name("bound", missing, self.bounds, type(self).__name__)
+        return None if missing is None else unknown_name_message("bound", missing, self.bounds, type(self).__name__)
 
     def initial(self) -> Iterable[State]:
         """Return the initial states; build them with `start`."""
@@ -360,7 +360,9 @@ class Protocol:
         method = getattr(self, by, None)
         if not callable(method):
             message = f"by={by!r}: expected a method def {by}(self, state, lift) -> State"
-            raise ProtocolError(f"{_declared_at(type(self), 'views')}{type(self).__name__}.views[{view!r}]: {message}")
+            raise ProtocolError(
+                f"{_place_of_attribute(type(self), 'views')}{type(self).__name__}.views[{view!r}]: {message}"
+            )
 
         def renamed(state: State, lift: int | None) -> State:
             found, cause, problem = None, None, ""
@@ -392,9 +394,9 @@ class Protocol:
             if not isinstance(names, set | frozenset):
                 message = f"expected hide(...), found {names!r}"
             elif names - set(known):
-                message = unknown_name("bound or shared field", min(names - set(known)), known, name)
+                message = unknown_name_message("bound or shared field", min(names - set(known)), known, name)
             if message:
-                raise ProtocolError(f"{_declared_at(type(self), 'views')}{name}.views[{view!r}]: {message}")
+                raise ProtocolError(f"{_place_of_attribute(type(self), 'views')}{name}.views[{view!r}]: {message}")
 
     def checked_initial(self, method: str = "initial") -> list[State]:
         """Return the distinct initial states, after type checks of their values.
@@ -436,7 +438,7 @@ class Protocol:
         return found
 
 
-def _declared_at(cls: type, attribute: str) -> str:
+def _place_of_attribute(cls: type, attribute: str) -> str:
     """Return the place where a class, or a base of it, assigns an attribute, with a colon; "" if unknown."""
     owner = next(base for base in cls.__mro__ if attribute in vars(base))
     try:
@@ -449,7 +451,7 @@ def _declared_at(cls: type, attribute: str) -> str:
     return ""
 
 
-_DEFINABLE_NAMES = {
+_OVERRIDABLE_NAMES = {
     *("network", "symbols", "symmetries", "views", "specifications", "strict_bounds", "accepted_constants"),
     *("accepted_names", "none_is", "written_only", "configuration", "initial", "receives", "check_constants"),
 }
@@ -458,11 +460,11 @@ _DEFINABLE_NAMES = {
 
 def _refuse_reserved_names(cls: type, more: set[str]) -> None:
     """Raise ProtocolError if a class, or a base of it, defines a name that `Protocol` uses itself."""
-    used = {*vars(Protocol), *Protocol.__annotations__} - _DEFINABLE_NAMES - more
+    used = {*vars(Protocol), *Protocol.__annotations__} - _OVERRIDABLE_NAMES - more
     own = [base for base in cls.__mro__ if base is cls or not issubclass(base, Protocol)]
     for name in (name for base in own for name in vars(base) if name in used and not name.startswith("__")):
         what = "Protocol has an attribute of this name; choose another name"
-        raise ProtocolError(f"{_declared_at(cls, name)}{cls.__name__}.{name}: {what}")
+        raise ProtocolError(f"{_place_of_attribute(cls, name)}{cls.__name__}.{name}: {what}")
 
 
 def _declared_members(cls: type, mark: str) -> Mapping[str, Any]:
@@ -495,7 +497,7 @@ def _overridden_projection(cls: type, read: Projection) -> Projection:
             found: Projection | None = getattr(function, "projection", None)
             if found is not None and found is read:
                 current: Any = getattr(cls, method)
-                if not inspect.isfunction(current) or any(hasattr(current, mark) for mark in DECORATOR_MARKS):
+                if not inspect.isfunction(current) or any(hasattr(current, mark) for mark in MARK_ATTRIBUTES):
                     return read  # another attribute has the name
                 _, _, *rest = getattr(current, "projection", read)
                 return Projection(read.name, current, *rest)
@@ -512,11 +514,11 @@ def _refuse_same_projections(owners: Iterable[Any]) -> None:
                 raise ProtocolError(f"two projections are called {read.name}: {places}")
 
 
-def _refuse_write(protocol: object, name: str) -> None:
+def _refuse_write_in_search(protocol: object, name: str) -> None:
     """Raise AttributeError if a method called by a search writes an attribute of its protocol."""
     frame = sys._getframe(2)
     while frame.f_back is not None:
-        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _SEARCH_FRAMES:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _SEARCH_FUNCTIONS:
             kept = "keep it in a replica or in the shared state"
             raise AttributeError(f"{type(protocol).__name__}.{name} is written during a search; {kept}")
         frame = frame.f_back

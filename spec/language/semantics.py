@@ -12,7 +12,7 @@ from inspect import unwrap
 from types import GeneratorType
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ActionError, ProtocolError, RaisedError, unknown_name
+from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ActionError, ProtocolError, RaisedError, unknown_name_message
 from kraftcheck.spec.kinds import describe_type, describe_value, field_checkers, fits_type, type_mismatch
 from kraftcheck.spec.language.declarations import (
     NOT_PROJECTED,
@@ -61,7 +61,7 @@ def call_action(
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=generator_line(made))
             steps.append(step)
-            _note_replica_types(protocol, action, step)
+            _note_types_and_senders(protocol, action, step)
             if reads is not None:
                 reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
@@ -90,7 +90,7 @@ def generator_line(made: object) -> int | None:
     return None if frame is None else frame.f_lineno
 
 
-def _note_replica_types(protocol: Protocol, action: Action, step: Step) -> None:
+def _note_types_and_senders(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         note_replica_types(step.writes, protocol.replica_types)
@@ -170,7 +170,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
         written = (*written, step.me)
     if step.consumes and message is None:
         return "consumes a message, but none was delivered; write become(...)"
-    problem = _repeated_id(written) if len(written) > 1 else None
+    problem = _repeated_id_problem(written) if len(written) > 1 else None
     if problem is not None:
         return problem
     for value in (*written, *[sent for _, sent in step.sends]):
@@ -179,7 +179,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
     return _effects_problem(protocol, step)
 
 
-def _repeated_id(written: Sequence[Any]) -> str | None:
+def _repeated_id_problem(written: Sequence[Any]) -> str | None:
     ids = [getattr(replica, "id", None) for replica in written]
     twice = [one for one in ids if ids.count(one) > 1]
     return f"writes the replica {twice[0]!r} twice in one step" if twice else None
@@ -204,7 +204,7 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
         checkers = field_checkers(protocol.shared_record)
         for field, value in step.puts:
             if field not in checkers:
-                return f"writes an {unknown_name('shared field', field, checkers)}"
+                return f"writes an {unknown_name_message('shared field', field, checkers)}"
             if not checkers[field](value):
                 return f"writes {type_mismatch(value, field_types(protocol.shared_record)[field], f'shared.{field}')}"
     return next(filter(None, [_send_problem(protocol, *sent) for sent in step.sends]), None)
@@ -258,7 +258,7 @@ class CandidateStep(NamedTuple):
     inbox: Value | None = None  # the actor's next inbox for the network's own steps; else None
 
 
-class LocalAction(NamedTuple):
+class ActionWithSteps(NamedTuple):
     """An action of a replica on a message, and its steps; `steps` is None if they depend on other replicas."""
 
     action: Action
@@ -322,10 +322,10 @@ class Semantics:
             return [None]
         return [m for m in self.deliverable(inbox) if isinstance(m, action.messages) and self.protocol.receives(me, m)]
 
-    def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[LocalAction, ...]:
+    def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[ActionWithSteps, ...]:
         """Return the candidate actions of a replica's local state, inbox and shared state; memoized."""
         key, memo = (me, inbox, shared), self._memo
-        found: tuple[LocalAction, ...] | None = memo.get(key)
+        found: tuple[ActionWithSteps, ...] | None = memo.get(key)
         if found is None:
             found = tuple(self._local_actions(me, inbox, shared))
             memo.keep(key, found)
@@ -333,12 +333,12 @@ class Semantics:
             memo.hits += 1
         return found
 
-    def _local_actions(self, me: Record, inbox: Value, shared: Value) -> Iterator[LocalAction]:
+    def _local_actions(self, me: Record, inbox: Value, shared: Value) -> Iterator[ActionWithSteps]:
         for action in self.protocol.actions.values():
             for message in self._delivered(action, me, inbox):
                 steps = None if action.reads else self.steps(action, me, message, {"shared": shared})
                 if steps != ():
-                    yield LocalAction(action, message, steps)
+                    yield ActionWithSteps(action, message, steps)
 
     def context(self, state: State, action: Action, known: dict[str, Value]) -> dict[str, Value]:
         """Return the values of `shared` and of the projections that an action reads, by name."""
@@ -683,7 +683,7 @@ def init(function: Callable[..., Iterator[State]]) -> Callable[..., Iterator[Sta
     return function
 
 
-def start_names(protocol: type | object) -> dict[str, str]:
+def start_methods(protocol: type | object) -> dict[str, str]:
     """Return the names for INIT, each with its method."""
     owner = protocol if isinstance(protocol, type) else type(protocol)
     names = {"Init": "initial"}
@@ -697,7 +697,7 @@ def start_names(protocol: type | object) -> dict[str, str]:
 
 def initial_states(semantics: Semantics, init: str) -> list[State]:
     """Return the initial states of a search."""
-    method = start_names(semantics.protocol)[init]
+    method = start_methods(semantics.protocol)[init]
     if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
         return semantics.protocol.checked_initial(method)
     state = semantics.initial()[0]
@@ -708,7 +708,7 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 def path_to_named_start(protocol: Protocol, init: str) -> Iterator[Take]:
     """Yield the steps from the first initial state to a named initial state; no steps for "Init"."""
-    method = getattr(protocol, start_names(protocol)[init])
+    method = getattr(protocol, start_methods(protocol)[init])
     if not hasattr(method, "scenario"):
         return
     made = method()
@@ -731,7 +731,7 @@ def _take_problem(protocol: Protocol, chosen: object) -> str | None:
         return f'expected take("Action", ...), found {describe_value(chosen)}'
     actions = [*protocol.actions, *protocol.network.own_actions()]
     if chosen.action not in actions:
-        return unknown_name("action", str(chosen.action), actions, type(protocol).__name__)
+        return unknown_name_message("action", str(chosen.action), actions, type(protocol).__name__)
     if chosen.result is not None and not callable(chosen.result):
         expected = "a function of the actor's next state, such as lambda me: me.ready"
         return f"result=: expected {expected}, found {describe_value(chosen.result)}"

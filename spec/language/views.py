@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names, proxy_with_specials
+from kraftcheck.spec.values import Map, Record, Value, field_names, proxy_class_with_specials
 
-VIEW_READING_KINDS = ("reachable ", "predicate ")
+KINDS_EVALUATED_ON_VIEW = ("reachable ", "predicate ")
 """Kinds of property that are evaluated on the view of a state."""
 
 
@@ -58,7 +58,7 @@ class HiddenReadError(InputError):
     """A property reads a field or bound that the VIEW hides, so its verdict depends on the search order."""
 
 
-class HiddenReads:
+class HiddenReadRecorder:
     """Recorder of the methods that read hidden fields or bounds.
 
     Without any recorded read, states with equal views behave alike, and the result of a search does not depend on its
@@ -100,7 +100,7 @@ class HiddenReads:
         if not names:
             return
         what = f"{reader} reads {names}, which VIEW {self._view} leaves out"
-        if reader.startswith(VIEW_READING_KINDS):
+        if reader.startswith(KINDS_EVALUATED_ON_VIEW):
             raise HiddenReadError(f"{what}: it is evaluated on the view of a state; expected a view that shows {names}")
         if not self._first_found:
             why = "the verdict depends on which of the states with equal views this search checks"
@@ -128,7 +128,7 @@ class HiddenReads:
         return [f"VIEW {self._view} leaves out {', '.join(listed)}"] if listed else []
 
 
-NoteReads = Callable[[Iterable[str]], None]
+NoteReadsCallback = Callable[[Iterable[str]], None]
 
 
 class _TrackedRecord:
@@ -138,9 +138,9 @@ class _TrackedRecord:
 
     def __new__(cls, record: Any, *_: Any) -> Any:
         """Return a proxy with the special methods of the record's class."""
-        return object.__new__(proxy_with_specials((cls, record.__class__)))
+        return object.__new__(proxy_class_with_specials((cls, record.__class__)))
 
-    def __init__(self, record: Any, hidden: frozenset[str], note: NoteReads) -> None:
+    def __init__(self, record: Any, hidden: frozenset[str], note: NoteReadsCallback) -> None:
         self.__record__, self.__hidden__, self.__note__ = record, hidden, note
 
     def __whole__(self) -> Any:
@@ -170,7 +170,7 @@ class _TrackedSpent(Map[str, int]):
 
     __slots__ = ("_hidden", "_note", "_spent")
 
-    def __init__(self, spent: Map[str, int], hidden: frozenset[str], note: NoteReads) -> None:
+    def __init__(self, spent: Map[str, int], hidden: frozenset[str], note: NoteReadsCallback) -> None:
         self._hash = None
         self._spent, self._hidden, self._note = spent, hidden, note
 

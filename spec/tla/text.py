@@ -45,18 +45,18 @@ from kraftcheck.spec.values import (
     Value,
     cut,
     enum_name,
+    escape_invisible,
     field_names,
     field_values,
     or_phrase,
     order_key,
-    visible,
 )
 
 T = TypeVar("T")
 TlcVersionStyle = Literal["tlc", "tlc2.15"]
 
 _FIELD_NAME = re.compile(r"(?!WF_.|SF_.)\w*[A-Za-z]\w*", re.ASCII)
-_NAMES_TLC_BREAKS = re.compile(r'(?:"[^"\\]*+(?:\\[^"][^"\\]*+)*+"|[^"_]++)*+')
+_BREAKABLE_TEXT = re.compile(r'(?:"[^"\\]*+(?:\\[^"][^"\\]*+)*+"|[^"_]++)*+')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _VALUE_INDENT = 4  # for a value below its field or argument
 
@@ -204,7 +204,7 @@ def _box_of_items(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Bo
 
 def _is_broken_into_lines(flat: str) -> bool:
     """Whether TLC breaks a long value into lines: not with some names with ``_`` and some strings with quotes."""
-    return ("_" not in flat and '\\"' not in flat) or _NAMES_TLC_BREAKS.fullmatch(flat) is not None
+    return ("_" not in flat and '\\"' not in flat) or _BREAKABLE_TEXT.fullmatch(flat) is not None
 
 
 def _break_into_lines(box: _Box, room: int, after: int, newline: str) -> str:
@@ -269,7 +269,7 @@ class TlaSyntaxError(InputError):
 
     def __init__(self, file: str, line: int, column: int, found: str, expected: str) -> None:
         # file and variable names may contain line breaks
-        super().__init__(visible(f"{file}:{line}:{column}: expected {expected}, found {found}"))
+        super().__init__(escape_invisible(f"{file}:{line}:{column}: expected {expected}, found {found}"))
         self.file = file
         self.line = line
         self.column = column

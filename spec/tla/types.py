@@ -59,7 +59,7 @@ def quoted_value(value: Value) -> str:
     return cut(text, MAX_QUOTED_LENGTH)
 
 
-def name_list(names: Iterable[str]) -> str:
+def name_list_text(names: Iterable[str]) -> str:
     """Return a list of names for an error message, truncated in number and length."""
     listed = [cut(name, MAX_QUOTED_LENGTH) for name in names]
     more = len(listed) - MAX_LISTED_NAMES
@@ -91,12 +91,12 @@ def _has_fields_of_another(cls: type[Record]) -> bool:
     for base in cls.__bases__:
         family = subclasses(base) if issubclass(base, Record) and base is not Record else []
         earlier = family[: family.index(cls)] if cls in family else []
-        if any(_field_defaults(other) == _field_defaults(cls) for other in earlier):
+        if any(_types_by_field(other) == _types_by_field(cls) for other in earlier):
             return True
     return False
 
 
-def _field_defaults(cls: type[Record]) -> dict[str, object]:
+def _types_by_field(cls: type[Record]) -> dict[str, object]:
     try:
         return {**field_types(cls)}
     except NameError:  # a class defined within a function
@@ -173,7 +173,7 @@ MAX_MEMOIZED_VALUES = 200_000
 """Maximum number of memoized values per type."""
 
 
-class ViewError(InputError):
+class TlaVariableError(InputError):
     """TLA+ variables that are not a state of the protocol; the message has the place and the expected value."""
 
     def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
@@ -184,7 +184,7 @@ class ViewError(InputError):
         self.expected = expected
         self.wrong_kind = wrong_kind
 
-    def __reduce__(self) -> tuple[type[ViewError], tuple[str, str, str, str, bool]]:
+    def __reduce__(self) -> tuple[type[TlaVariableError], tuple[str, str, str, str, bool]]:
         return (type(self), (self.variable, self.path, self.found, self.expected, self.wrong_kind))
 
 
@@ -461,7 +461,7 @@ class Decoder:
                 found, is_name = quoted_value(fields[name]), self._name(fields[name]) is not None
                 return MismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {or_phrase(lacking)}"] if lacking else []
-        problems += [f"also {name_list(more)}"] if more else []
+        problems += [f"also {name_list_text(more)}"] if more else []
         return MismatchError(" and ".join(problems), _shapes_text([near]), wrong_kind=wrong_kind)
 
     def _one_of(self, kinds: tuple[Any, ...]) -> Decode:

@@ -47,7 +47,7 @@ from kraftcheck.spec.tla.types import (
     Decoder,
     Encoder,
     MismatchError,
-    ViewError,
+    TlaVariableError,
     camel_case_field,
     is_string_in_tla,
     quoted_value,
@@ -93,7 +93,7 @@ class StateView:
         self._protocol = protocol
         starts = protocol.checked_initial()
         self._shared_type: type[Record] = type(starts[0].shared)
-        self._replicas = _replica_classes(protocol, starts)
+        self._replicas = _replica_shapes(protocol, starts)
         messages = _message_classes(protocol)
         symbols = list(_all_symbols(protocol))
         model_values = _model_values(protocol, starts)
@@ -117,13 +117,17 @@ class StateView:
         self.names: tuple[str, ...] = (*self._replica_names, *self._held, *shared, *self._counters.values())
         self._require_own_names()
         if not isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory | Channels):
-            raise ViewError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, type(network).__name__, "a bag, a set or channels")
+            raise TlaVariableError(
+                MESSAGES_VARIABLE, MESSAGES_VARIABLE, type(network).__name__, "a bag, a set or channels"
+            )
 
     def _require_own_names(self) -> None:
         for number, name in enumerate(self.names):
             if name in self.names[:number]:
                 found = f"two of that name in {self._protocol.name()}"
-                raise ViewError(name, name, found, "a name that no other variable has (set tla_names in a record)")
+                raise TlaVariableError(
+                    name, name, found, "a name that no other variable has (set tla_names in a record)"
+                )
 
     # To TLA+
 
@@ -137,7 +141,7 @@ class StateView:
             replica = known.get(type(me))
             if replica is None:
                 expected = "a class of replicas that an action's parameter is annotated with"
-                raise ViewError(KIND_VARIABLE, f"{KIND_VARIABLE}[{key!r}]", type(me).__name__, expected)
+                raise TlaVariableError(KIND_VARIABLE, f"{KIND_VARIABLE}[{key!r}]", type(me).__name__, expected)
             argument = encode(key)
             for attribute, name in replica.names.items():
                 functions[name][argument] = encode(getattr(me, attribute))
@@ -173,7 +177,7 @@ class StateView:
             return self._messages(state)
         if any(inbox != self._protocol.network.empty for inbox in state.inboxes.values()):
             what = "a message of a type that no action takes and that its module does not define"
-            raise ViewError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, what, "no messages")
+            raise TlaVariableError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, what, "no messages")
         return {}
 
     def encode(self, value: Value) -> Value:
@@ -190,11 +194,11 @@ class StateView:
         """
         for name in self.names:
             if name not in variables:
-                raise ViewError(name, name, "no such variable in this state", "a value")
+                raise TlaVariableError(name, name, "no such variable in this state", "a value")
         for name in variables:
             if not self.is_known(name, variables[name]):
                 expected = f"one of {self._protocol.name()}'s variables, {', '.join(self.names)}"
-                raise ViewError(name, name, "another", expected)
+                raise TlaVariableError(name, name, "another", expected)
         decoder = self._untyped if untyped else self._typed
         replicas = Map((replica.id, replica) for replica in self._read_replicas(decoder, variables))  # type: ignore[attr-defined]
         inboxes = self._read_messages(decoder, variables) if self._held else Map()
@@ -235,13 +239,13 @@ class StateView:
         fitting = [r for r in fitting if r.cls.__name__ == kind]
         if not fitting:
             expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-            raise ViewError(KIND_VARIABLE, f"{KIND_VARIABLE}[{quoted_value(key)}]", quoted_value(kind), expected)
+            raise TlaVariableError(KIND_VARIABLE, f"{KIND_VARIABLE}[{quoted_value(key)}]", quoted_value(kind), expected)
         return fitting
 
     def _read_replica(
         self, decoder: Decoder, fitting: list[_ReplicaShape], key: Value, functions: dict[str, dict[Value, Value]]
     ) -> Record:
-        wrong: ViewError | None = None
+        wrong: TlaVariableError | None = None
         for replica in fitting:
             kinds = field_types(replica.cls)
             as_id = partial(decoder.argument, kinds["id"])
@@ -250,7 +254,7 @@ class StateView:
                 for attribute, name in replica.names.items():
                     fields[attribute] = _decoded_variable(name, decoder.of(kinds[attribute]), functions[name][key], key)
                 return replica.cls(**fields)
-            except ViewError as error:
+            except TlaVariableError as error:
                 wrong = wrong or error
         assert wrong is not None
         raise wrong
@@ -259,17 +263,17 @@ class StateView:
         """Whether the ids of replicas are strings, so that functions over replicas are records."""
         return all(is_string_in_tla(field_types(replica.cls)["id"]) for replica in self._replicas)
 
-    def _unlike(self, key: Value, has: set[str]) -> ViewError:
+    def _unlike(self, key: Value, has: set[str]) -> TlaVariableError:
         """Return the error for an id that has only some variables of a class of replicas."""
         near = min(self._replicas, key=lambda replica: len(set(_variable_names(replica)) ^ has))
         wanted = set(_variable_names(near))
         for name in self._replica_names:
             if name in wanted - has:
                 other = next(iter(n for n in self._replica_names if n in has))
-                return ViewError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
+                return TlaVariableError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
             if name in has - wanted:
                 other = next(iter(n for n in self._replica_names if n in wanted))
-                return ViewError(name, name, f"one for {quoted_value(key)}", f"no value where {other} has none")
+                return TlaVariableError(name, name, f"one for {quoted_value(key)}", f"no value where {other} has none")
         raise AssertionError(key)
 
     def _read_messages(self, decoder: Decoder, variables: Mapping[str, Value]) -> Map[Any, Any]:
@@ -298,7 +302,7 @@ class StateView:
         for message, count in counts.items():
             if count < least:
                 path = f"{MESSAGES_VARIABLE}[{quoted_value(self._encoder.encode(message))}]"
-                raise ViewError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
+                raise TlaVariableError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
             grouped.setdefault(message.dest, {})[message] = count
         return {destination: Map(inbox) for destination, inbox in grouped.items()}
 
@@ -314,7 +318,7 @@ class StateView:
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
                 expected = f"messages that all go from and to {quoted_value(key)}, at least one"
-                raise ViewError(
+                raise TlaVariableError(
                     MESSAGES_VARIABLE, f"{MESSAGES_VARIABLE}[{quoted_value(key)}]", quoted_value(items), expected
                 )
             found[ends.pop()] = queue
@@ -338,8 +342,8 @@ def _decoded_variable(name: str, decode: Decode, value: Value, key: Value = None
         raise _error_with_variable(name, error if key is None else error.inside(f"[{quoted_value(key)}]")) from None
 
 
-def _error_with_variable(name: str, error: MismatchError) -> ViewError:
-    return ViewError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
+def _error_with_variable(name: str, error: MismatchError) -> TlaVariableError:
+    return TlaVariableError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
 
 
 def _union_type(classes: Iterable[type[Record]]) -> Any:
@@ -351,7 +355,7 @@ def _union_type(classes: Iterable[type[Record]]) -> Any:
     return kind
 
 
-def _replica_classes(protocol: Protocol, starts: Iterable[State]) -> list[_ReplicaShape]:
+def _replica_shapes(protocol: Protocol, starts: Iterable[State]) -> list[_ReplicaShape]:
     """Return the classes of replicas in the initial states, and of the actors of actions.
 
     A class with subclasses in its module counts only if an initial state has a replica of it. A variable ``kind``

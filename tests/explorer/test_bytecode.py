@@ -614,7 +614,7 @@ def test_protocols_as_others_write_them(model: str, config: str, constants: dict
 def test_a_search_whose_inputs_hardly_repeat_is_taken_over(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "is_compiled", lambda: is_compiled)
     monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", 1)
-    monkeypatch.setattr(engines, "LEAST_CALLS_A_STEP", {"bytecode": ((64, 0.2),)})
+    monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 0.2),)})
     place = f"{STYLES / 'disruptor.py'}:Disruptor"
     found = load(place, f"{STYLES / 'disruptor.cfg'}", constants={"MaxPublished": 3}).check()
     assert (found.engine, found.distinct_states, found.generated_states) == (

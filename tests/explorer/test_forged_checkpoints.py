@@ -197,7 +197,7 @@ def test_other_files_than_its_own_are_not_touched(checkpoint: Checkpoint, tmp_pa
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch, checkpoint: Checkpoint) -> Checkpoint:
     """A checkpoint of which only a sample is looked at, as of a large one."""
-    monkeypatch.setattr(tables_checkpoint, "MOST_REPEATED_STATES", 20)
+    monkeypatch.setattr(tables_checkpoint, "MOST_RECHECKED_STATES", 20)
     return checkpoint
 
 

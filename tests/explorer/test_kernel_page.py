@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.tables.kernel.hash_set import divide_up
+from kraftcheck.explorer.tables.kernel.hash_set import ceil_divide
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, change_bits, hash_words, put_bits, take_bits, unmix
 
@@ -31,7 +31,7 @@ def test_the_miss_is_what_the_page_shows() -> None:
 
 @jit
 def scaled_back(least: Any, capacity: Any) -> Any:
-    return divide_up(least, capacity)
+    return ceil_divide(least, capacity)
 
 
 @given(st.integers(0, (1 << HOME_BITS) - 1), st.integers(1, (1 << 30) - 1))

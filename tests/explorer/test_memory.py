@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.rows import (
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.visited import LEAST_BATCH_STATES, MemoryBudget, Partition, VisitedArchive
 from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.processes import available_memory_bytes
+from kraftcheck.processes import machine_memory_bytes
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting, read_config
 from kraftcheck.spec.errors import InputError
@@ -218,7 +218,7 @@ def test_budgets() -> None:
     assert MemoryBudget.of(1).batch(STATES_A_BATCH, columns=4, workers=2) == LEAST_BATCH_STATES
     assert MemoryBudget.of(1).batch(50, columns=4, workers=2) == 50
     everything = MemoryBudget.of(None)
-    assert 1 << 24 < everything.visited < available_memory_bytes()
+    assert 1 << 24 < everything.visited < machine_memory_bytes()
     assert everything.rows <= 1 << 25
 
 

@@ -69,7 +69,7 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
 ) -> None:
     expected = checked(SEARCHES["si-one"], "reference")
     tables_first(monkeypatch)
-    monkeypatch.setattr(engines, "LEAST_CALLS_A_STEP", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
+    monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
     monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
     found = checked(SEARCHES["si-one"], None)
     assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")

@@ -19,7 +19,7 @@ from kraftcheck.explorer.symbolic.kernel.projections import (
     make_summary_room,
 )
 from kraftcheck.explorer.symbolic.store import DiagramStore
-from kraftcheck.explorer.symbolic.violations import PathTimeout, WitnessPaths
+from kraftcheck.explorer.symbolic.violations import PathTimeout, WitnessPathFinder
 from tests.support.kraft_model.searches import bound as configured
 from tests.support.kraft_model.searches import check_trace
 from tests.support.tlc import bound, expected
@@ -80,7 +80,7 @@ def gives_up(*_: object) -> None:
 
 def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
-    monkeypatch.setattr(WitnessPaths, "shortest", gives_up)
+    monkeypatch.setattr(WitnessPathFinder, "shortest", gives_up)
     result = explore(given.protocol, SearchRequest.of(given, search="saturation"))
     (violation,) = result.violations
     assert (violation.property, result.verdict) == ("ToldIsKept", Verdict.VIOLATION)
@@ -91,8 +91,8 @@ def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatc
 @pytest.mark.slow
 def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
-    monkeypatch.setattr(WitnessPaths, "shortest", gives_up)
-    monkeypatch.setattr(WitnessPaths, "any", gives_up)
+    monkeypatch.setattr(WitnessPathFinder, "shortest", gives_up)
+    monkeypatch.setattr(WitnessPathFinder, "any", gives_up)
     result = explore(given.protocol, SearchRequest.of(given, search="saturation"))
     (violation,) = result.violations
     assert (violation.property, len(violation.trace), result.verdict) == ("ToldIsKept", 1, Verdict.VIOLATION)
@@ -106,8 +106,8 @@ def test_a_search_whose_violation_has_no_behaviour_is_resumed(
     given = configured("registration", None, "not-durable")
     asked = SearchRequest.of(given, search=search)
     with monkeypatch.context() as patch:
-        patch.setattr(WitnessPaths, "shortest", gives_up)
-        patch.setattr(WitnessPaths, "any", gives_up)
+        patch.setattr(WitnessPathFinder, "shortest", gives_up)
+        patch.setattr(WitnessPathFinder, "any", gives_up)
         (violation,) = explore(given.protocol, replace(asked, checkpoint=tmp_path)).violations
         assert len(violation.trace) == 1
     (violation,) = explore(given.protocol, replace(asked, resume=tmp_path)).violations

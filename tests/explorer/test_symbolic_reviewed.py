@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import checks, engine, orders
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
-from kraftcheck.explorer.symbolic.orders import sample_replicas
+from kraftcheck.explorer.symbolic.orders import replicas_met_by_walks
 from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.violations import ViolationFinder
 from kraftcheck.spec import (
@@ -358,7 +358,7 @@ def test_replicas_that_appear_late_are_met_by_random_walks() -> None:
                 yield become(me).write(Node(me.id + 1))
 
     semantics = Semantics(Growing())
-    assert sample_replicas(semantics, list(initial_states(semantics, "Init"))) == [1, 2, 3, 4]
+    assert replicas_met_by_walks(semantics, list(initial_states(semantics, "Init"))) == [1, 2, 3, 4]
 
 
 def test_what_cannot_be_checked_at_a_limit_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.graph import explore_graph
+from kraftcheck.explorer.graph import search_with_graph
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec import (
@@ -289,6 +289,6 @@ def test_a_search_that_an_assert_ends_still_has_a_graph() -> None:
             assert me.at != 3
             yield become(me)
 
-    result, graph = explore_graph(Stopping(), SearchRequest(deadlock=False))
+    result, graph = search_with_graph(Stopping(), SearchRequest(deadlock=False))
     assert (result.verdict, graph.number_of_nodes()) == (Verdict.ASSERTION, 4)
     assert [(v, w) for v, w in graph.edges() if v != w] == [(1, 2), (2, 3), (3, 4)]

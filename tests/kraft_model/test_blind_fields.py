@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from kraftcheck.catalogue import shipped_models
+from kraftcheck.catalogue import shipped_model_modules
 from tests.support.kraft_model.blind_fields import BlindFields
 from tests.support.kraft_model.searches import bound
 
@@ -83,7 +83,7 @@ def looked_at(model: str) -> BlindFields:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
-    "model", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in shipped_models()]
+    "model", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in shipped_model_modules()]
 )
 def test_every_field_is_noticed_or_explained(model: str) -> None:
     found = looked_at(model)

@@ -19,7 +19,7 @@ import numba
 import pytest
 
 from kraftcheck import InputError, Verdict, check, load
-from kraftcheck.engines import search, timing_compilation
+from kraftcheck.engines import run_timing_compilation, search
 from kraftcheck.explorer.compiling import find_cache_problem, timed_compilation
 from kraftcheck.explorer.result import SEARCH_CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _check_model
@@ -526,8 +526,8 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
     assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
     monkeypatch.setattr("kraftcheck.explorer.compiling.find_cache_problem", lambda: problem)
-    assert timing_compilation(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
-    assert timing_compilation(Result).warnings == []
+    assert run_timing_compilation(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
+    assert run_timing_compilation(Result).warnings == []
 
 
 SMALL_VIOLATIONS = [
@@ -585,7 +585,7 @@ def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest
     monkeypatch.setattr("kraftcheck.engines._are_kernels_compiled", lambda: True)
     monkeypatch.setattr("kraftcheck.engines._run_engine", lambda *_: passed)
     monkeypatch.setattr("kraftcheck.engines._try_bytecode", lambda *_: None)
-    monkeypatch.setattr("kraftcheck.engines.timing_compilation", lambda run, _: run())
+    monkeypatch.setattr("kraftcheck.engines.run_timing_compilation", lambda run, _: run())
     options = replace(job.options, report=lambda _: None)
 
     def engine() -> str | None:

@@ -28,7 +28,12 @@ from kraftcheck import (
     on,
 )
 from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
-from kraftcheck.reporting.counterexample import message_columns, non_default_fields, step_messages, value_differences
+from kraftcheck.reporting.counterexample import (
+    message_columns,
+    non_default_fields_text,
+    step_messages,
+    value_differences,
+)
 from kraftcheck.reporting.lines import continuation_indent, line_breaks, print_lines
 from kraftcheck.spec import Bag, Map
 from kraftcheck.spec.values import text_of
@@ -101,8 +106,8 @@ def test_a_message_says_who_to_whom_first_and_long_fields_last() -> None:
 
 
 def test_only_what_is_not_a_default_is_said_of_a_new_replica() -> None:
-    assert non_default_fields(Point(1)) == "x=1"
-    assert non_default_fields(Point(1, 2)) == "x=1, y=2"
+    assert non_default_fields_text(Point(1)) == "x=1"
+    assert non_default_fields_text(Point(1, 2)) == "x=1, y=2"
 
 
 # A behaviour told

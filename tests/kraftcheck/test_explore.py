@@ -17,7 +17,7 @@ import pytest
 
 from kraftcheck.catalogue import Job, find_model
 from kraftcheck.explorer.result import Violation
-from kraftcheck.exploring.session import SAVED_FILES, Server, Session
+from kraftcheck.exploring.session import SAVED_FILE_FORMATS, Server, Session
 from kraftcheck.exploring.tree import StateTree
 from kraftcheck.jobs import lenient_job
 from kraftcheck.reporting.output import write_counterexamples
@@ -146,7 +146,7 @@ def test_an_action_that_raises_is_told_in_the_state_where_it_does(ping: str) -> 
 # Traces in, files out
 
 
-@pytest.mark.parametrize("name", SAVED_FILES)
+@pytest.mark.parametrize("name", SAVED_FILE_FORMATS)
 def test_a_walk_is_saved_in_every_form_and_read_back(name: str, tmp_path: Path, run: Run) -> None:
     session = Session(tree(*LOCK))
     last = walk(session, *VIOLATION)

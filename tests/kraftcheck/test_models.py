@@ -15,8 +15,8 @@ from kraftcheck.catalogue import (
     REQUIRED_CONFIGURATIONS,
     find_config,
     find_model,
-    models_in,
-    shipped_models,
+    model_modules_in,
+    shipped_model_modules,
 )
 from kraftcheck.engines import ENGINES, Engine, choose_engine
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
@@ -25,7 +25,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.discovery import first_sentence, load_protocol, variants_of
 
 
-@pytest.mark.parametrize("name", shipped_models())
+@pytest.mark.parametrize("name", shipped_model_modules())
 def test_every_shipped_model_has_every_tier_with_something_to_check(name) -> None:
     model = find_model(name)
     for tier in REQUIRED_CONFIGURATIONS:
@@ -62,7 +62,7 @@ def test_models_command(run, tmp_path) -> None:
     outcome = run("models", "--json", path)
     assert outcome.code == 0
     content = {entry["model"]: entry for entry in json.loads(path.read_text())}
-    assert list(content) == list(shipped_models())
+    assert list(content) == list(shipped_model_modules())
     reconfig = content["reconfig"]
     assert reconfig["summary"].startswith("KRaft with one-at-a-time reconfiguration")
     assert "restart-without-state-corrected" in reconfig["variants"]
@@ -110,9 +110,9 @@ def home(tmp_path, monkeypatch):
     (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("kraftcheck.catalogue.MODEL_PACKAGES", (*MODEL_PACKAGES, folder.name))
-    models_in.cache_clear()
+    model_modules_in.cache_clear()
     yield add
-    models_in.cache_clear()
+    model_modules_in.cache_clear()
     for module in [module for module in sys.modules if module.partition(".")[0] == folder.name]:
         del sys.modules[module]
 
@@ -142,7 +142,7 @@ class Counter(Protocol):
 
 def test_a_model_is_found_because_its_folder_is_there(home, run) -> None:
     home("to_three", COUNTER, "from . import Counter\nclass Two(Counter, variant='two'):\n    'To two.'\n")
-    assert [*shipped_models()][-1] == "to-three"
+    assert [*shipped_model_modules()][-1] == "to-three"
     assert "house_of_models.to_three" not in sys.modules
     model = find_model("to-three")
     assert "house_of_models.to_three.variants" not in sys.modules
@@ -159,7 +159,7 @@ def test_a_model_is_found_because_its_folder_is_there(home, run) -> None:
 def test_a_folder_without_configurations_is_no_model(home, tmp_path) -> None:
     home("to_three", COUNTER)
     (tmp_path / "house_of_models" / "to_three" / CONFIGURATIONS_FILE).unlink()
-    assert "to-three" not in shipped_models()
+    assert "to-three" not in shipped_model_modules()
 
 
 @pytest.mark.parametrize(

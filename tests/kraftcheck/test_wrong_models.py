@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model, shipped_models
+from kraftcheck.catalogue import find_config, find_model, shipped_model_modules
 from kraftcheck.cli import main
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.diagnosis.lint import unused_declarations
+from kraftcheck.spec.diagnosis.lint import unused_declaration_warnings
 
 RING = """
 from collections.abc import Iterator
@@ -365,9 +365,9 @@ def test_the_table_engine_warns_of_the_same(tmp_path: Path) -> None:
     assert all(warning.startswith(f"{file}:") for warning in warnings[1])
 
 
-@pytest.mark.parametrize("name", shipped_models())
+@pytest.mark.parametrize("name", shipped_model_modules())
 def test_shipped_models_read_all_that_they_write(name: str) -> None:
     model = find_model(name)
     protocol = bind(model.protocol, find_config(model, "smoke")[1]).protocol
-    fields = {re.sub(".* field ", "", warning) for warning in unused_declarations(protocol, protocol.initial())}
+    fields = {re.sub(".* field ", "", warning) for warning in unused_declaration_warnings(protocol, protocol.initial())}
     assert not fields

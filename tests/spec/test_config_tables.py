@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model, read_configurations, shipped_models
+from kraftcheck.catalogue import find_config, find_model, read_configurations, shipped_model_modules
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.errors import InputError
@@ -83,7 +83,7 @@ def test_a_slip_in_a_table_is_an_error(tables, text, message) -> None:
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("name", shipped_models())
+@pytest.mark.parametrize("name", shipped_model_modules())
 def test_every_shipped_configuration_binds(name: str) -> None:
     """A configuration of a variant may set constants that only the variant has."""
     model = find_model(name)

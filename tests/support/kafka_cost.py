@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from kraftcheck.validation.observer import build_observer_jar
+from kraftcheck.validation.observer import build_observing_agent
 from tests.support.kafka_cluster import Cluster, Node
 
 WAYS = ("INFO", "DEBUG", "TRACE", "agent")
@@ -37,7 +37,7 @@ def measure(version: str, way: str) -> dict[str, float]:
     with TemporaryDirectory() as folder, Cluster(Path(folder, "run"), version) as cluster:
         for node in cluster.nodes:
             agent = (
-                (f"-javaagent:{build_observer_jar()}={cluster.folder}/node{node.number}.ndjson",)
+                (f"-javaagent:{build_observing_agent()}={cluster.folder}/node{node.number}.ndjson",)
                 if way == "agent"
                 else ()
             )

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from kraftcheck.cli import main
 from kraftcheck.lockstep.jars import Artifact, agent_jar, fetch_jars, jdk_program
-from kraftcheck.lockstep.junit import PROJECT_FILES, RAFT_TEST_FOLDER, java_class
+from kraftcheck.lockstep.junit import PROJECT_FILES, RAFT_TEST_FOLDER, java_class_name
 from tests.support.kafka_jars import KAFKA, SOURCES
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def outcomes(version: str, names: Iterable[str], fixes: Mapping[str, str] | None
     with TemporaryDirectory() as folder:
         classpath = os.pathsep.join(map(str, [folder, *jars]))
         shared = [REPORTS / names[0] / place / file for file, place in PROJECT_FILES.items()]
-        tests = [REPORTS / name / RAFT_TEST_FOLDER / f"{java_class(name)}Test.java" for name in names]
+        tests = [REPORTS / name / RAFT_TEST_FOLDER / f"{java_class_name(name)}Test.java" for name in names]
         subprocess.run([jdk_program("javac"), "-nowarn", "-cp", classpath, "-d", folder, *shared, *tests], check=True)
         agent = agent_jar(SOURCES / "FixAgent.java", jars) if fixes else None
         options = {name: [f"-javaagent:{agent}={fix}"] for name, fix in (fixes or {}).items() if fix}
@@ -85,7 +85,7 @@ def _run(name: str, classpath: str, options: Sequence[str]) -> str:
     command += [
         "--disable-banner",
         "--details=tree",
-        f"--select-class=org.apache.kafka.raft.{java_class(name)}Test",
+        f"--select-class=org.apache.kafka.raft.{java_class_name(name)}Test",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if "1 tests successful" in done.stdout and done.returncode == 0:

@@ -12,7 +12,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, RandomWalk
+from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, RandomStepChooser
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 
@@ -66,7 +66,7 @@ def _next(steps: Iterator[str], offers: Candidates) -> ChosenOutcome | None:
 SELDOM = {"ElectionTimeout", "FetchTimeout", "PreVoteTimeout", "ResignedTimeout", "Resign", "Restart", "LoseMessage"}
 
 
-class Preferring(RandomWalk):
+class Preferring(RandomStepChooser):
     """Draws some actions more often than others, and what begins anew seldom."""
 
     def __init__(self, seed: str, wanted: set[str]) -> None:

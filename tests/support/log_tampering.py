@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from kraftcheck.cli import main as command
 from kraftcheck.validation.events import Event, EventKind
-from kraftcheck.validation.log4j import read_lines
+from kraftcheck.validation.log4j import events_of_lines
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
 SAMPLES = (DATA, DATA / "caught-up")
@@ -94,7 +94,7 @@ class Logs:
             node = int(path.name[4 : path.name.index(".")])
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
             self.lines[node] = content.decode().splitlines()
-            self.events[node] = list(read_lines(self.lines[node], path.name))
+            self.events[node] = list(events_of_lines(self.lines[node], path.name))
         self.nodes = sorted(self.lines)
         text = "\n".join(chain(*self.lines.values()))
         self.directories = sorted(set(re.findall(r"irectoryId=([\w-]{22})", text)))

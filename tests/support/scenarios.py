@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kraftcheck.reporting.scenarios import ScenarioRun
-from kraftcheck.traces.scenarios import ScenarioBlock, ScenarioError, read_blocks, write_blocks
+from kraftcheck.traces.scenarios import ScenarioBlock, ScenarioError, blocks_as_text, read_blocks
 
 
 def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[ScenarioBlock, list[str]]]:
@@ -25,5 +25,5 @@ def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[ScenarioBlo
                 raise ScenarioError(f"{path.name}, line {number}: {command}: {error}") from error
         found.append((block, shown))
     if rewrite:
-        path.write_text(write_blocks([block._replace(told=shown) for block, shown in found], after), encoding="utf-8")
+        path.write_text(blocks_as_text([block._replace(told=shown) for block, shown in found], after), encoding="utf-8")
     return found

@@ -20,7 +20,7 @@ from kraftcheck.explorer.cluster import task_with_code
 from kraftcheck.pipeline import CLUSTER_COLUMNS, SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS, FileReplayer, FileRows
+from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS, FileReplayer, PendingFileRows
 from tests.support.corpora import BREAKAGE, corpus, tables
 from tests.support.kills import ROOT
 from tests.support.tlc import TLC
@@ -66,7 +66,7 @@ def test_the_rows_of_a_command_have_the_types_of_the_page(tmp_path: Path) -> Non
         assert [f"{n} {spelled.get(t, t)}" for n, t in zip(schema.names, types, strict=True)] == columns.split(", ")
 
 
-def lasting(found: list[FileRows]) -> list[list[dict[str, Any]]]:
+def lasting(found: list[PendingFileRows]) -> list[list[dict[str, Any]]]:
     return [[{**row, "seconds": None} for row in getattr(part, name)] for part in found for name in TABLE_COLUMNS]
 
 

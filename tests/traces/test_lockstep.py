@@ -13,7 +13,7 @@ import pytest
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep, StepChooser
 from kraftcheck.lockstep.process import Driver, DriverDied
-from kraftcheck.lockstep.walks import TakenChoice, read_walk
+from kraftcheck.lockstep.walks import StepChoice, read_walk
 from tests.support.command_line import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -146,7 +146,7 @@ def test_another_model(run: Run) -> None:
 def test_ctrl_c_tells_what_was_found_until_then(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, walk, made = tmp_path / "result.json", Lockstep.walk, list[int]()
 
-    def stops(self: Lockstep, choose: StepChooser, depth: int) -> tuple[list[TakenChoice], list[Finding]]:
+    def stops(self: Lockstep, choose: StepChooser, depth: int) -> tuple[list[StepChoice], list[Finding]]:
         made.append(depth)
         if len(made) == 3:
             raise KeyboardInterrupt

@@ -15,13 +15,13 @@ from kraftcheck.lockstep.junit import (
     GENERATED_MARK,
     JAVA_CALL_OF_COMMAND,
     PROJECT_FILES,
-    PROJECT_FOLDER,
+    PROJECT_TEMPLATE_FOLDER,
     DriverCall,
-    java_class,
+    java_class_name,
     java_comment,
     java_statement,
 )
-from kraftcheck.lockstep.walks import TakenChoice
+from kraftcheck.lockstep.walks import StepChoice
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 from tests.support.kafka_reports import FIXES, REPORTS, VERSION, generate, outcomes
@@ -41,26 +41,28 @@ TWO_LOGS = WALKS / "two-committed-logs.walk"
     ],
 )
 def test_a_class_name_is_made_of_letters_and_digits(name: str, expected: str) -> None:
-    assert java_class(name) == expected
+    assert java_class_name(name) == expected
 
 
 @pytest.mark.parametrize("text", ["\n}", "\\u000a}", "\u2028}", "\x00", "é"])
 def test_a_comment_ends_no_line_and_holds_no_escape(text: str) -> None:
-    shown = java_comment(TakenChoice(f"Resign{text}", "n1", None))
+    shown = java_comment(StepChoice(f"Resign{text}", "n1", None))
     assert re.fullmatch(r"[ -\[\]-~]+", shown)
 
 
 def test_a_long_comment_is_cut() -> None:
-    assert len(java_comment(TakenChoice("Resign" * 100, "n1", None))) == 90
+    assert len(java_comment(StepChoice("Resign" * 100, "n1", None))) == 90
 
 
 def test_java_has_a_method_for_every_command_and_a_check_for_every_property() -> None:
-    replica, properties = ((PROJECT_FOLDER / f"Walk{name}.java").read_text() for name in ("Replica", "Properties"))
+    replica, properties = (
+        (PROJECT_TEMPLATE_FOLDER / f"Walk{name}.java").read_text() for name in ("Replica", "Properties")
+    )
     call: Any = type("Call", (), {"arguments": dict.fromkeys(("value", "version", "offset", "epoch", "directory"), 1)})
     methods = {statement(call).partition("(")[0] for statement in JAVA_CALL_OF_COMMAND.values()}
     assert {name for name in methods if f"void {name}(" not in replica} == set()
     assert {name for name in CLAIM_OF_PROPERTY if f'violated("{name}"' not in properties} == set()
-    assert {path.name for path in PROJECT_FOLDER.iterdir()} == {*PROJECT_FILES, "pom.xml"}
+    assert {path.name for path in PROJECT_TEMPLATE_FOLDER.iterdir()} == {*PROJECT_FILES, "pom.xml"}
 
 
 def test_a_command_without_a_method_is_refused() -> None:

@@ -15,7 +15,7 @@ from kraftcheck.kraft_model.quorum.variants.surroundings import QuorumOfServers
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import GivenWalk, WalkFile, read_walk
+from kraftcheck.lockstep.walks import GivenStepChooser, WalkFile, read_walk
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 
@@ -40,7 +40,7 @@ def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> lis
     protocol = bind(as_kafka(model, without=without), config).protocol
     assert isinstance(protocol, Quorum)
     lockstep = Lockstep(driver, protocol, go_on=walk.go_on, ignored=walk.ignored)
-    taken, findings = lockstep.walk(GivenWalk(walk.steps), len(walk.steps))
+    taken, findings = lockstep.walk(GivenStepChooser(walk.steps), len(walk.steps))
     assert len(taken) == len(walk.steps)
     return findings
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.kraft_model.quorum.records import ADMIN, FetchRequest, FetchSnapshotRequest, Key, Position, VoteRequest
-from kraftcheck.lockstep.messages import MessageReader, ReplicaLogs, UnmappedMessage
+from kraftcheck.lockstep.messages import MessageConverter, ReplicaLogs, UnmappedMessage
 from kraftcheck.spec import ModelValue
 
 N1, N2, N3 = hosts = [ModelValue(f"n{number}", number) for number in (1, 2, 3)]
@@ -122,7 +122,7 @@ def test_every_field_counts(name: str) -> None:
     book = ReplicaLogs({1: N1, 2: N2, 3: N3, 0: ADMIN})
     for node in (1, 2, 3):
         book.note(node, {"start": 0, "log": LOG})
-    reader = MessageReader({1: N1, 2: N2, 3: N3, 0: ADMIN}, book, lambda node: 2)
+    reader = MessageConverter({1: N1, 2: N2, 3: N3, 0: ADMIN}, book, lambda node: 2)
 
     def read(data: Any) -> object:
         found = {"api": api.strip(), "answer": bool(answer), "from": 3, "to": 1, "data": data, "batches": []}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.lockstep.reach import ClassReach, CoverageCount
+from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
 from kraftcheck.reporting.lockstep import coverage_table
 from tests.support.command_line import Run
 
@@ -16,10 +16,10 @@ TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-trunca
 
 def test_the_table() -> None:
     classes = [
-        ClassReach("LeaderState", CoverageCount(8, 10), CoverageCount(1, 4), ("toString", "close", "toString")),
-        ClassReach("RaftUtil", CoverageCount(3, 3), CoverageCount(), ()),
-        ClassReach("Unused", CoverageCount(0, 7), CoverageCount(0, 2), ("run",)),
-        ClassReach("Marker", CoverageCount(), CoverageCount(), ()),
+        ClassCoverage("LeaderState", CoverageCount(8, 10), CoverageCount(1, 4), ("toString", "close", "toString")),
+        ClassCoverage("RaftUtil", CoverageCount(3, 3), CoverageCount(), ()),
+        ClassCoverage("Unused", CoverageCount(0, 7), CoverageCount(0, 2), ("run",)),
+        ClassCoverage("Marker", CoverageCount(), CoverageCount(), ()),
     ]
     assert list(coverage_table(classes)) == [
         "| class         | lines           | branches      |",

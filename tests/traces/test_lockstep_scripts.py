@@ -17,14 +17,14 @@ from kraftcheck.lockstep.cover import EdgeCover, UntakenReason, build_state_grap
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.scripts import (
     Script,
-    ScriptedWalk,
+    ScriptStepChooser,
     check_scenario_part,
     file_kind,
     read_traces_as_steps,
     scenario_script,
     trace_script,
 )
-from kraftcheck.lockstep.walks import CandidateCache, Candidates, TakenChoice
+from kraftcheck.lockstep.walks import CandidateCache, Candidates, StepChoice
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig
@@ -35,7 +35,7 @@ from kraftcheck.traces.scenarios import ScenarioError, read_scenario_parts
 from tests.support.command_line import Run
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-After = Callable[[TakenChoice, State], State]
+After = Callable[[StepChoice, State], State]
 """What Kafka makes of a step: the state afterwards, given the model's."""
 
 
@@ -48,16 +48,16 @@ class Beside:
         self.also: tuple[str, object] | None = None
         self.after: After = after or (lambda _, state: state)
 
-    def walk(self, choose: Callable[[Lockstep], StepChooser]) -> list[TakenChoice]:
+    def walk(self, choose: Callable[[Lockstep], StepChooser]) -> list[StepChoice]:
         menu = CandidateCache(self.semantics, is_driven)
-        picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[TakenChoice]()
+        picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[StepChoice]()
         while True:
             chosen = picks(Candidates(menu, state))
             if chosen is None:
                 return walked
             outcomes, which = chosen
             step = outcomes[which]
-            walked.append(TakenChoice(step.action, step.actor, step.message, which + 1))
+            walked.append(StepChoice(step.action, step.actor, step.message, which + 1))
             self.also = None
             state = self.after(walked[-1], step.target)
 
@@ -67,11 +67,11 @@ def smoke() -> BoundConfig:
     return bind(model.protocol, find_config(model, "smoke")[1])
 
 
-def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *more: str) -> ScriptedWalk:
-    return ScriptedWalk(lambda begun: script(what, lockstep.semantics, *more, begun), lockstep)
+def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *more: str) -> ScriptStepChooser:
+    return ScriptStepChooser(lambda begun: script(what, lockstep.semantics, *more, begun), lockstep)
 
 
-def told(path: Path, after: After | None = None) -> tuple[list[TakenChoice], Beside]:
+def told(path: Path, after: After | None = None) -> tuple[list[StepChoice], Beside]:
     (story,) = read_scenario_parts(path)
     model, config = scenario_model_and_config(story.words)
     bound = bind(model.protocol, config)
@@ -129,7 +129,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
     assert [step.action for step in whole] == ["ElectionTimeout", "ElectionTimeout", "PreVoteTimeout"]
     beside = Beside(smoke())
 
-    def at_once(taken: TakenChoice, state: State) -> State:
+    def at_once(taken: StepChoice, state: State) -> State:
         if taken.action == "ElectionTimeout" and str(taken.actor) == "n1":
             beside.also = "PreVoteTimeout", taken.actor
             return next(t.target for t in beside.semantics.transitions(state) if t.action == "PreVoteTimeout")
@@ -167,7 +167,7 @@ def test_a_step_that_kafka_cannot_be_made_to_take(tmp_path: Path) -> None:
 
 
 def test_what_the_model_alone_can_do(tmp_path: Path) -> None:
-    def loses(_: TakenChoice, state: State) -> State:
+    def loses(_: StepChoice, state: State) -> State:
         return state.but(inboxes=state.inboxes.without(next(iter(state.inboxes))))
 
     path = written(tmp_path, START + "ElectionTimeout by n1\nHandleVoteRequest by n2\n----\n")
@@ -236,7 +236,7 @@ def test_a_part_is_covered_to_a_depth() -> None:
 def test_an_urgent_step_is_told_from_what_is_missing() -> None:
     beside = Beside(smoke())
 
-    def at_once(taken: TakenChoice, state: State) -> State:
+    def at_once(taken: StepChoice, state: State) -> State:
         if taken.action != "HandleBeginQuorumEpochRequest":
             return state
         found = [t for t in beside.semantics.transitions(state) if t.action in TIMER_ACTIONS and t.actor == taken.actor]
@@ -254,7 +254,7 @@ def test_an_urgent_step_is_told_from_what_is_missing() -> None:
     ("kind", "reason"), [("VoteResponse", UntakenReason.STALE), ("VoteRequest", UntakenReason.MISSING)]
 )
 def test_a_message_that_kafka_drops(kind: str, reason: UntakenReason) -> None:
-    def drops(_: TakenChoice, state: State) -> State:
+    def drops(_: StepChoice, state: State) -> State:
         """Lose what the second replica is sent of a kind."""
         second = sorted(state.replicas, key=str)[1]
         inbox = state.inboxes.get(second, ())

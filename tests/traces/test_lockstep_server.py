@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.variants.surroundings import (
 )
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding
-from kraftcheck.lockstep.messages import SnapshotPieceReader
+from kraftcheck.lockstep.messages import SnapshotPieceConverter
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.spec import ModelValue
 from tests.support.lockstep import bound, drive
@@ -66,7 +66,7 @@ def test_the_variant_has_the_constants_of_all_its_parts() -> None:
 
 
 def test_positions_in_bytes_are_numbers_of_batches() -> None:
-    reader, one, two = SnapshotPieceReader(bound(ROOM, kind=QuorumOfServers)), ModelValue("n1"), ModelValue("n2")
+    reader, one, two = SnapshotPieceConverter(bound(ROOM, kind=QuorumOfServers)), ModelValue("n1"), ModelValue("n2")
     plain = FetchSnapshotRequest(1, Position(3, 1), 1, one, two)
     first = reader.request(plain, 0)
     assert isinstance(first, PieceRequest)
@@ -84,7 +84,7 @@ def test_a_snapshot_is_loaded_in_pieces(driver: Driver, monkeypatch: pytest.Monk
     findings, cluster = drive(driver, bound(ROOM, kind=QuorumOfServers), LOADED)
     assert not findings
     assert cluster.replicas[ModelValue("n3")].start == 2
-    monkeypatch.setattr(SnapshotPieceReader, "part_of", lambda *_: {})  # Kafka then sends it whole
+    monkeypatch.setattr(SnapshotPieceConverter, "part_of", lambda *_: {})  # Kafka then sends it whole
     walk = LOADED[: LOADED.index("HandleFetchSnapshotRequest n1<n3, HandleFetchSnapshotResponse n3<n1\n")]
     findings, _ = drive(driver, bound(ROOM, kind=QuorumOfServers), f"{walk} HandleFetchSnapshotRequest n1<n3")
     assert fields(findings) == {"FetchSnapshotResponse"}

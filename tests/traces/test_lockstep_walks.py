@@ -11,14 +11,14 @@ import pytest
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.lockstep.cluster import KafkaCluster
-from kraftcheck.lockstep.commands import NOT_DRIVEN, is_driven
+from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS, is_driven
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import (
     CandidateCache,
     Candidates,
-    GivenWalk,
-    RandomWalk,
-    TakenChoice,
+    GivenStepChooser,
+    RandomStepChooser,
+    StepChoice,
     WalkFile,
     WalkStep,
     read_walk,
@@ -88,7 +88,7 @@ def offers(known: Semantics, state: State) -> Candidates:
 
 def test_a_drawn_walk_is_taken_again() -> None:
     known = semantics()
-    draw, taken = RandomWalk("1", Counter()), list[WalkStep]()
+    draw, taken = RandomStepChooser("1", Counter()), list[WalkStep]()
     state = known.initial()[0]
     states = [state]
     for _ in range(50):
@@ -98,16 +98,16 @@ def test_a_drawn_walk_is_taken_again() -> None:
             break
         outcomes, which = chosen
         transition = outcomes[which]
-        taken.append(WalkStep.of(TakenChoice(transition.action, transition.actor, transition.message, which + 1)))
+        taken.append(WalkStep.of(StepChoice(transition.action, transition.actor, transition.message, which + 1)))
         state = transition.target
         states.append(state)
-    again = GivenWalk(taken)
+    again = GivenStepChooser(taken)
     for before, after in pairwise(states):
         chosen = again(offers(known, before))
         assert chosen is not None
         assert chosen[0][chosen[1]].target == after
     assert len(taken) > 5
-    assert GivenWalk([])(offers(known, states[-1])) is None
+    assert GivenStepChooser([])(offers(known, states[-1])) is None
 
 
 def test_what_is_offered_is_what_is_enabled() -> None:
@@ -126,8 +126,8 @@ def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
     offered = offers(known, known.initial()[0])
     wrong, right = WalkStep("Resign", "n1", line=7), WalkStep("ElectionTimeout", "n2")
     with pytest.raises(InputError, match="line 7: Resign by n1 is not enabled there; enabled are ElectionTimeout by"):
-        GivenWalk([wrong, right])(offered)
-    chosen = GivenWalk([wrong, right], skips=True)(offered)
+        GivenStepChooser([wrong, right])(offered)
+    chosen = GivenStepChooser([wrong, right], skips=True)(offered)
     assert chosen is not None
     (transition,), _ = chosen
     assert (transition.action, str(transition.actor)) == ("ElectionTimeout", "n2")
@@ -139,7 +139,7 @@ def test_an_error_shows_the_messages_of_the_same_action() -> None:
     enabled = next(t for t in known.transitions(state) if t.action == "HandleVoteRequest")
     wrong = WalkStep("HandleVoteRequest", str(enabled.actor), "VoteRequest()", line=7)
     with pytest.raises(InputError) as caught:
-        GivenWalk([wrong])(offers(known, state))
+        GivenStepChooser([wrong])(offers(known, state))
     right = f"HandleVoteRequest by {enabled.actor} on {text_of_message(enabled.message)}"
     assert str(caught.value) == f"line 7: {wrong} is not enabled there; enabled are {right}"
 
@@ -162,7 +162,7 @@ def test_every_action_is_driven_or_it_is_said_why_not() -> None:
     delivers = {name: bool(action.messages) for name, action in actions.items()}
     left_out = {name for name, has_message in delivers.items() if not is_driven(name, has_message)}
     assert not left_out
-    assert set(NOT_DRIVEN) == {"DuplicateMessage"}
+    assert set(NOT_DRIVEN_REASONS) == {"DuplicateMessage"}
 
 
 def test_a_model_without_pre_votes_is_not_driven() -> None:

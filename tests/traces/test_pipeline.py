@@ -33,7 +33,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, watch_input_files
-from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed_parts, state_hash
+from kraftcheck.traces.pipeline.rows import FileReplayer, PendingFileRows, changed_parts, state_hash
 from kraftcheck.traces.pipeline.stored import StoredTables
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
@@ -51,7 +51,7 @@ def reporter() -> FileReplayer:
     return FileReplayer(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT_BYTES)
 
 
-def rows_of(path: Path) -> FileRows:
+def rows_of(path: Path) -> PendingFileRows:
     (found,) = reporter().rows(str(path))
     return found
 

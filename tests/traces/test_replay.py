@@ -51,7 +51,7 @@ def test_a_later_state_that_is_called_the_initial_one(tmp_path: Path) -> None:
 
 
 def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_REMEMBERED_STATES", 3)
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MEMO_RESET_STATES", 3)
     trace = behaviour(("Ask c2", *ROUND[:4]))
     write_trace(replace(trace, ending=Ending(2, "Free")), tmp_path / "trace")
     walker, seen = Replayer(LOCKS), set()

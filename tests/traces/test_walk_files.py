@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import find_model, shipped_models
+from kraftcheck.catalogue import find_model, shipped_model_modules
 from kraftcheck.explorer.random_walks import WalkPlan, simulate
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec.tla.view import StateView
@@ -21,7 +21,7 @@ ALIKE = ("die-hard", "dining-philosophers", "chang-roberts", "lamport-mutex", "p
 """Examples whose values are of the types of `ewd998` and others."""
 CASES = [
     pytest.param(name, config, marks=[pytest.mark.slow] * (config != BRIEFLY or name in ALIKE))
-    for name in shipped_models()
+    for name in shipped_model_modules()
     for config in find_model(name).configurations
     if config.startswith("default")
 ]

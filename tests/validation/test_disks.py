@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.disks import ReplicaDisk, is_disk, read_disks
-from kraftcheck.validation.findings import CheckReport, describe_disks, render_disks
+from kraftcheck.validation.disks import ReplicaDisk, has_disk_files, read_disks
+from kraftcheck.validation.findings import CheckReport, disks_as_values, render_disks
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import BATCH_HEADER, BATCH_INDEX_DTYPE, VotersRecord, crc32c
 from tests.support import kafka_disks as cluster
@@ -90,7 +90,7 @@ def test_the_sample_is_told() -> None:
     assert "        4   210       1  1, 2   1, 2       2026-11-25 13:21:25.809Z" in text
     assert "     195  1, 2\n" in text
     assert f"nothing broken, {report.total:,} checks" in text
-    found = json.loads(json.dumps(describe_disks(disks, report)))
+    found = json.loads(json.dumps(disks_as_values(disks, report)))
     assert found["disks"][2]["epochs"][-1] | {"time": ""} == {
         "epoch": 6,
         "start": 211,
@@ -114,9 +114,9 @@ def test_places_of_disks(folder: Path, tmp_path: Path) -> None:
     with tarfile.open(outer, "w:gz") as archive:
         archive.add(packed, "node2/inner.tar")
     for path in (partition, folder / "d2", packed, outer):
-        assert is_disk(path)
+        assert has_disk_files(path)
         assert [(one.node_id, one.start, one.end) for one in read_disks([path])] == [(2, 37, 241)]
-    assert not is_disk(folder / "d2" / "topic-0")
+    assert not has_disk_files(folder / "d2" / "topic-0")
     assert len(read_disks([partition, folder / "d2", packed, packed])) == 2
 
 

@@ -15,7 +15,7 @@ import pytest
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.event_stream import event_as_json, json_schema, read_stream, write_stream
 from kraftcheck.validation.events import Event
-from kraftcheck.validation.sources import read_sources
+from kraftcheck.validation.sources import read_cluster_logs
 from tests.support.command_line import Run
 
 ROOT = Path(__file__).parents[2]
@@ -58,9 +58,9 @@ def test_a_written_stream_has_the_same_verdict(sample: str, run: Run, tmp_path: 
 @pytest.mark.parametrize("sample", ["vote-not-written", "node1.info.log.gz", "node4.trace.log.gz"])
 def test_every_event_is_written_and_read(sample: str, tmp_path: Path) -> None:
     stream = tmp_path / "events.ndjson"
-    sources = read_sources([DATA / sample])
+    sources = read_cluster_logs([DATA / sample])
     write_stream(sources.written, list(sources.versions), stream)
-    again = read_sources([stream])
+    again = read_cluster_logs([stream])
     assert list(again.versions) == list(sources.versions)
     for events, others in zip(sources.written, again.written, strict=True):
         assert list(map(bare, events)) == list(map(bare, others))
@@ -153,7 +153,7 @@ def test_an_input_is_not_overwritten(run: Run, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_changed_field_of_a_stream_is_found_at_its_line(run: Run, tmp_path: Path) -> None:
     stream = tmp_path / "events.ndjson"
-    sources = read_sources([DATA / "conforms"])
+    sources = read_cluster_logs([DATA / "conforms"])
     write_stream(sources.written, [], stream)
     lines = stream.read_text().splitlines()
     place = next(n for n in answers(lines) if '"voteGranted":true' in lines[n])

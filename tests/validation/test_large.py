@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.validation import sources
-from kraftcheck.validation.log4j import read_lines
+from kraftcheck.validation.log4j import events_of_lines
 from tests.support.command_line import Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
@@ -22,11 +22,11 @@ READ = """
 import resource, sys, time
 from pathlib import Path
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.sources import read_sources
+from kraftcheck.validation.sources import read_cluster_logs
 for path in sys.argv[1:]:
     began = time.process_time()
     try:
-        read_sources([Path(path)])
+        read_cluster_logs([Path(path)])
     except InputError as problem:
         print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, problem, sep="|")
 """
@@ -79,12 +79,12 @@ def test_a_hostile_line_takes_linear_time(name: str) -> None:
     """It takes a second at most; a quadratic expression takes minutes."""
     line = f"[2026-11-25 13:19:44,696] TRACE [RaftManager id=1] {HOSTILE[name]} (org.apache.kafka.raft.KafkaRaftClient)"
     began = time.thread_time()
-    list(read_lines([line], "x.log"))
+    list(events_of_lines([line], "x.log"))
     assert time.thread_time() - began < 10
 
 
 def test_events_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setattr(sources, "available_memory_bytes", lambda: 1000 * sources.EVENT_MEMORY_BYTES)
+    monkeypatch.setattr(sources, "machine_memory_bytes", lambda: 1000 * sources.MEMORY_BYTES_AN_EVENT)
     done = run("validate", "quorum", DATA / "conforms")
     assert done.code == 2
     assert (

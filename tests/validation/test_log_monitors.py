@@ -11,8 +11,8 @@ import pytest
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.findings import CheckReport
-from kraftcheck.validation.log4j import read_lines
-from kraftcheck.validation.monitors import LOG_CHECKS, check_events
+from kraftcheck.validation.log4j import events_of_lines
+from kraftcheck.validation.monitors import LOG_CHECK_MEANINGS, check_events
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
 
@@ -25,14 +25,14 @@ def lines_of(folder: Path) -> dict[int, list[str]]:
 
 
 def checked(lines: dict[int, list[str]]) -> CheckReport:
-    events = [(node, event) for node, text in lines.items() for event in read_lines(text, f"node{node}.log")]
+    events = [(node, event) for node, text in lines.items() for event in events_of_lines(text, f"node{node}.log")]
     return check_events(replace(event, node=node) for node, event in events)
 
 
 def test_the_sample_breaks_nothing() -> None:
     report = checked(lines_of(DATA))
     assert report.findings == report.notes == []
-    assert list(report.checks) == list(LOG_CHECKS)
+    assert list(report.checks) == list(LOG_CHECK_MEANINGS)
     assert [check for check, count in report.checks.items() if not count] == ["truncations"]
     assert report.checks["restarts"] == 2
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.validation.events import EventKind
-from kraftcheck.validation.log4j import read_lines
+from kraftcheck.validation.log4j import events_of_lines
 from kraftcheck.validation.starts import ends_of_log_parts
 from kraftcheck.validation.state import count_events_before_replay
 from tests.support.command_line import Outcome, Run
@@ -77,7 +77,7 @@ def test_a_change_behind_the_transition_is_found(change: str, validate: Callable
 
 
 def test_where_a_log_begins() -> None:
-    events = list(read_lines(lines_of("conforms", 2), "node2.log"))
+    events = list(events_of_lines(lines_of("conforms", 2), "node2.log"))
     assert count_events_before_replay(events) == 0
     late = events[200:]
     place = count_events_before_replay(late)

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from kraftcheck.validation.observer import build_observer_jar
+from kraftcheck.validation.observer import build_observing_agent
 from tests.support.kafka_cluster import Cluster, until
 from tests.support.kafka_faults import acting
 from tests.support.kafka_scenarios import Scenario
@@ -84,7 +84,7 @@ def test_no_node_outlives_a_killed_parent(tmp_path: Path) -> None:
 def test_the_agent_sees_the_transitions_of_the_log(tmp_path: Path) -> None:
     with Cluster(tmp_path / "run", VERSION) as cluster:
         for node in cluster.nodes:
-            node.options = (f"-javaagent:{build_observer_jar()}={cluster.folder}/node{node.number}.ndjson",)
+            node.options = (f"-javaagent:{build_observing_agent()}={cluster.folder}/node{node.number}.ndjson",)
         cluster.begin("initial")
         leader = cluster.leader()
         assert leader is not None

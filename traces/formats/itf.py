@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, tla_function_value
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, visible
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, escape_invisible, field_names, field_values
 from kraftcheck.traces.parsing import Json, JsonError, Source, json_errors_as_trace_errors
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
 
@@ -70,9 +70,9 @@ def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str
     values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
     if len(values) < len(variables):
         missing = ", ".join(name for name in variables if name not in values)
-        raise JsonError(f"no {visible(missing)} in {place}", "a value for each of 'vars'")
+        raise JsonError(f"no {escape_invisible(missing)} in {place}", "a value for each of 'vars'")
     if more := [name for name in state if name not in known]:
-        raise JsonError(f"{visible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
+        raise JsonError(f"{escape_invisible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
     about = _require_type(dict, state.get("#meta", {}), f"{place}.#meta")
     if about.get("index", index) != index:
         raise JsonError(f"index {about['index']!r} in {place}.#meta", f"index {index}")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, NoReturn
 
-from kraftcheck.traces.formats.tlc_log import LONGEST_VALUE, StateText
+from kraftcheck.traces.formats.tlc_log import LONGEST_VALUE, StateTextReader
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Source, TraceError, ValueCache
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
@@ -62,7 +62,7 @@ def read_states(
 ) -> Iterator[TraceState]:
     """Read the states of TLC's ``-dump`` in bounded memory."""
     source = Source(path, limit_bytes=limit_bytes)
-    text = StateText(source.file, cache or ValueCache())
+    text = StateTextReader(source.file, cache or ValueCache())
     is_empty = True
     open_state: int | None = None  # the number of the current state
     for number, line in source.lines():
@@ -87,7 +87,7 @@ def read_states(
         raise source.at_end("'State 1:'")
 
 
-def _finished_state(source: Source, text: StateText, number: int) -> TraceState:
+def _finished_state(source: Source, text: StateTextReader, number: int) -> TraceState:
     text.end_value()
     if not text.variables:
         raise source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
@@ -126,7 +126,7 @@ class _GraphReader:
         import networkx as nx
 
         self._source = source
-        self._text = StateText(source.file, cache)
+        self._text = StateTextReader(source.file, cache)
         self._graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
         self._used_in: dict[int, int] = {}  # the line of the first step from or to each state
         self._depth = 0
@@ -179,7 +179,9 @@ def _may_continue(line: str) -> bool:
     return re.match(r"-?\d{1,20} ", line) is not None and len(line) < LONGEST_VALUE
 
 
-def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node: re.Match[str], number: int) -> None:
+def _add_node(
+    graph: nx.MultiDiGraph[int], source: Source, text: StateTextReader, node: re.Match[str], number: int
+) -> None:
     text.begin(number)
     try:
         for line in _unescaped(node[2]).split("\n"):

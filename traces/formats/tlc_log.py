@@ -33,7 +33,7 @@ _LINE_COMMENT = re.compile(r"""^((?:[^"\\\n]|"(?:[^"\\\n]|\\.)*"|\\[^*\n])*?)\\\
 _PLACEHOLDER_NAMES = ("Action", "UnnamedAction")
 
 
-class StateText:
+class StateTextReader:
     """Collects the variables of a state from the lines between its heading and the next blank line."""
 
     def __init__(self, file: str, cache: ValueCache) -> None:
@@ -172,7 +172,7 @@ _STATE_HEADING = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
 _BARE_HEADING = re.compile(r"\d{1,9}: (?:<(?:Initial predicate|.* of module \w+)>|Stuttering)\s*")
 _STATE_ON_ONE_LINE = re.compile(r"(?:State )?\d{1,9}:(?: <.*?>)?\s+(?:/\\ )?[A-Za-z_]\w* = ")
 _QUOTE_PREFIX = re.compile(r"(\s*(?:(?:\\\*|[>#|;]|//+|--)[\s*]*)?)(?=Error: |State \d{1,9}:|\d{1,9}: <|Back to state)")
-_QUOTE_MARKS = frozenset(" \t\\>#|;/-")
+_QUOTE_PREFIX_CHARACTERS = frozenset(" \t\\>#|;/-")
 _BACK_TO_STATE_LINE = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
 _BACK_TO_STATE_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
 _TOOL_MESSAGE_MARK = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
@@ -217,7 +217,7 @@ TLC_LOG = _LogFormat("TLC log")
 class _LogReader:
     def __init__(self, source: Source, cache: ValueCache) -> None:
         self._source = source
-        self._text = StateText(source.file, cache)
+        self._text = StateTextReader(source.file, cache)
         self._index = -1
         self._problem: str | None = None
         self._last: TraceState | None = None  # the previous state of the trace
@@ -231,7 +231,9 @@ class _LogReader:
 
     def events(self) -> Iterator[TraceEvent]:
         for number, line in self._source.lines():
-            is_plain = not self._quote and (self._heading is not None or line[:1] not in _QUOTE_MARKS)  # common
+            is_plain = not self._quote and (
+                self._heading is not None or line[:1] not in _QUOTE_PREFIX_CHARACTERS
+            )  # common
             text = line if is_plain else self._unquoted(line)
             if self._heading is not None:
                 if self._text.take(number, text, len(line) - len(text)):

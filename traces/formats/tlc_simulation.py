@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from kraftcheck.traces.formats.tlc_log import MODULE_LINE, StateText
+from kraftcheck.traces.formats.tlc_log import MODULE_LINE, StateTextReader
 from kraftcheck.traces.parsing import Source, ValueCache
 from kraftcheck.traces.trace import TraceEnd, TraceEvent, TraceFormat, TraceHead
 
@@ -28,7 +28,7 @@ class _SimulationFormat(TraceFormat):
         return MODULE_LINE.match(first) is not None
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
-        text = StateText(source.file, cache)
+        text = StateTextReader(source.file, cache)
         count = 0  # the number of read states
         label: str | None = None
         is_open = complete = False
@@ -66,7 +66,7 @@ def _parse_line(source: Source, line: str, number: int) -> re.Match[str]:
     return found
 
 
-def _is_complete_state(source: Source, text: StateText, count: int) -> bool:
+def _is_complete_state(source: Source, text: StateTextReader, count: int) -> bool:
     """Whether the state at the end of a file is complete."""
     text.end_value()
     return bool(count) and source.ends_in_newline and text.has_all_variables

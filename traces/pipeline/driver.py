@@ -72,7 +72,7 @@ def find_input_files(names: Iterable[str], out: Path, *, least: int = 1) -> list
     for name in names:
         require_local(name)
         number = 0
-        for number, path in enumerate(_walk_paths(name), start=1):  # noqa: B007
+        for number, path in enumerate(_paths_under(name), start=1):  # noqa: B007
             folder, last = os.path.split(path)
             file = _input_file(os.path.join(resolved(folder), last))
             if file is not None and file.path != own and not file.path.startswith(within):
@@ -96,7 +96,7 @@ def _input_file(path: str) -> InputFile | None:
     return InputFile(path, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
-def _walk_paths(name: str) -> Iterator[str]:
+def _paths_under(name: str) -> Iterator[str]:
     """Yield paths as text, which takes less memory than `Path` where there are many."""
     if os.path.isdir(name):
         for folder, folders, files in os.walk(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraftcheck.explorer.cluster import Cluster, spark_errors, task_with_code
+from kraftcheck.explorer.cluster import Cluster, convert_spark_errors, task_with_code
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import (
     FILES_A_BATCH,
@@ -52,7 +52,7 @@ class SparkRunner:
         cluster.describe(f"batch {batch}: replay {len(files):,} files")
         tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
         raw = _file_uri(output.staging("raw"))
-        with spark_errors():
+        with convert_spark_errors():
             replayed_rows(self._dealt(files, tasks), self._protocol, self._arguments).write.parquet(raw)
             cluster.describe(f"batch {batch}: write the tables")
             found = cluster.spark.read.schema(COMBINED_COLUMNS).parquet(raw)

@@ -66,7 +66,7 @@ COMBINED_COLUMNS = ", ".join(
 
 
 @dataclass
-class FileRows:
+class PendingFileRows:
     """Rows of one file that are not emitted yet."""
 
     traces: list[TableRow] = field(default_factory=list)
@@ -78,14 +78,14 @@ class RowMaker:
     """Builds table rows from a replay: one for each conforming state, and one for each trace."""
 
     def __init__(self, model: str, label: str | None = None) -> None:
-        self.found = FileRows()
+        self.found = PendingFileRows()
         self._lasting = {"label": label, "model": model}
         self._number = 0
         self._changed = dict[tuple[bytes, bytes], list[str]]()  # by the names of two states: traces often share steps
 
-    def hand_on(self) -> FileRows:
+    def hand_on(self) -> PendingFileRows:
         """Return the collected rows, and begin with none again."""
-        found, self.found = self.found, FileRows()
+        found, self.found = self.found, PendingFileRows()
         return found
 
     def end(self, path: str, replay: Replay, seconds: float) -> None:
@@ -164,7 +164,7 @@ class FileReplayer:
         )  # fmt: skip
         self._replayer = self._make()
 
-    def rows(self, name: str, content: bytes | None = None) -> Iterator[FileRows]:
+    def rows(self, name: str, content: bytes | None = None) -> Iterator[PendingFileRows]:
         """Replay the traces of a file and yield their rows. Without its content, `name` is its path."""
         if content is None:
             yield from self._rows(name, name)
@@ -174,7 +174,7 @@ class FileReplayer:
             file.flush()
             yield from self._rows(file.name, name)
 
-    def _rows(self, path: str, name: str) -> Iterator[FileRows]:
+    def _rows(self, path: str, name: str) -> Iterator[PendingFileRows]:
         maker, measure = self._maker, address_space_bytes if self._limits.memory else int
         began, before = time.perf_counter(), measure()
         try:

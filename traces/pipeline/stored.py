@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from kraftcheck.explorer.cluster import Cluster, spark_errors
+from kraftcheck.explorer.cluster import Cluster, convert_spark_errors
 from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -51,7 +51,7 @@ class StoredTables:
         self._present: set[str] = set()
         self.cancel, self.require_running = cluster.cancel, cluster.require_running
         self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
-        with spark_errors():
+        with convert_spark_errors():
             is_delta = self._exists("files/_delta_log")
             self._form = DELTA if is_delta or (form == DELTA and not self._exists("files")) else PARQUET
             notes = self._read("files").collect() if is_delta or self._exists("files") else []
@@ -96,7 +96,7 @@ class StoredTables:
         columns = "path", "length", "unix_micros(modificationTime)"
         reader = self._cluster.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         try:
-            with spark_errors():
+            with convert_spark_errors():
                 listed = reader.load(name)
                 files = {_normalized_uri(row["path"]): InputFile(*row) for row in listed.selectExpr(*columns).collect()}
                 empty = {_normalized_uri(unquote(uri)) for uri in listed.inputFiles()} - set(
@@ -128,7 +128,7 @@ class StoredTables:
         """Replay some files and write their rows, which do not count yet."""
         self._cluster.describe(f"replay {len(files):,} files")
         spark = self._cluster.spark
-        with spark_errors():
+        with convert_spark_errors():
             empty = [(file.path, bytearray()) for file in files if not file.size]
             contents = spark.createDataFrame(empty, "path string, content binary")
             if paths := [_literal_glob(file.path) for file in files if file.size]:
@@ -138,7 +138,7 @@ class StoredTables:
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Note the files of a batch with the number of their rows, so that it counts."""
         model, label = self._run
-        with spark_errors():
+        with convert_spark_errors():
             written = self._read("rows").where(f"batch = {batch}").groupBy("file").count().collect()
             rows = {row["file"]: row["count"] for row in written}
             noted = [(model, label, *file, rows[file.path]) for file in files if file.path in rows]
@@ -154,7 +154,7 @@ class StoredTables:
         self._cluster.describe("summary")
         notes = [note for path, note in self._newest().items() if path in self._present]
         pairs = [(note["file"], note["batch"]) for note in notes]
-        with spark_errors():
+        with convert_spark_errors():
             newest = self._cluster.spark.createDataFrame(pairs, "file string, batch bigint")
             rows = self._read("rows").join(f.broadcast(newest), ["file", "batch"], "left_semi")
             expected, found = sum(note["rows"] for note in notes), rows.count()

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, from_spec
 from kraftcheck.processes import default_worker_count, die_with_parent
-from kraftcheck.spec.errors import PlatformError
+from kraftcheck.spec.errors import ProcessFailureError
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import (
@@ -44,7 +44,7 @@ from kraftcheck.traces.pipeline.rows import (
     STEPS_A_CHUNK,
     TABLE_COLUMNS,
     FileReplayer,
-    FileRows,
+    PendingFileRows,
     RowMaker,
     TraceLimits,
 )
@@ -77,7 +77,7 @@ class TableWriter:
         self._waiting: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLE_COLUMNS}
         self._writers: dict[str, Any] = {}
 
-    def write(self, file: str, rows: FileRows) -> None:
+    def write(self, file: str, rows: PendingFileRows) -> None:
         """Write the rows of a file."""
         for table, waiting in self._waiting.items():
             waiting += [{"file": file, **row} for row in getattr(rows, table)]
@@ -101,7 +101,7 @@ class TableWriter:
             writer.close()
 
 
-class ReplayTables:
+class ReplayTableWriter:
     """Writes the results of traces into the tables of a pipeline's folder, as one batch.
 
     Files of earlier batches and repeated files are skipped. `kraftcheck pipeline` can continue the folder.
@@ -174,12 +174,12 @@ class PoolRunner:
                 future.result()
         except BrokenProcessPool:
             self.cancel()  # the killed worker may hold a lock for which another one waits for ever
-            raise PlatformError(f"batch {batch}: {_WORKER_KILLED_MESSAGE}") from None
+            raise ProcessFailureError(f"batch {batch}: {_WORKER_KILLED_MESSAGE}") from None
 
     def require_running(self) -> None:
         """Raise PlatformError if an idle worker process was killed."""
         if self._pool is not None and self._pool._broken:
-            raise PlatformError(_WORKER_KILLED_MESSAGE)
+            raise ProcessFailureError(_WORKER_KILLED_MESSAGE)
 
     def _started(self) -> ProcessPoolExecutor:
         """Start the worker processes. They inherit the model, so a user's file need not be imported again."""
@@ -234,7 +234,7 @@ def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Sum
     """Write the coverage table, and return the summary of all files that count; one batch is in memory at a time."""
     totals = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
     verdicts = Counter[str]()
-    states, errors, traces = DistinctStates(), 0, 0
+    states, errors, traces = DistinctStateCounter(), 0, 0
     diverging, unreadable = list[dict[str, Any]](), list[dict[str, Any]]()
     staging = Path(folder.staging(COVERAGE_FOLDER))
     staging.mkdir(parents=True)
@@ -272,7 +272,7 @@ def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Sum
     )
 
 
-class DistinctStates:
+class DistinctStateCounter:
     """Counts distinct states. It merges new ones once they are as many as the known ones."""
 
     def __init__(self) -> None:
@@ -291,7 +291,7 @@ class DistinctStates:
         return len(self._known)
 
 
-def _coverage_of_batches(folder: PipelineFolder, states: DistinctStates) -> Iterator[Any]:
+def _coverage_of_batches(folder: PipelineFolder, states: DistinctStateCounter) -> Iterator[Any]:
     """Yield the rows of the coverage table for each batch; add the states to `states`."""
     for parts in _current_rows_by_batch(folder, "steps", "file", "index", "action", "state"):
         counted = [_COVERAGE_SCHEMA.empty_table()]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.transition_system import StepLabel, fairness_subject, peer_of_step
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.declarations import BEHAVIOUR_KINDS, REACHABLE, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.formula import (
     NEXT_ACTION,
     And,
@@ -228,7 +228,7 @@ class ClaimEvaluator:
     def _holds(self, semantics: Semantics, before: State | None, state: State, steps: Transitions) -> bool:
         """Whether the claimed property holds in a state, or over the step to it."""
         prop = self._prop
-        if prop is None or prop.kind in BEHAVIOUR_KINDS:
+        if prop is None or prop.kind in GRAPH_PROPERTY_KINDS:
             return True
         if not prop.over_steps:
             return semantics.holds(prop, state)
@@ -326,7 +326,7 @@ class ClaimEvaluator:
         prop = self.protocol.properties.get(name)
         if prop is None:
             return (lambda state: list(semantics.transitions(state))) if name in self.protocol.actions else None
-        if prop.kind in BEHAVIOUR_KINDS:
+        if prop.kind in GRAPH_PROPERTY_KINDS:
             return None
         if not prop.over_steps:
             return lambda state: semantics.holds(prop, state)

@@ -11,9 +11,9 @@ from kraftcheck.spec.diagnosis.why import ActionExplanation, diagnose, reasons_t
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import in_tlc_order, one_line
-from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.types import TlaVariableError
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, text_of, visible
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, escape_invisible, field_names, text_of
 
 MOST_PLACE_CHARACTERS = 96
 """Maximum length of an argument in a path."""
@@ -92,7 +92,7 @@ class _DifferenceFinder:
         if trace is protocol or (type(trace) is type(protocol) and trace == protocol):
             return
         if isinstance(trace, Map | tuple) and isinstance(protocol, Map | tuple):
-            if _compared_by_element(trace, protocol):
+            if _is_compared_by_element(trace, protocol):
                 yield from self._functions(path, trace, protocol)
                 return
         elif type(trace) is frozenset and type(protocol) is frozenset:
@@ -146,7 +146,7 @@ def _function_as_mapping(value: Value) -> Mapping[Value, Value]:
     return dict(enumerate(value, start=1)) if type(value) is tuple else value
 
 
-def _compared_by_element(one: Value, other: Value) -> bool:
+def _is_compared_by_element(one: Value, other: Value) -> bool:
     """Whether to compare two functions element by element: for records, whether they have the same fields."""
     if type(one) is tuple or type(other) is tuple:
         return type(one) is type(other) or not one or not other or not (_is_record(one) or _is_record(other))
@@ -232,7 +232,7 @@ class DivergingState(NamedTuple):
     before: int | None
     action: str | None
     variables: Mapping[str, Value] | None  # None for an untyped format
-    problem: ViewError | None = None  # the reason why it is not a state of the protocol, if so
+    problem: TlaVariableError | None = None  # the reason why it is not a state of the protocol, if so
 
 
 class DivergenceExplainer:
@@ -281,7 +281,7 @@ class DivergenceExplainer:
         if leading:
             names = " or ".join(dict.fromkeys(map(self.step_text, leading)))
             text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by"
-            text += f" {visible(str(wanted.action))} as the {self._theirs} says{self._unknown(wanted.action)}"
+            text += f" {escape_invisible(str(wanted.action))} as the {self._theirs} says{self._unknown(wanted.action)}"
             return DivergenceKind.NAME, text
         if wanted.problem is not None:
             return DivergenceKind.STATE, self._problem(wanted) or ""
@@ -289,7 +289,7 @@ class DivergenceExplainer:
             text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
             return DivergenceKind.STUTTERING, f"{text}{self._theirs} call it stuttering"
         text = f"state {wanted.number} does not follow from state {wanted.before}"
-        text += f" by {visible(wanted.action)}{self._unknown(wanted.action)}" if wanted.action else ""
+        text += f" by {escape_invisible(wanted.action)}{self._unknown(wanted.action)}" if wanted.action else ""
         return DivergenceKind.STEP, text + ("" if steps else ", from which nothing follows at all")
 
     def _problem(self, wanted: DivergingState) -> str | None:

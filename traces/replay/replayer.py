@@ -18,9 +18,9 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
-from kraftcheck.spec.tla.types import ViewError, name_list
+from kraftcheck.spec.tla.types import TlaVariableError, name_list_text
 from kraftcheck.spec.tla.view import StateView, action_named_by_label
-from kraftcheck.spec.values import text_of, visible
+from kraftcheck.spec.values import escape_invisible, text_of
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimEvaluator, ClaimVerdict
 from kraftcheck.traces.replay.divergence import Divergence, DivergenceExplainer, DivergenceKind, DivergingState
@@ -37,19 +37,21 @@ class StateReader:
     limit_bytes: int
     untyped: bool = False
 
-    def state(self, found: TraceState) -> State | ViewError:
+    def state(self, found: TraceState) -> State | TlaVariableError:
         """Return the state of the protocol with the variables of a state in the file, or the error of the view."""
         missing = [name for name in self.view.names if name not in found.variables]
         unknown = [name for name, value in found.variables.items() if not self.view.is_known(name, value)]
         if missing or unknown:
-            parts = [f"{word} {name_list(names)}" for word, names in (("without", missing), ("with", unknown)) if names]
+            parts = [
+                f"{word} {name_list_text(names)}" for word, names in (("without", missing), ("with", unknown)) if names
+            ]
             alike = set(map(_normalized_name, missing)) & set(map(_normalized_name, unknown))
             remedy = " (`tla_snake_case` and `tla_names` in the record set other spellings)" if alike else ""
             expected = f"the variables of {self.name}{remedy}"
             raise TraceError(self.file, found.line, 1, f"a state {' and '.join(parts)}", expected)
         try:
             return self.view.state(found.variables, untyped=self.untyped)
-        except ViewError as error:
+        except TlaVariableError as error:
             if not error.wrong_kind:
                 return error
             line, column = self._place_of(error.variable, found.line)
@@ -78,7 +80,7 @@ def _normalized_name(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-MOST_REMEMBERED_STATES = 10_000
+MEMO_RESET_STATES = 10_000
 """The number of states after which memoised results are dropped, to bound the memory."""
 
 CACHED_STATES = 500
@@ -244,9 +246,9 @@ class Replayer:
         self._walked = 0
 
     def count_state(self) -> None:
-        """Count a state; after `MOST_REMEMBERED_STATES` states drop the memoised results."""
+        """Count a state; after `MEMO_RESET_STATES` states drop the memoised results."""
         self._walked += 1
-        if self._walked >= MOST_REMEMBERED_STATES:
+        if self._walked >= MEMO_RESET_STATES:
             self._learn()
         if self._report is not None:
             self._report()
@@ -306,12 +308,12 @@ class Replayer:
         part: int | None = None,
     ) -> Iterator[Replay | None]:
         """Replay traces given as events; `earlier` returns an earlier state of a trace."""
-        walk: _TraceWalk | None = None
+        walk: _TraceReplay | None = None
         index = 0
         try:
             for event in events:
                 if isinstance(event, TraceHead):
-                    walk = _TraceWalk(self, event, partial(earlier, event))
+                    walk = _TraceReplay(self, event, partial(earlier, event))
                     continue
                 assert walk is not None
                 if isinstance(event, TraceState):
@@ -365,7 +367,7 @@ def _state_with_number(trace: Trace, head: TraceHead, number: int) -> TraceState
 
 
 @dataclass
-class _TraceWalk:
+class _TraceReplay:
     """The replay of one trace, state by state; `earlier` returns an earlier state of the trace."""
 
     replayer: Replayer
@@ -452,7 +454,7 @@ class _TraceWalk:
             raise TraceError(self.head.file, found.line, 1, f"state {found.number}", expected)
         found = self._compared(replace(found, action=action_named_by_label(self.replayer.protocol, found.action)))
         target = self.replayer.reader(self.head).state(found)
-        if isinstance(target, ViewError):
+        if isinstance(target, TlaVariableError):
             before = None if self.state is None else previous
             variables = None if self.head.untyped else found.variables
             self._diverge(DivergingState(found.number, found.line, before, found.action, variables, target))
@@ -471,10 +473,10 @@ class _TraceWalk:
         more = [name for name, value in found.variables.items() if not view.is_known(name, value)]
         if self.replayer.reach_first is None or not more or not found.variables.keys() >= set(view.names):
             return found
-        left_out = f"without {name_list(more)}"
+        left_out = f"without {name_list_text(more)}"
         if left_out not in self.partial:
             self.partial.append(left_out)
-            self._note(f"{self.replayer.protocol.name()} has no variable {name_list(more)}: not compared")
+            self._note(f"{self.replayer.protocol.name()} has no variable {name_list_text(more)}: not compared")
         return replace(found, variables={name: v for name, v in found.variables.items() if name not in more})
 
     def _action(self, label: str | None) -> str | None:
@@ -482,7 +484,7 @@ class _TraceWalk:
         if label is None or self.replayer.names(label) or not label.isidentifier():
             return label
         name = self.replayer.protocol.name()
-        self._note(f"{visible(label)} is no action of {name}: a step of that name may be any action")
+        self._note(f"{escape_invisible(label)} is no action of {name}: a step of that name may be any action")
         return None
 
     def _begin_at(self, found: TraceState, target: State) -> None:
@@ -513,7 +515,7 @@ class _TraceWalk:
         action, where = self._action(found.action), f"from state {previous} to state {found.number}"
         way = path_of_length(self.replayer.semantics, state, target, left_out + 1, action, MOST_BRIDGED_STATES)
         if way is None:
-            by = f", the last of them {visible(action)}" if action else ""
+            by = f", the last of them {escape_invisible(action)}" if action else ""
             text = f"state {found.number} does not follow from state {previous} in {left_out + 1} steps{by}"
             kind = DivergenceKind.STEP
             self.divergence = Divergence(kind, found.number, found.line, previous, found.action, text)

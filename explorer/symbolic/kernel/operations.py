@@ -23,7 +23,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 
 
 @inlined
-def pop_node(d: Any, level: Any, base: Any) -> Any:
+def node_from_stack(d: Any, level: Any, base: Any) -> Any:
     """Return the node with the sorted edges on the stack from `base` on; pop the edges."""
     result = unique_node(d, level, base, d.meta[codes.META_STACK_TOP] - base)
     d.meta[codes.META_STACK_TOP] = base
@@ -98,7 +98,7 @@ def union(d: Any, a: Any, b: Any) -> Any:
         while j < stop:
             push_edge(d, d.edges[j])
             j += 1
-    result = pop_node(d, level, base)
+    result = node_from_stack(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
 
@@ -137,7 +137,7 @@ def difference(d: Any, a: Any, b: Any) -> Any:
             child = difference(d, e & codes.LOW_32_BITS, other)
             if child:
                 push_edge(d, e & ~codes.LOW_32_BITS | child)
-        result = pop_node(d, level, base)
+        result = node_from_stack(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
 
@@ -174,7 +174,7 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
                 i += 1
             if e >> 32 >= f >> 32:
                 j += 1
-        result = pop_node(d, level, base)
+        result = node_from_stack(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
 
@@ -240,7 +240,7 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
             child = successors(d, d.edges[i] & codes.LOW_32_BITS, r, keep)
             if child:
                 push_edge(d, d.edges[i] & ~codes.LOW_32_BITS | child)
-        result = pop_node(d, level_of(d, a), base)
+        result = node_from_stack(d, level_of(d, a), base)
     else:
         skips = level_of(d, a) > level
         table = d.relation_edges
@@ -346,7 +346,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
                 k = table[k, 2]
         if rest:
             push_edge(d, value << 32 | rest)
-    result = pop_node(d, level, base)
+    result = node_from_stack(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
 

@@ -103,13 +103,13 @@ def make_summary_room(d: Any, n: Any) -> Any:
 
 
 @jit
-def cached_projection(d: Any, a: Any, t: Any) -> Any:
+def project_onto_watched(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a non-empty set onto a watched tail (a list of dimensions); cache it in the node."""
     if t == 0:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
     if level > tails[t, 0]:  # the set's value there is 0
-        base, rest = d.meta[codes.META_STACK_TOP], cached_projection(d, a, tails[t, 2])
+        base, rest = d.meta[codes.META_STACK_TOP], project_onto_watched(d, a, tails[t, 2])
         if rest:
             push_class_edges(d, tails[t, 1], np.int64(0), rest)
         return pop_unsorted_node(d, tails[t, 0], base)
@@ -123,13 +123,13 @@ def cached_projection(d: Any, a: Any, t: Any) -> Any:
             tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[codes.META_STACK_TOP]
             if tails[tail, 0] == level:
                 for i in range(start, end):
-                    rest = cached_projection(d, d.edges[i] & codes.LOW_32_BITS, tails[tail, 2])
+                    rest = project_onto_watched(d, d.edges[i] & codes.LOW_32_BITS, tails[tail, 2])
                     if rest:
                         push_class_edges(d, tails[tail, 1], d.edges[i] >> 32, rest)
                 result = pop_unsorted_node(d, level, inner)
             else:
                 for i in range(start, end):
-                    rest = cached_projection(d, d.edges[i] & codes.LOW_32_BITS, tail)
+                    rest = project_onto_watched(d, d.edges[i] & codes.LOW_32_BITS, tail)
                     if rest != result:
                         result = union(d, result, rest)
             push_edge(d, result)
@@ -189,7 +189,7 @@ def projection_may_enable(d: Any, projection: Any, r: Any) -> Any:
 def set_may_enable(d: Any, a: Any, r: Any) -> Any:
     """Whether a set may have successors under a relation, judged by its projection onto the gate."""
     gate = d.relation_nodes[r, 4]
-    return gate == 0 or projection_may_enable(d, cached_projection(d, a, gate), r) != 0
+    return gate == 0 or projection_may_enable(d, project_onto_watched(d, a, gate), r) != 0
 
 
 @jit
@@ -255,7 +255,7 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
                 k = table[k, 2]
     if rule[3] >= 0:
         if rule[4] and d.tails[rule[4], 0] > rule[0]:
-            packed = _chosen_edge_span(d, cached_projection(d, a, rule[4]), r)
+            packed = _chosen_edge_span(d, project_onto_watched(d, a, rule[4]), r)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = np.int64(d.chosen[item])
                 if _label_may_apply(d, rule, table[k, 0], value):

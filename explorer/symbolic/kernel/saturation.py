@@ -34,12 +34,12 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     difference,
     find_edge_place,
     must_stop,
-    pop_node,
+    node_from_stack,
     pop_unsorted_node,
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import (
-    cached_projection,
+    project_onto_watched,
     push_applicable_edges,
     push_class_edges,
     set_may_enable,
@@ -57,7 +57,7 @@ def learn_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
         version, which = d.watch_version[level], d.first_watch[level]
         while which >= 0:
             tail = d.watch_tail[which]
-            rest = cached_projection(d, child, d.tails[tail, 2])
+            rest = project_onto_watched(d, child, d.tails[tail, 2])
             key1, key2 = value << 32 | rest, np.int64(codes.OP_LEARNED) << 32 | which
             if rest and cached_result(d, key1, key2) == codes.UNKNOWN_RESULT:
                 base, before = d.meta[codes.META_STACK_TOP], d.meta[codes.META_INCOMPLETE]
@@ -203,7 +203,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                         end, place = _put_child(d, base, end, q, b, target, new)
                         i = min(i, place)  # continue at the first edge that changed
         must_stop(d)
-        found = b if end == base else pop_node(d, q, base)
+        found = b if end == base else node_from_stack(d, q, base)
         cache_complete_result(d, key1, b << 32 | own, found, before)
         # A saturated result is a fixpoint: adding the same successors to it, or saturating it, returns it.
         if found != b:

@@ -333,7 +333,7 @@ def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any,
 
 
 @inlined
-def is_repeated(recent: Any, words: Any, k: Any, place: Any) -> Any:
+def test_and_set_recent(recent: Any, words: Any, k: Any, place: Any) -> Any:
     """Return whether a place of the recent-successors cache holds the packed words[k]; store words[k] there."""
     same = True
     for w in range(words.shape[1]):
@@ -376,7 +376,7 @@ def forget_recent(recent: Any) -> None:
 def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
     """Append the state rows[row, column:] to its partition; return the partition's count, or 0 for a duplicate."""
     h = hash_words(words, k)
-    if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT_PLACES - 1))):
+    if test_and_set_recent(recent, words, k, np.int64(h & np.uint64(RECENT_PLACES - 1))):
         return np.int64(0)
     p = partition_of_hash(h)
     at = found.counts[p]

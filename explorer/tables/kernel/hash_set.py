@@ -39,7 +39,7 @@ HEAD_BYTES = 8  # bytes of an entry that contain its rest
 CAPACITY, STRIDE, SHIFT, SCALE, OWNER_BITS, OWNER = range(6)  # indices of a layout
 LAYOUT_NUMBERS = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
 KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT_NUMBERS, LAYOUT_NUMBERS + 5)
-NUMBERS_OF_TABLE_RECORD = LAYOUT_NUMBERS + 5
+TABLE_RECORD_SIZE = LAYOUT_NUMBERS + 5
 IS_DUPLICATE = np.int64(-1)  # returned instead of a place: the key is a duplicate
 IS_TOO_FAR_FROM_HOME = np.int64(-2)  # returned instead of a place: a displacement would be too large
 
@@ -144,7 +144,7 @@ def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) 
     owner = rest & low_bits_mask(shape[OWNER_BITS]) if shape[OWNER_BITS] != 0 else np.uint64(shape[OWNER])
     home = np.uint64(at - np.int64(places[at]) + 1)
     least = (home << np.uint64(HOME_BITS)) | (rest >> np.uint64(shape[OWNER_BITS]) << np.uint64(shape[SCALE]))
-    return (owner << np.uint64(HOME_BITS)) | divide_up(least, np.uint64(shape[CAPACITY]))
+    return (owner << np.uint64(HOME_BITS)) | ceil_divide(least, np.uint64(shape[CAPACITY]))
 
 
 @inlined
@@ -157,7 +157,7 @@ def set_bits(words: Any, n: Any, position: Any, value: Any) -> None:
 
 
 @inlined
-def divide_up(least: Any, capacity: Any) -> Any:
+def ceil_divide(least: Any, capacity: Any) -> Any:
     """Return the least number whose product with the capacity is at least `least`."""
     x = np.uint64(np.float64(least) / np.float64(capacity))  # it may be off by one
     if x * capacity < least:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import add_atomically, bare_array, inlined, replace_atomically
+from kraftcheck.explorer.native.compiling import add_atomically, bare_array, compare_and_swap, inlined
 from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 
@@ -171,7 +171,7 @@ def unpack_plain_rows(words: Any, packing: Any, states: Any) -> None:
 
 
 @jit
-def write_partitions_of_ids(states: Any, parts: Any, owner: Any) -> None:
+def write_partitions_by_ids(states: Any, parts: Any, owner: Any) -> None:
     """Write the partition, one of `parts`, that owns each state.
 
     It is a hash of the ids alone, independent of the packing. A replica that appears later leaves it unchanged: empty
@@ -253,7 +253,7 @@ def intern_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, c
         if entry == 0:
             if own == 0:
                 own = write_cluster_contents(t, packing, f, rows, row, column, short)
-            entry = replace_atomically(t.cluster_table, i, 0, own)
+            entry = compare_and_swap(t.cluster_table, i, 0, own)
             if entry == 0:
                 entry = own
         if np.int64(np.uint64(entry) >> np.uint64(CLUSTER_HASH_BITS)) == short and (

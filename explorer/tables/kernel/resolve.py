@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, 
 
 
 @jit
-def changed_local(t: Any, local: Any, change: Any) -> Any:
+def local_after_change(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some fields, or MISSING after one request to Python."""
     key = codes.pair_key(change, local)
     return arrays.find_or_request(t, t.changed_locals, codes.META_LOCAL_CHANGES, key, codes.ASK_CHANGE, local, change)
@@ -42,7 +42,7 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
                 t.rows[place, c] = 0
             continue
         if value < 0:
-            value = changed_local(t, t.rows[row, column], ~value)
+            value = local_after_change(t, t.rows[row, column], ~value)
             missing |= value < 0
         t.rows[place, column] = value
     return np.int64(codes.MISSING) if missing else np.int64(0)
@@ -102,7 +102,7 @@ def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
         local = np.int64(t.rows[row, base + s]) if s < slots else np.int64(0)
         if s < slots and local == 0:
             continue
-        roots = arrays.request_handlers(t, local, 0)
+        roots = arrays.find_or_request_handlers(t, local, 0)
         if roots < 0:
             missing = True
             continue
@@ -214,7 +214,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             continue
         # Find the message's handlers, and the inbox without the message.
         message = np.int64(t.content_items[k, 0])
-        roots = arrays.request_handlers(t, local, message + 1)
+        roots = arrays.find_or_request_handlers(t, local, message + 1)
         if roots < 0:
             missing = True
             continue

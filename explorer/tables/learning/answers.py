@@ -31,7 +31,7 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Value
 
 
-class TreeOwner(NamedTuple):
+class MemoizedCall(NamedTuple):
     """The call that a decision tree memoizes: of an action of a replica on a message, or of a property."""
 
     owner: Action | Property
@@ -53,7 +53,7 @@ class MissAnswers:
         self.tracks_changes = not of_actor
         self.splits_actions = True
         self._of_actor = of_actor  # step properties of the acting replica, each with the flag of its violation
-        self._roots: dict[int, TreeOwner] = {}
+        self._roots: dict[int, MemoizedCall] = {}
 
     def forget_all(self) -> None:
         """Reset all decision trees, and the lists of actions: with exploded sets, some actions are called in pieces."""
@@ -91,11 +91,11 @@ class MissAnswers:
             steps = self._call_without_context(action, me, message)
             if steps is None:
                 for piece in self._pieces(action, message):
-                    node = self.root(TreeOwner(action, me, message, piece))
+                    node = self.root(MemoizedCall(action, me, message, piece))
                     nodes.append(~node if any(read.of_inbox for read in action.reads) else node)
             elif steps:
                 node = self.trees.node()
-                self._set_outcomes(node, TreeOwner(action, me, message), steps)
+                self._set_outcomes(node, MemoizedCall(action, me, message), steps)
                 nodes.append(node)
         tables = self.interner.tables
         index = tables.append("lists", (tables.extend("list_nodes", nodes), len(nodes)))
@@ -111,7 +111,7 @@ class MissAnswers:
     def _answer_change(self, local: int, change: int) -> None:
         self.interner.tables.put("changed_locals", change << 32 | local, self.interner.changed(local, change))
 
-    def root(self, about: TreeOwner) -> int:
+    def root(self, about: MemoizedCall) -> int:
         """Return the root of a new decision tree."""
         node = self.trees.node()
         self._roots[node] = about
@@ -143,7 +143,7 @@ class MissAnswers:
                 return self._with_violations(me, message, steps, self._unread)
         return None
 
-    def _call(self, root: TreeOwner, log: ReadLog) -> FlaggedSteps:
+    def _call(self, root: MemoizedCall, log: ReadLog) -> FlaggedSteps:
         action, me, message, piece = root
         assert isinstance(action, Action)
         steps = log.steps(self.calls, action, me, message, piece, tracks=self.tracks_changes)
@@ -175,7 +175,7 @@ class MissAnswers:
                 raise
             return False
 
-    def _set_outcomes(self, node: int, owner: TreeOwner, steps: FlaggedSteps) -> None:
+    def _set_outcomes(self, node: int, owner: MemoizedCall, steps: FlaggedSteps) -> None:
         action, me, message, piece = owner
         assert isinstance(action, Action)
         first = self.effects.add(action, me, message, steps, is_piece=piece is not None)

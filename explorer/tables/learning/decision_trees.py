@@ -23,12 +23,12 @@ from kraftcheck.explorer.calls.inspection import WholeStateNeededError, tracks_s
 from kraftcheck.explorer.calls.proxies import (
     ABSENT_REPLICA,
     DeltaStep,
+    FieldItems,
     FieldPath,
-    FieldValues,
     IsElement,
-    LocalProxy,
     PeerProxy,
     ProjectionProxy,
+    RecordProxy,
     SetChange,
     SetProxy,
     SharedProxy,
@@ -130,7 +130,7 @@ class ReadLog:
             self._ask(source, CLASS_QUERY_KEY, type)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
-                return LocalProxy(value, partial(self._read_field, source, ()))
+                return RecordProxy(value, partial(self._read_field, source, ()))
         self._note((codes.SHARED, column, 0), answer)
         return value
 
@@ -220,7 +220,7 @@ class ReadLog:
             message,
             given,
             partial(self.whole, action),
-            partial(_steps_as_deltas, log=self, tracks=tracks) if self.by_field else None,
+            partial(_steps_without_proxies, log=self, tracks=tracks) if self.by_field else None,
             filters=bool(self._interner.shared.sets.elements),
             piece=piece,
         )
@@ -254,7 +254,7 @@ class ReadLog:
             return record
         source, self.used_proxies = self._local_source(role, local), True
         self._ask(source, CLASS_QUERY_KEY, type)
-        return LocalProxy(record, partial(self._read_field, source, ()))
+        return RecordProxy(record, partial(self._read_field, source, ()))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
         """Return the arguments of an action or a property as plain values, and record nothing."""
@@ -275,7 +275,7 @@ class ReadLog:
         whole = (codes.LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), queries.answer(WHOLE_LOCAL_QUERY, local)
         return TrackedRecord(self._interner.locals[local], queries, local, codes.LOCAL_QUERY, role, whole)
 
-    def _read_field(self, source: TrackedRecord, outer: FieldPath, inner: FieldPath) -> LocalProxy | None:
+    def _read_field(self, source: TrackedRecord, outer: FieldPath, inner: FieldPath) -> RecordProxy | None:
         """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
         path = (*outer, *inner)
         if source.whole[0] in self.path or any(
@@ -290,7 +290,7 @@ class ReadLog:
             value = _value_at_path(path, source.record)
             if isinstance(value, Record):
                 self.used_proxies = True
-                return LocalProxy(value, partial(self._read_field, source, path))
+                return RecordProxy(value, partial(self._read_field, source, path))
         self._ask(source, ("field", *path), partial(_value_at_path, path))
         return None
 
@@ -320,7 +320,7 @@ def _projected_or_whole_answer(project: Callable[[Record], Value], record: Recor
     return WHOLE_REPLICA_ANSWER if value is record else value
 
 
-def _steps_as_deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
+def _steps_without_proxies(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     """Return a handler's steps without proxies, as deltas if `tracks` is set."""
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
@@ -368,7 +368,7 @@ def _set_changes(step: Step, log: ReadLog, *, is_minimal: bool = False) -> dict[
     return {name: change for name, change in found if change is not None}
 
 
-def _peer_changes(step: Step) -> tuple[tuple[Value, FieldValues], ...]:
+def _peer_changes(step: Step) -> tuple[tuple[Value, FieldItems], ...]:
     changed = [(one.__key__, sorted(one.__changes__.items())) for one in step.writes if _is_changed_proxy(one)]
     return tuple((key, tuple((name, unwrap(value)) for name, value in changes)) for key, changes in changed)
 

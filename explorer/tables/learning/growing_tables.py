@@ -52,7 +52,7 @@ META_PLACE_BY_MAP = {
 }
 GROUPED_MAPS = ("operated", "changed")
 IMAGE_TABLES = ("permuted_slots", "permuted_messages", "permuted_shared")
-TABLES_WITH_ID_COLUMNS = ("local_answers", "shared_answers", "network_operations", *IMAGE_TABLES)
+TABLES_WITH_COLUMN_PER_ID = ("local_answers", "shared_answers", "network_operations", *IMAGE_TABLES)
 NOT_EVALUATED = -1  # an answer or an image that is not evaluated yet
 
 
@@ -74,7 +74,7 @@ class GrowingTables(arrays.MemoTables):
         self.content_table = np.full(FIRST_HASH_PLACES, -1, np.int32)
         self.own_roots[0] = NOT_EVALUATED
         self.asked = np.zeros((MOST_PYTHON_REQUESTS, self.asked.shape[1]), np.int64)
-        for name in TABLES_WITH_ID_COLUMNS:
+        for name in TABLES_WITH_COLUMN_PER_ID:
             rows = {"local_answers": 1, "shared_answers": 1, "network_operations": max(1, network_operations)}
             setattr(self, name, np.zeros((rows.get(name, permutations), FIRST_ID_ROOM), np.int32))
         self.inbox_answers = np.full((1, len(self.contents)), NOT_EVALUATED, np.int32)
@@ -476,7 +476,7 @@ def _memoized_image_function(permutation: Permutation) -> PermuteValue:
     return image
 
 
-class OrbitInterner:
+class ImageInterner:
     """Interns the images of values under the symmetry group, and stores the images' ids in tables."""
 
     def __init__(self, images: PermutationGroup, tables: GrowingTables) -> None:
@@ -503,7 +503,7 @@ class OrbitInterner:
         under = {number: [intern(image(member)) for image in self._images.generators] for number, member in orbit}
         del self._waiting[name, first]
         tables, count = self._tables, max(under) + 1
-        table = tables.fit_columns(name, count) if name in TABLES_WITH_ID_COLUMNS else tables.lengthen(name, count).T
+        table = tables.fit_columns(name, count) if name in TABLES_WITH_COLUMN_PER_ID else tables.lengthen(name, count).T
         for number in under:
             numbers = [number] * order
             for g, generator, before in self._images.products:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.calls.proxies import FieldValues
+from kraftcheck.explorer.calls.proxies import FieldItems
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning
 from kraftcheck.explorer.tables.kernel.flat.facts import intern_rows_of_flat_states
@@ -31,7 +31,7 @@ class InboxInterner:
         self,
         network: Network,
         tables: growing_tables.GrowingTables,
-        orbits: growing_tables.OrbitInterner,
+        orbits: growing_tables.ImageInterner,
         group: list[Permutation],
         slot: Callable[[Value], int],
         judge: Callable[[Record], int],
@@ -169,7 +169,7 @@ class Interner:
         self._view_name = view
         self._locals_of: Counter[Value] = Counter()
         self._changes = growing_tables.InternedList()
-        self._orbits = growing_tables.OrbitInterner(growing_tables.PermutationGroup(self.group), self.tables)
+        self._orbits = growing_tables.ImageInterner(growing_tables.PermutationGroup(self.group), self.tables)
         self.inboxes = InboxInterner(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
         self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
         self.shared.sets.is_allowed = len(self.group) == 1 and view is None
@@ -227,7 +227,7 @@ class Interner:
             self._orbits.note("permuted_locals", found, record, self.local)
         return found
 
-    def change(self, fields: FieldValues) -> int:
+    def change(self, fields: FieldItems) -> int:
         """Intern a change of some fields of a local state, as (name, value) pairs; return its id."""
         key = typed_key(fields)
         found = self._changes.find(key)

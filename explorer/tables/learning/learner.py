@@ -16,7 +16,7 @@ from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import MissResolver, TableFull, WorkerArrays
 from kraftcheck.explorer.tables.kernel.resolve import resolve_states
-from kraftcheck.explorer.tables.learning.answers import MissAnswers, TreeOwner
+from kraftcheck.explorer.tables.learning.answers import MemoizedCall, MissAnswers
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_id_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.transition_system import MOST_LABELS, LabelTable
@@ -66,11 +66,13 @@ class Learner:
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
-            tables.append("properties", (root := self.answers.root(TreeOwner(prop)), kind, int(i >= len(properties))))
+            tables.append(
+                "properties", (root := self.answers.root(MemoizedCall(prop)), kind, int(i >= len(properties)))
+            )
             self.answers.policy.misses |= {root: 0} if kind == 1 else {}
             tables.judged[int(i >= len(properties)), kind] |= 1 << i
         for prop in of_pairs:
-            tables.append("step_properties", (self.answers.root(TreeOwner(prop)), int(prop in action_constraints)))
+            tables.append("step_properties", (self.answers.root(MemoizedCall(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
             self.answers.effects.add_network_step(name, spends)

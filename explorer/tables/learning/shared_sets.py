@@ -22,7 +22,7 @@ import numpy as np
 
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, OrbitInterner, ValueQueries
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, ImageInterner, InternedList, ValueQueries
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
@@ -188,7 +188,7 @@ class KnownElements:
 
     def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, ElementTest | None]:
         """Return a test's key, and the test with its current closure; (None, None) if that may hold a proxy."""
-        key = (passes.__code__, id(passes.__globals__), *map(_plain_key, contents))
+        key = (passes.__code__, id(passes.__globals__), *map(_proxy_free_key, contents))
         if _NO_FIXED_KEY in key:
             return None, None
         test = self._tests.get(key)
@@ -242,7 +242,7 @@ def may_pass_test(passes: ElementTestFunction, element: Value) -> bool:
         return True
 
 
-def _plain_key(value: Any) -> Any:
+def _proxy_free_key(value: Any) -> Any:
     """Return a key of a value; `_NO_FIXED_KEY` if the value may hold a proxy, which would read other states later."""
     kind = type(value)
     if kind in _SCALAR_TYPES or issubclass(kind, type | Enum):
@@ -250,15 +250,17 @@ def _plain_key(value: Any) -> Any:
     if issubclass(kind, Protocol):
         return id(value)
     if issubclass(kind, Record):
-        return value if all(_plain_key(one) is not _NO_FIXED_KEY for one in field_values(value)) else _NO_FIXED_KEY
-    parts = tuple(map(_plain_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_FIXED_KEY,)  # no `SetProxy`
+        return value if all(_proxy_free_key(one) is not _NO_FIXED_KEY for one in field_values(value)) else _NO_FIXED_KEY
+    parts = (
+        tuple(map(_proxy_free_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_FIXED_KEY,)
+    )  # no `SetProxy`
     return _NO_FIXED_KEY if _NO_FIXED_KEY in parts else (kind, parts if issubclass(kind, tuple) else frozenset(parts))
 
 
 class SharedFields:
     """The interned values of the shared record's fields; ids are per field."""
 
-    def __init__(self, tables: GrowingTables, orbits: OrbitInterner, first: int) -> None:
+    def __init__(self, tables: GrowingTables, orbits: ImageInterner, first: int) -> None:
         self.type: type[Record] | None = None
         self.names: tuple[str, ...] = ()
         self.records: set[int] = set()  # fields that may hold a record

@@ -2,7 +2,7 @@
 
 A module has a function `search(protocol, options)`, which returns a `Result`. Code that several search orders share
 stands outside this folder, or in a module whose name begins with `_`. The function makes an `Expander`
-(`Expander.of`), a store of visited states (`LevelStates` in `level_states.py`, or `VisitedSet` in `visited.py`) and a
+(`Expander.of`), a store of visited states (`SearchStates` in `level_states.py`, or `VisitedSet` in `visited.py`) and a
 `ViolationChecker`. It returns `checker.result_of(...)` of the search proper.
 
 The search proper takes the initial states from `checker.starting_rows()`, and calls `checker.check_starts()` once

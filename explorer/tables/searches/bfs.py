@@ -12,7 +12,7 @@ from kraftcheck.explorer.result import INTERRUPTED_LIMIT, MEMORY_LIMIT, Behaviou
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.level_graph import check_graph_properties
-from kraftcheck.explorer.tables.level_states import LayoutPolicy, LevelStates
+from kraftcheck.explorer.tables.level_states import LayoutPolicy, SearchStates
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.explorer.tables.witness import WitnessSearch
 from kraftcheck.processes import Interruption
@@ -45,7 +45,7 @@ class BreadthFirst:
 
             self.checkpoint = TablesCheckpoint(protocol, options, self.checker)
             folder, file = self.checkpoint.path, self.checkpoint.states
-        self.states = LevelStates(self.expander, options.memory, batch, folder, file)
+        self.states = SearchStates(self.expander, options.memory, batch, folder, file)
         self.levels = self.states.levels
         self.layout = LayoutPolicy(options, self.states, self.checker.python)
         self.witness = WitnessSearch(self.expander, self.levels, self.checker, options, self.states.chunk)

@@ -109,7 +109,7 @@ def visit_reachable(p: Any, starts: Any) -> Any:
 
 
 @jit
-def mark_possibly_fair(p: Any, states_alive: Any) -> None:
+def mark_possibly_accepting(p: Any, states_alive: Any) -> None:
     """Mark each reached node as alive if its automaton state may lie on an accepting cycle; mark others as dead."""
     alive = bare_array(states_alive)
     states = np.int64(len(alive))

@@ -97,18 +97,18 @@ def voters_of(log: tuple[Batch, ...], formatted: frozenset[Voter]) -> frozenset[
     return next((one.voters for one in reversed(records_in_log(log)) if isinstance(one, Voters)), formatted)
 
 
-def version_of(log: tuple[Batch, ...], formatted: int) -> int:
+def kraft_version_of(log: tuple[Batch, ...], formatted: int) -> int:
     return next((one.version for one in reversed(records_in_log(log)) if isinstance(one, KRaftVersion)), formatted)
 
 
-def is_in_own_epoch(me: Replica, offset: int) -> bool:
+def is_batch_of_own_epoch(me: Replica, offset: int) -> bool:
     """Whether the batch that ends at an offset is of the leader's own epoch."""
     return offset > 0 and me.log[offset - 1].epoch >= me.epoch
 
 
 def advertised_high_watermark(me: Replica) -> int:
     """Return the high watermark that a leader advertises: 0 before a batch of its epoch is committed (KIP-595)."""
-    return me.high_watermark if is_in_own_epoch(me, me.high_watermark) else 0
+    return me.high_watermark if is_batch_of_own_epoch(me, me.high_watermark) else 0
 
 
 def log_ends_of_voters(me: Replica) -> list[int]:
@@ -124,7 +124,7 @@ def committed_end(me: Replica) -> int:
     """
     ends = log_ends_of_voters(me)
     most = ends[len(ends) // 2] if ends else 0
-    return max(me.high_watermark, most) if is_in_own_epoch(me, most) else me.high_watermark
+    return max(me.high_watermark, most) if is_batch_of_own_epoch(me, most) else me.high_watermark
 
 
 def last_voters_end(log: tuple[Batch, ...]) -> int:
@@ -135,7 +135,7 @@ def last_voters_end(log: tuple[Batch, ...]) -> int:
 
 def must_defer_change(me: Replica) -> bool:
     """Whether a leader has a pending operation, or no committed batch of its epoch (KIP-853)."""
-    return isinstance(me.change, Change) or not is_in_own_epoch(me, me.high_watermark)
+    return isinstance(me.change, Change) or not is_batch_of_own_epoch(me, me.high_watermark)
 
 
 def has_uncommitted_voters(me: Replica) -> bool:
@@ -389,7 +389,7 @@ def update_features_error(old_brokers: bool, me: Replica, version: int) -> Error
 def with_appended_voters(me: Replica, voters: frozenset[Voter], change: Change, *first: LogRecord) -> Replica:
     """Return a leader with an appended VotersRecord, in use at once (KIP-853, "VotersRecord")."""
     log = (*me.log, Batch(me.epoch, (*first, Voters(voters))))
-    version = version_of(log, me.version)
+    version = kraft_version_of(log, me.version)
     return me.but(log=log, flushed=len(log), voters=voters, version=version, change=change.but(offset=len(log)))
 
 

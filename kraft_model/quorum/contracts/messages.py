@@ -24,6 +24,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     has_committed_own_removal,
     holds_fetch_position,
     is_same_replica,
+    kraft_version_of,
     last_epoch_and_end,
     leader_fields_of_response,
     leader_with_caught_up_voter,
@@ -35,7 +36,6 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     sent_without_history,
     update_features_error,
     update_voter_error,
-    version_of,
     voter_change_error,
     voter_endpoint,
     voters_of,
@@ -45,7 +45,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
 )
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
-    ENDED,
+    ENDED_MODES,
     Acknowledgement,
     AddVoterRequest,
     Admin,
@@ -180,7 +180,7 @@ class MessageContracts(QuorumBase):
     ) -> bool:
         """Whether a replica answers an announcement with `error`; without PlainAnswers, only errors are sent."""
         answers = sent_messages(step, Acknowledgement)
-        if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
+        if after.mode in ENDED_MODES or (error is Error.NONE and not self.plain_answers):
             return not answers
         epoch, leader, place = leader_fields_of_response(after, error)
         kind = BeginQuorumEpochResponse if isinstance(request, BeginQuorumEpochRequest) else EndQuorumEpochResponse
@@ -309,7 +309,7 @@ class MessageContracts(QuorumBase):
             return changes_and_sends_nothing(before, after, step)
         free = before.but(pending=Nil.NIL)
         expected, is_over = epoch_state_after_response(free, message)
-        if is_over or expected.mode in ENDED:
+        if is_over or expected.mode in ENDED_MODES:
             return sends_next_fetch(before, after, step) and enters_epoch_state(
                 free, after.but(pending=Nil.NIL), expected
             )
@@ -330,7 +330,7 @@ class MessageContracts(QuorumBase):
         known = min(message.high_watermark, len(log)) or before.high_watermark
         if isinstance(message.diverging, Position):
             log, known = prefix_before_divergence(before.log, message.diverging), before.high_watermark
-        if version_of(log, before.version) > before.software:
+        if kraft_version_of(log, before.version) > before.software:
             return after.mode is Mode.DOWN
         if known < before.high_watermark or len(log) < before.high_watermark:
             return after.mode is Mode.FAILED
@@ -368,7 +368,7 @@ class MessageContracts(QuorumBase):
             return sends_next_fetch(before, after, step) and enters_epoch_state(
                 free, after.but(pending=Nil.NIL), expected
             )
-        if version_of(message.content, before.version) > before.software:
+        if kraft_version_of(message.content, before.version) > before.software:
             return after.mode is Mode.DOWN
         size = len(message.content)
         loaded = (after.log, after.start, after.flushed, after.fetched) == (message.content, size, size, True)
@@ -573,6 +573,6 @@ class MessageContracts(QuorumBase):
         KIP-853, "KRaftVersionRecord". The flushed offset lies within the log.
         """
         formatted = self.formatted_set(after)
-        version = version_of(after.log, self.initial_version if formatted else 0)
+        version = kraft_version_of(after.log, self.initial_version if formatted else 0)
         follows = (after.voters, after.version) == (voters_of(after.log, formatted), version)
         return follows and after.start <= after.flushed <= len(after.log)

@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
 from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
-    ENDED,
+    ENDED_MODES,
     AddVoterRequest,
     AdminResponse,
     Answered,
@@ -98,7 +98,7 @@ class QuorumContracts(MessageContracts):
         """
         if (before.mode, before.epoch, before.directory) == (after.mode, after.epoch, after.directory):
             return True
-        if (after.directory, after.mode in ENDED) != (before.directory, False):
+        if (after.directory, after.mode in ENDED_MODES) != (before.directory, False):
             return True
         granted = own_key_if_voter(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
         forgot = (
@@ -194,7 +194,7 @@ class QuorumContracts(MessageContracts):
             stays = (change.operation, change.client, change.asked) == (later.operation, later.client, later.asked)
             return stays and "expirations" not in step.spends
         answers = responses_to_client(change.client, step)
-        if starts_process(step) or after.mode in ENDED or (change.client == ADMIN and not self.plain_answers):
+        if starts_process(step) or after.mode in ENDED_MODES or (change.client == ADMIN and not self.plain_answers):
             return not answers
         if len(answers) != 1 or answers[0].error is not error_ending_change(change, after, step):
             return False
@@ -281,7 +281,7 @@ class QuorumContracts(MessageContracts):
         elected = dict(step.puts).get("elected")
         if after.mode is not Mode.LEADER or before.mode is Mode.LEADER:
             failed = after.leader == after.id and "restarts" in step.spends
-            failed = failed and (step.consumes or before.mode not in ENDED)
+            failed = failed and (step.consumes or before.mode not in ENDED_MODES)
             return elected is None or failed or len(after.voters) == 1
         log = (*before.log, Batch(after.epoch, (LeaderChange(before.id), *records_due_at_election(before, after))))
         opened = (after.log, after.flushed, after.leader) == (log, len(log), before.id)
@@ -348,12 +348,12 @@ class QuorumContracts(MessageContracts):
             blank = blank.but(voters=voters, version=self.initial_version if voters else 0)
             lost = shared.lost.put(before.key, before.log)
             return (dict(step.puts).get("lost"), after, step.sent) == (lost, blank, ())
-        if (after.id, after.directory) != (before.id, before.directory) or before.mode in ENDED:
+        if (after.id, after.directory) != (before.id, before.directory) or before.mode in ENDED_MODES:
             return False
         if "crashes" in step.spends and (after.mode is not Mode.DOWN or step.sent):
             return False
-        if after.mode in ENDED:
-            return ends_process(before, after, step)
+        if after.mode in ENDED_MODES:
+            return is_valid_process_end(before, after, step)
         moves = (after.endpoint, after.software) != (before.endpoint, before.software)
         may_move = bool({"moved_endpoints", "software_changes"} & set(step.spends))
         return "lost" not in dict(step.puts) and moves == may_move
@@ -432,7 +432,7 @@ def starts_process(step: Step) -> bool:
 def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
     """Whether mode, epoch or disk of a replica change, or its process ends or starts."""
     is_other = (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory)
-    return is_other or starts_process(step) or after.mode in ENDED
+    return is_other or starts_process(step) or after.mode in ENDED_MODES
 
 
 def vote_after_role_change(before: Replica, after: Replica) -> Key | Nil:
@@ -563,7 +563,7 @@ def follows_known_leader(me: Replica) -> bool:
     return me.mode is Mode.FOLLOWER and bool(me.leader)
 
 
-def ends_process(before: Replica, after: Replica, step: Step) -> bool:
+def is_valid_process_end(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a process that ends keeps its log and epoch, and drops its pending request."""
     gone = (after.log, after.epoch, after.high_watermark, after.pending) == (before.log, before.epoch, 0, Nil.NIL)
     forgot = are_fields_empty(after, "offsets", "granted", "heard") and isinstance(after.change, Nil)

@@ -11,7 +11,7 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import is_same_replica, update_voter_error
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
-    ENDED,
+    ENDED_MODES,
     Admin,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -275,12 +275,12 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
     @projection
     def is_lowered(self, me: Replica | Admin) -> bool:
         """Whether a process has ended, or needs no record of the higher level: its snapshot is at the lower one."""
-        return not isinstance(me, Replica) or me.mode in ENDED or 0 < self.lowered(me.log) <= me.start
+        return not isinstance(me, Replica) or me.mode in ENDED_MODES or 0 < self.lowered(me.log) <= me.start
 
     @internal(reads=is_lowered)
     def change_binary(self, me: LevelReplica, is_lowered: Map[ModelValue, bool]) -> Steps:
         """A controller restarts with old binaries."""
-        if me.mode in ENDED or me.binary == 0 or not self.may_change(me, is_lowered):
+        if me.mode in ENDED_MODES or me.binary == 0 or not self.may_change(me, is_lowered):
             return
         after = self.after_restart(me.but(binary=0))
         yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend("binaries")
@@ -336,7 +336,7 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
     def binaries_may_change_when_due(self, me: LevelReplica, is_lowered: Map[ModelValue, bool]) -> bool:
         """A controller may run old binaries once it has a snapshot at the lower level (KIP-1155)."""
         has_snapshot = any(Level(0) in batch.records for batch in me.log[: me.start])
-        due = me.mode not in ENDED and me.binary == 1 and has_snapshot
+        due = me.mode not in ENDED_MODES and me.binary == 1 and has_snapshot
         return not (due and self.may_change(me, is_lowered.put(me.id, True))) or bool(
             list(self.change_binary(me, is_lowered))
         )

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.base import OtherReplicas
 from kraftcheck.kraft_model.quorum.epochs import QuorumEpochs
 from kraftcheck.kraft_model.quorum.liveness import FAIRNESS, TemporalSummaries
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     Admin,
     Batch,
     EndQuorumEpochRequest,
@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import is_voter_key, resigned
+from kraftcheck.kraft_model.quorum.rules import is_key_of_voter, resigned
 from kraftcheck.spec import (
     Formula,
     ModelValue,
@@ -120,7 +120,7 @@ class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
     @projection
     def contest(self, me: Replica | Admin) -> Replica | Nil:
         """Return what others' timers depend on of a running replica: its id, endpoint, mode and epoch."""
-        if not isinstance(me, Replica) or me.mode in ENDED or not self.timely_elections:
+        if not isinstance(me, Replica) or me.mode in ENDED_MODES or not self.timely_elections:
             return Nil.NIL
         return self.replica_type(me.id, endpoint=me.endpoint, mode=me.mode, epoch=me.epoch)
 
@@ -147,7 +147,7 @@ class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
         """Whether a round awaits an answer that must arrive: with TimelyElections, its timer does not expire before."""
         if not self.timely_elections or self.losses or me.mode not in ELECTION_MODES:
             return False
-        asked = [voter for voter in me.voters if not is_voter_key(voter.key, me.key)]
+        asked = [voter for voter in me.voters if not is_key_of_voter(voter.key, me.key)]
         open_ = [voter for voter in asked if voter.key not in me.granted | me.rejected]
         return any(self.is_reached(me, voter.key.id, voter.endpoint, shared, others) for voter in open_)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.contracts.steps import records_due_at_election
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     FetchResponse,
     Key,
     LeaderChange,
@@ -52,7 +52,7 @@ class OverriddenVoters(Quorum, variant="overridden-voters"):
     @internal(reads=Quorum.identity)
     def override(self, me: OverriddenReplica, identity: Map[ModelValue, Voter | Nil]) -> Steps:
         """A controller is stopped, formatted with --override-voters, and started again."""
-        if me.mode in ENDED:
+        if me.mode in ENDED_MODES:
             return
         voters = self.voters_given(me, running_controllers(identity))
         given = self.with_log(me.but(override=voters, override_end=len(me.log)), me.log, flushes=True)
@@ -197,7 +197,7 @@ class FormattingNeeded(Quorum, variant="formatting-needed"):
     @step_invariant
     def lost_disks_stay_down(self, before: Replica, after: Replica, step: Step) -> bool:
         """A process without a formatted disk does not run (KIP-785)."""
-        return step.spends != ("lost_disks",) or after.mode in ENDED
+        return step.spends != ("lost_disks",) or after.mode in ENDED_MODES
 
 
 class IdentifiedReplica(Replica):

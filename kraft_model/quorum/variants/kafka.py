@@ -48,7 +48,7 @@ from kraftcheck.kraft_model.quorum.variants.readings import (
 )
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Step, Steps, ordered
-from kraftcheck.spec.errors import InputError, unknown_name
+from kraftcheck.spec.errors import InputError, unknown_name_message
 
 
 class SeveralSnapshots(Quorum):
@@ -531,7 +531,7 @@ def require_known_differences(names: Iterable[str], known: Collection[str], *, c
                 f"{name}: no log shows this difference, since {UNSEEN_IN_LOGS[name]}; leave out the option"
             )
         if name not in known:
-            raise InputError(unknown_name("difference", name, known))
+            raise InputError(unknown_name_message("difference", name, known))
 
 
 def as_kafka(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.contracts.steps import starts_process
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     UNKNOWN_DIRECTORY,
     Admin,
     Batch,
@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, replica_keys, version_in
+from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, kraft_version_in, replica_keys
 from kraftcheck.kraft_model.quorum.variants.kafka import SeveralSnapshots
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
 
@@ -160,7 +160,7 @@ class StaticVoters(Quorum, variant="static-voters"):
     @internal
     def list_voters(self, me: Replica) -> Steps:
         """A controller restarts with another `controller.quorum.voters`."""
-        if me.mode not in ENDED:
+        if me.mode not in ENDED_MODES:
             listed = self.with_log(me.but(listed=self.listed), me.log, flushes=False)
             after = self.after_restart(listed)
             sends = self.messages_after_restart(after)
@@ -222,7 +222,7 @@ class FinalizedVersionReports(Quorum, variant="features"):
     def describe_features(self, me: Replica, shared: Reports) -> Steps:
         """An administrator asks a replica for the finalized kraft.version."""
         version = self.finalized_version(me)
-        if me.mode not in ENDED and version is not None:
+        if me.mode not in ENDED_MODES and version is not None:
             reports = shared.reports | {Report(version, me.high_watermark)}
             yield self.taken(me, me, consumes=False).put(reports=reports).spend("feature_descriptions")
 
@@ -238,13 +238,17 @@ class FinalizedVersionReports(Quorum, variant="features"):
     def finalized_is_committed(self, shared: Reports) -> bool:
         """A kraft.version reported as finalized is that of the log committed at that time (KIP-584; KIP-853)."""
         known = {report: shared.committed[: report.high_watermark] for report in shared.reports}
-        return all(log and version_in(log, self.initial_version) == report.version for report, log in known.items())
+        return all(
+            log and kraft_version_in(log, self.initial_version) == report.version for report, log in known.items()
+        )
 
     @step_invariant
     def descriptions_are_reported(self, before: Replica, step: Step, shared: Reports) -> bool:
         """A question for the finalized version is answered with that of the log up to the high watermark (KIP-584)."""
         told = dict(step.puts).get("reports", shared.reports)
-        due = {Report(version_in(before.log[: before.high_watermark], self.initial_version), before.high_watermark)}
+        due = {
+            Report(kraft_version_in(before.log[: before.high_watermark], self.initial_version), before.high_watermark)
+        }
         return step.spends != ("feature_descriptions",) or told == shared.reports | due
 
 
@@ -319,7 +323,7 @@ class QuorumWithListeners(Quorum, variant="listeners"):
     @internal
     def register_listener(self, me: ReplicaWithListener) -> Steps:
         """A listener registers, and learns of the leader that the replica knows."""
-        if me.mode not in ENDED and not me.registered:
+        if me.mode not in ENDED_MODES and not me.registered:
             step = self.taken(me, self.registers(me.but(registered=True)), consumes=False)
             yield step.spend("registrations")
 
@@ -341,7 +345,7 @@ class QuorumWithListeners(Quorum, variant="listeners"):
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
     ) -> Step:
         assert isinstance(after, ReplicaWithListener)
-        if starts or after.mode in ENDED:
+        if starts or after.mode in ENDED_MODES:
             after = after.but(registered=False, heard_of=Nil.NIL)
         elif after.registered and self.known(before) != self.known(after):
             after = self.notifies(after)
@@ -362,11 +366,11 @@ class QuorumWithListeners(Quorum, variant="listeners"):
         """A listener registers once in the life of its process, and learns of nothing before (KIP-595)."""
         if step.spends == ("registrations",):
             return (
-                before.mode not in ENDED
+                before.mode not in ENDED_MODES
                 and not before.registered
                 and after == before.but(registered=True, heard_of=after.heard_of)
             )
-        if after.mode in ENDED or starts_process(step):
+        if after.mode in ENDED_MODES or starts_process(step):
             return not after.registered and after.heard_of is Nil.NIL
         return after.registered == before.registered and (after.registered or after.heard_of is Nil.NIL)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import OtherReplicas
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     UNKNOWN_DIRECTORY,
     Admin,
     FetchRequest,
@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import is_voter_key
+from kraftcheck.kraft_model.quorum.rules import is_key_of_voter
 from kraftcheck.spec import (
     Map,
     ModelValue,
@@ -61,7 +61,7 @@ class RolledByOperator(Quorum, variant="rolled-by-operator"):
     @projection
     def progress(self, me: Replica | Admin) -> ControllerProgress | Nil:
         """Return what DescribeQuorum and its pod say of a running controller; Nil for any other process."""
-        if not isinstance(me, Replica) or me.mode in ENDED:
+        if not isinstance(me, Replica) or me.mode in ENDED_MODES:
             return Nil.NIL
         leads = me.mode is Mode.LEADER
         return ControllerProgress(me.key, leads, me.epoch, len(me.log) if leads or me.fetched else 0, me.software)
@@ -81,7 +81,7 @@ class RolledByOperator(Quorum, variant="rolled-by-operator"):
             newest = [(one.epoch, one.end) for one in others if one.leads]
         caught_up = [one.key for one in others if newest and (one.epoch, one.end) == max(newest)]
         return self.is_majority(
-            me.voters, {v.key for v in me.voters if any(is_voter_key(v.key, key) for key in caught_up)}
+            me.voters, {v.key for v in me.voters if any(is_key_of_voter(v.key, key) for key in caught_up)}
         )
 
     @reachable(reads=progress)

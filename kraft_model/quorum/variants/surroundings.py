@@ -12,7 +12,7 @@ from typing import ClassVar
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.contracts.steps import starts_process
 from kraftcheck.kraft_model.quorum.records import (
-    ENDED,
+    ENDED_MODES,
     DiskReplica,
     Error,
     FetchRequest,
@@ -100,7 +100,7 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
     ) -> Step:
         assert isinstance(before, DelayingReplica)
         assert isinstance(after, DelayingReplica)
-        if starts or after.mode in ENDED:
+        if starts or after.mode in ENDED_MODES:
             after = after.but(delayed=frozenset())
         elif (after.high_watermark, len(after.log)) != (before.high_watermark, len(before.log)):
             after, answers = self.handled_again(after)
@@ -178,7 +178,7 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
 
         If its maximum wait has passed, no other delay ends.
         """
-        if after.mode in ENDED or starts_process(step):
+        if after.mode in ENDED_MODES or starts_process(step):
             return not after.delayed
         ended, answers = before.delayed - after.delayed, [one for one in step.sent if isinstance(one, FetchResponse)]
         if step.spends == ("fetch_expirations",):
@@ -247,7 +247,7 @@ class ListenersLearnByEpoch(QuorumWithListeners):
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
     ) -> Step:
         assert isinstance(after, ReplicaWithListener)
-        if after.registered and not starts and after.mode not in ENDED:
+        if after.registered and not starts and after.mode not in ENDED_MODES:
             after = self.notifies(after)
         return super().taken(before, after, *messages, consumes=consumes, starts=starts)
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from itertools import chain, combinations
 
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, invariant, on, ordered, projection
-from kraftcheck.spec.examples.eligible_leaders.controller import EligibleController, Others, known_after
+from kraftcheck.spec.examples.eligible_leaders.controller import EligibleController, ReplicasById, known_after
 from kraftcheck.spec.examples.eligible_leaders.records import (
     CONTROLLER,
     NOBODY,
-    OFFLINE,
+    OFFLINE_STATUSES,
     AlterPartitionRequest,
     AlterPartitionResponse,
     Broker,
@@ -41,11 +41,11 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
 )
 
 
-def leads(me: Broker) -> bool:
+def is_running_leader(me: Broker) -> bool:
     return me.status is Status.RUNNING and me.role is Role.LEADER
 
 
-def last_offset(me: Broker, epoch: int, *, leader: bool) -> Position:
+def epoch_end_position(me: Broker, epoch: int, *, leader: bool) -> Position:
     """Return the end of the highest epoch not above the given one, as KIP-101 and KIP-279 have it."""
     if not me.log or epoch == me.last_epoch or (leader and epoch == me.known.leader_epoch):
         return Position(epoch, me.end)
@@ -54,7 +54,7 @@ def last_offset(me: Broker, epoch: int, *, leader: bool) -> Position:
     return Position(max(lower, default=epoch), min(higher, default=me.end))
 
 
-def committed(me: Broker, members: Members, end: int) -> int:
+def committed_offset(me: Broker, members: Members, end: int) -> int:
     """Return the highest offset that all members hold as far as the leader knows; 0 if there is none."""
     if not me.log:
         return 0
@@ -96,7 +96,7 @@ class EligibleLeaders(EligibleController):
 
     def _learned(self, me: Broker, past: History, now: Known) -> tuple[Broker, History]:
         """Return a leader once it knows a partition state."""
-        mark = committed(me, now.maximal_isr, me.end) + 1
+        mark = committed_offset(me, now.maximal_isr, me.end) + 1
         good = len(now.maximal_isr) >= self.min_isr
         after, history = self._advanced(me, past, mark, now.isr, good=good)
         return after.but(known=now), history
@@ -106,7 +106,7 @@ class EligibleLeaders(EligibleController):
     @internal
     def broker_start(self, me: Broker, shared: World) -> Steps:
         """A broker starts, and registers with its last broker epoch: 0 after an unclean shutdown."""
-        if me.status in OFFLINE:
+        if me.status in OFFLINE_STATUSES:
             number = shared.incarnations
             after = me.but(status=Status.STARTING, incarnation=number, registered=False, role=None)
             request = RegistrationRequest(me.broker_epoch, number, me.id)
@@ -119,7 +119,7 @@ class EligibleLeaders(EligibleController):
             running = me.but(status=Status.RUNNING, broker_epoch=response.broker_epoch, registered=True)
             yield consume(running.but(cursor=max(0, response.metadata_end - 1), known=Known()))
 
-    def _shut_down(self, me: Broker, shared: World, whole: Others, stopped: Broker) -> Steps:
+    def _shut_down(self, me: Broker, shared: World, whole: ReplicasById, stopped: Broker) -> Steps:
         """Yield the steps in which a broker stops, its fetch sessions end, and the controller fences it."""
         past = self._failed(me, shared.history) if me.role is Role.LEADER else shared.history
         controller = whole[CONTROLLER]
@@ -147,17 +147,17 @@ class EligibleLeaders(EligibleController):
             yield fenced.put(metadata=shared.metadata + records, history=past)
 
     @internal(reads=EligibleController.whole)
-    def data_loss_shutdown(self, me: Broker, shared: World, whole: Others) -> Steps:
+    def data_loss_shutdown(self, me: Broker, shared: World, whole: ReplicasById) -> Steps:
         """A broker stops uncleanly, and its log is lost."""
-        if me.status not in OFFLINE:
+        if me.status not in OFFLINE_STATUSES:
             stopped = me.but(status=Status.DIRTY, broker_epoch=0, log=(), high_watermark=1, epoch_start=0)
             for step in self._shut_down(me, shared, whole, stopped):
                 yield step.spend("unclean_shutdowns")
 
     @internal(reads=EligibleController.whole)
-    def no_data_loss_shutdown(self, me: Broker, shared: World, whole: Others) -> Steps:
+    def no_data_loss_shutdown(self, me: Broker, shared: World, whole: ReplicasById) -> Steps:
         """A broker stops cleanly and keeps its broker epoch, or uncleanly without a loss."""
-        for epoch in dict.fromkeys((me.broker_epoch, 0)) if me.status not in OFFLINE else ():
+        for epoch in dict.fromkeys((me.broker_epoch, 0)) if me.status not in OFFLINE_STATUSES else ():
             for step in self._shut_down(me, shared, whole, me.but(status=Status.CLEAN, broker_epoch=epoch)):
                 yield step.spend("clean_shutdowns")
 
@@ -166,7 +166,7 @@ class EligibleLeaders(EligibleController):
     @internal
     def receive_metadata_update(self, me: Broker, shared: World) -> Steps:
         """A broker applies records up to one that concerns its replica."""
-        if me.status in OFFLINE or not me.registered:
+        if me.status in OFFLINE_STATUSES or not me.registered:
             return
         for end in range(me.cursor + 1, len(shared.metadata) + 1):
             record = shared.metadata[end - 1]
@@ -216,7 +216,7 @@ class EligibleLeaders(EligibleController):
 
     @internal(reads=(EligibleController.whole, asked))
     def send_alter_partition_request(
-        self, me: Broker, shared: World, whole: Others, asked: Map[int, frozenset[Record]]
+        self, me: Broker, shared: World, whole: ReplicasById, asked: Map[int, frozenset[Record]]
     ) -> Steps:
         """A leader proposes an ISR: with followers that have caught up, and without some that it counts as slow.
 
@@ -224,7 +224,7 @@ class EligibleLeaders(EligibleController):
         """
         controller = whole[CONTROLLER]
         assert isinstance(controller, Controller)
-        for proposed, slow in self._proposals(me) if leads(me) and not me.awaits_isr else ():
+        for proposed, slow in self._proposals(me) if is_running_leader(me) and not me.awaits_isr else ():
             request = self._proposal(me, proposed)
             repeated = request in asked[CONTROLLER]
             if repeated and self._alter_error(controller, request, shared.metadata[-1]):
@@ -251,7 +251,7 @@ class EligibleLeaders(EligibleController):
     @on(AlterPartitionResponse)
     def receive_alter_partition_response(self, me: Broker, response: AlterPartitionResponse, shared: World) -> Steps:
         """A leader takes the ISR of the response, or drops its proposal after an error."""
-        if not leads(me) or not me.awaits_isr or me.pending.request != response.request:
+        if not is_running_leader(me) or not me.awaits_isr or me.pending.request != response.request:
             return
         now = me.known.but(maximal_isr=me.known.isr)
         if response.error is None:
@@ -266,7 +266,7 @@ class EligibleLeaders(EligibleController):
     # Replication
 
     @internal(reads=EligibleController.whole)
-    def send_fetch_request(self, me: Broker, whole: Others) -> Steps:
+    def send_fetch_request(self, me: Broker, whole: ReplicasById) -> Steps:
         """A follower fetches, unless nothing is new: both have the same log end and high watermark, and know it."""
         leader = me.known.leader
         fetcher = me.fetchers.get(leader)
@@ -293,13 +293,13 @@ class EligibleLeaders(EligibleController):
             error = Error.UNKNOWN_LEADER_EPOCH if epoch < request.leader_epoch else fenced
             yield become(me).reply(answer.but(error=error))
             return
-        last = last_offset(me, request.last_epoch, leader=True)
+        last = epoch_end_position(me, request.last_epoch, leader=True)
         if last.epoch < request.last_epoch or last.offset < request.offset:
             yield become(me).reply(answer.but(diverging=last))
             return
         followers = me.followers.put(request.source, Progress(request.offset, request.broker_epoch))
         heard = me.but(followers=followers)
-        mark = committed(heard, me.known.maximal_isr, me.end) + 1
+        mark = committed_offset(heard, me.known.maximal_isr, me.end) + 1
         after, history = self._advanced(heard, shared.history, mark, me.known.isr)
         entries = me.log[request.offset - 1 : request.offset]
         reply = answer.but(high_watermark=after.high_watermark, entries=entries)
@@ -330,16 +330,16 @@ class EligibleLeaders(EligibleController):
 
     def _truncation(self, me: Broker, diverging: Position) -> int:
         """Return the log end to which a follower truncates."""
-        mine = last_offset(me, diverging.epoch, leader=False)
+        mine = epoch_end_position(me, diverging.epoch, leader=False)
         return mine.offset if mine.epoch != diverging.epoch else min(mine.offset, diverging.offset)
 
     @internal
     def write_record_to_leader(self, me: Broker, shared: World) -> Steps:
         """A leader with a large enough ISR appends a value that is new."""
-        if not leads(me) or len(me.known.maximal_isr) < self.min_isr:
+        if not is_running_leader(me) or len(me.known.maximal_isr) < self.min_isr:
             return
         for value in sorted(set(range(1, self.values + 1)) - shared.history.sent):
-            mark = committed(me, me.known.maximal_isr, me.end + 1) + 1
+            mark = committed_offset(me, me.known.maximal_isr, me.end + 1) + 1
             after, history = self._advanced(me, shared.history, mark, me.known.isr)
             after = after.but(log=(*me.log, Entry(me.known.leader_epoch, value)), floor=me.floor or me.end)
             yield become(after).put(history=history.but(sent=history.sent | {value}))

@@ -39,10 +39,10 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
     Sessions,
     Status,
     World,
-    session,
+    fetch_session_of,
 )
 
-Others = Map[int, Record]
+ReplicasById = Map[int, Record]
 
 
 def known_after(change: Change) -> Known:
@@ -62,7 +62,7 @@ class EligibleController(Protocol):
     fences: int = bound("FenceBrokerLimit", default=0)
     shrinks: int = bound("LeaderShrinkIsrLimit", default=0)
 
-    network = Sessions(groups=session)
+    network = Sessions(groups=fetch_session_of)
 
     def check_constants(self) -> None:
         """Reject an ISR that is larger than the set of brokers or smaller than MinISR."""
@@ -149,7 +149,7 @@ class EligibleController(Protocol):
                 yield become(me.marked(broker, fenced=True)).put(metadata=shared.metadata + records).spend("fences")
 
     @internal(reads=whole)
-    def unfence_broker(self, me: Controller, shared: World, whole: Others) -> Steps:
+    def unfence_broker(self, me: Controller, shared: World, whole: ReplicasById) -> Steps:
         """The controller hears a running broker again."""
         for broker in ordered(set(me.registrations) - me.unfenced):
             one = whole[broker]

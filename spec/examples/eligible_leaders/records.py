@@ -22,7 +22,7 @@ class Status(enum.Enum):
     DIRTY = "OFFLINE_DIRTY"
 
 
-OFFLINE = (Status.CLEAN, Status.DIRTY)
+OFFLINE_STATUSES = (Status.CLEAN, Status.DIRTY)
 
 
 class Role(enum.Enum):
@@ -141,7 +141,7 @@ class Session(Record):
     dest: int
 
 
-def session(message: Record) -> Session | None:
+def fetch_session_of(message: Record) -> Session | None:
     """Return the fetch session of a message, if it has one."""
     return Session(message.source, message.dest) if isinstance(message, FetchRequest | FetchResponse) else None
 

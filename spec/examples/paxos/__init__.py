@@ -83,7 +83,9 @@ class Nothing(Record):
     """The empty shared state."""
 
 
-def agreed(sources: Iterable[ModelValue], quorums: Iterable[frozenset[ModelValue]]) -> list[frozenset[ModelValue]]:
+def quorums_within(
+    sources: Iterable[ModelValue], quorums: Iterable[frozenset[ModelValue]]
+) -> list[frozenset[ModelValue]]:
     """Return the quorums that are subsets of the sources."""
     among = frozenset(sources)
     return [quorum for quorum in ordered(quorums) if quorum <= among]
@@ -134,7 +136,7 @@ class Paxos(Protocol):
         if any(me.id in ballots for ballots in proposed.values()):
             return
         safe: set[ModelValue] = set()
-        for quorum in agreed((promise.source for promise in promises[me.id]), self.quorums):
+        for quorum in quorums_within((promise.source for promise in promises[me.id]), self.quorums):
             votes = [promise.voted for promise in promises[me.id] if promise.source in quorum and promise.voted]
             latest = max((vote.ballot for vote in votes), default=None)
             safe |= {vote.value for vote in votes if vote.ballot == latest} or self.values
@@ -154,7 +156,7 @@ class Paxos(Protocol):
         """The values that a quorum has voted for in a leader's ballot."""
         votes = [message for message in messages if isinstance(message, Accepted)]
         by_value = {value: [vote.source for vote in votes if vote.value == value] for value in self.values}
-        return frozenset(value for value, sources in by_value.items() if agreed(sources, self.quorums))
+        return frozenset(value for value, sources in by_value.items() if quorums_within(sources, self.quorums))
 
     @invariant(reads=chosen)
     def one_chosen(self, chosen: Map[object, frozenset[ModelValue]]) -> bool:

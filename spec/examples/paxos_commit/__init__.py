@@ -30,7 +30,7 @@ from kraftcheck.spec import (
     ordered,
     projection,
 )
-from kraftcheck.spec.examples.paxos import agreed
+from kraftcheck.spec.examples.paxos import quorums_within
 
 
 class Phase(enum.Enum):
@@ -188,7 +188,7 @@ class PaxosCommit(Protocol):
         if ballot == 0 or any(ballot in proposed[acceptor, rm] for acceptor in self.acceptors):
             return
         safe: dict[Phase, None] = {}
-        for majority in agreed((promise.source for promise in promises[me.id]), self.majorities):
+        for majority in quorums_within((promise.source for promise in promises[me.id]), self.majorities):
             votes = [promise.voted for promise in promises[me.id] if promise.source in majority and promise.voted]
             latest = max(votes, key=lambda vote: vote.ballot, default=Vote(0, Phase.ABORTED))
             safe[latest.phase] = None
@@ -210,7 +210,7 @@ class PaxosCommit(Protocol):
         """The outcome that a majority has voted for in a ballot, or None."""
         for phase in (Phase.PREPARED, Phase.ABORTED):
             sources = [m.source for m in messages if isinstance(m, Accepted) and m.phase is phase]
-            if agreed(sources, self.majorities):
+            if quorums_within(sources, self.majorities):
                 return phase
         return None
 

@@ -45,7 +45,7 @@ def test_a_forged_checkpoint(count: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_large_checkpoint_is_searched_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "MOST_REPEATED_STATES", 10)
+    monkeypatch.setattr(checkpoint, "MOST_RECHECKED_STATES", 10)
     folder = tmp_path / "c"
     protocol, options = stopped(folder)
     result, _ = search(protocol, replace(options, resume=folder), folder, Random(1))  # type: ignore[arg-type]

@@ -13,45 +13,45 @@ import pyarrow.parquet as pq
 
 from kraftcheck.explorer.spark import definitions
 from kraftcheck.explorer.spark.definitions import (
-    DefinitionRecord,
+    ExchangedRecord,
     FingerprintCollisionError,
     IdAssigner,
     RecordKind,
     fingerprint,
 )
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_words
-from kraftcheck.explorer.tables.kernel.packing import write_partitions_of_ids
+from kraftcheck.explorer.tables.kernel.packing import write_partitions_by_ids
 from kraftcheck.spec.errors import InputError
 
-N1, N2 = DefinitionRecord(RecordKind.SLOT, 0, b"n1"), DefinitionRecord(RecordKind.SLOT, 0, b"n2")
-A, B = DefinitionRecord(RecordKind.LOCAL, 0, b"a"), DefinitionRecord(RecordKind.LOCAL, 0, b"b")
-ZERO, PING = DefinitionRecord(RecordKind.SHARED, 0, b"0"), DefinitionRecord(RecordKind.MESSAGE, 0, b"ping")
+N1, N2 = ExchangedRecord(RecordKind.SLOT, 0, b"n1"), ExchangedRecord(RecordKind.SLOT, 0, b"n2")
+A, B = ExchangedRecord(RecordKind.LOCAL, 0, b"a"), ExchangedRecord(RecordKind.LOCAL, 0, b"b")
+ZERO, PING = ExchangedRecord(RecordKind.SHARED, 0, b"0"), ExchangedRecord(RecordKind.MESSAGE, 0, b"ping")
 REPORTS = [
     [
         ZERO,
         N2,
         B,
-        DefinitionRecord(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3)),
+        ExchangedRecord(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3)),
     ],  # one bound, one shared field, then pairs
     [
         A,
         N1,
         ZERO,
         PING,
-        DefinitionRecord(RecordKind.CONTROL, 0, b"", (3, -3, -2, -1)),
-        DefinitionRecord(RecordKind.INBOX, -2, b"", (-4, 2)),
+        ExchangedRecord(RecordKind.CONTROL, 0, b"", (3, -3, -2, -1)),
+        ExchangedRecord(RecordKind.INBOX, -2, b"", (-4, 2)),
     ],
-    [N2, PING, DefinitionRecord(RecordKind.INBOX, -1, b"", (-2, 1))],
+    [N2, PING, ExchangedRecord(RecordKind.INBOX, -1, b"", (-2, 1))],
 ]
 
 
 def test_ids_do_not_depend_on_who_reports_first() -> None:
     expected = IdAssigner(2).merge(REPORTS)
     assert [d for d in expected if d.kind in (RecordKind.CONTROL, RecordKind.INBOX)] == [
-        DefinitionRecord(RecordKind.CONTROL, 0, b"", (3, 0, 0, 2)),
-        DefinitionRecord(RecordKind.CONTROL, 0, b"", (3, 0, 1, 0)),
-        DefinitionRecord(RecordKind.INBOX, 0, b"", (0, 2)),
-        DefinitionRecord(RecordKind.INBOX, 1, b"", (0, 1)),
+        ExchangedRecord(RecordKind.CONTROL, 0, b"", (3, 0, 0, 2)),
+        ExchangedRecord(RecordKind.CONTROL, 0, b"", (3, 0, 1, 0)),
+        ExchangedRecord(RecordKind.INBOX, 0, b"", (0, 2)),
+        ExchangedRecord(RecordKind.INBOX, 1, b"", (0, 1)),
     ]
     for seed in range(5):
         mixed = Random(seed).sample(REPORTS, len(REPORTS))
@@ -69,9 +69,9 @@ def test_what_is_known_is_not_new() -> None:
 
 def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
     known = IdAssigner(2)
-    known.merge([[ZERO, N1, A, DefinitionRecord(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3))]])
+    known.merge([[ZERO, N1, A, ExchangedRecord(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3))]])
     assert known.merge([[N2]]) == [N2]
-    assert known.merge([[DefinitionRecord(RecordKind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
+    assert known.merge([[ExchangedRecord(RecordKind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +103,8 @@ def test_owners_do_not_change_when_a_replica_appears() -> None:
     states = np.random.default_rng(1).integers(0, 1000, (4000, 3)).astype(np.int32)
     wider = np.pad(states, ((0, 0), (0, 2)))
     owner, again = np.zeros(4000, np.int64), np.zeros(4000, np.int64)
-    write_partitions_of_ids(states, 6, owner)
-    write_partitions_of_ids(wider, 6, again)
+    write_partitions_by_ids(states, 6, owner)
+    write_partitions_by_ids(wider, 6, again)
     assert (owner == again).all()
     assert np.bincount(owner, minlength=6).min() > 500
     assert owner.max() == 5
@@ -116,10 +116,10 @@ def test_files(tmp_path: Path) -> None:
     for level in (1, 2, 3):
         shared.begin_level(level)
         shared.write_states(level, 4, np.full((70_000, 3), level, np.int32))
-        shared.write_definitions(level, [A, DefinitionRecord(RecordKind.CONTROL, 0, b"", (level, 2))])
+        shared.write_definitions(level, [A, ExchangedRecord(RecordKind.CONTROL, 0, b"", (level, 2))])
     assert [len(states) for states in shared.read_part(2, 4)] == [65_536, 70_000 - 65_536]
     assert len(shared.read_group(2, 4, 1)) == 70_000 - 65_536
-    assert list(shared.read_definitions(2)) == [A, DefinitionRecord(RecordKind.CONTROL, 0, b"", (2, 2))]
+    assert list(shared.read_definitions(2)) == [A, ExchangedRecord(RecordKind.CONTROL, 0, b"", (2, 2))]
     shared.clear(after=2)
     assert [shared.count(level, 4) for level in (1, 2, 3)] == [70_000, 70_000, 0]
     assert not (tmp_path / "names" / "00003.parquet").exists()

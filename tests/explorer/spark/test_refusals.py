@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from kraftcheck.explorer import cluster
-from kraftcheck.spec.errors import InputError, PlatformError
+from kraftcheck.spec.errors import InputError, ProcessFailureError
 from tests.support.command_line import Run
 from tests.support.spark.standalone import free_port
 from tests.support.tlc import COUNTS
@@ -103,7 +103,7 @@ def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cluster.time, "monotonic", clock.__next__)
     monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
     waiting._conf = {cluster.EXECUTOR_WAIT_SETTING: "7"}
-    with pytest.raises(PlatformError, match=r"spark://idle:7077 gives no executor within 7 s"):
+    with pytest.raises(ProcessFailureError, match=r"spark://idle:7077 gives no executor within 7 s"):
         waiting._await_executor()
     assert next(clock) == 9, "it looked once a second"
     waiting._conf = {cluster.EXECUTOR_WAIT_SETTING: "soon"}

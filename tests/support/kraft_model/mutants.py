@@ -31,7 +31,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "VotesAreGrantedAsDue": Noticed(
             "smoke",
-            "elections.grants_vote: me.mode not in GRANTS_VOTES -> me.mode in GRANTS_VOTES",
+            "elections.grants_vote: me.mode not in MODES_GRANTING_VOTES -> me.mode in MODES_GRANTING_VOTES",
         ),
         "VotesAreCounted": Noticed(
             "smoke",
@@ -61,13 +61,14 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "VotersFollowTheLog": Noticed(
             "smoke-answers",
             "base.with_log: me.but( log=log, flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, self.first_voters(me)), version=version_in(log, self.formatted_version(me.id, "
+            "voters=self.voters_in(log, self.first_voters(me)), version=kraft_version_in(log, "
+            "self.formatted_version(me.id, "
             "me.directory)), ) -> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, self.first_voters(me)), version=version_in(log, "
+            "voters=self.voters_in(log, self.first_voters(me)), version=kraft_version_in(log, "
             "self.formatted_version(me.id, me.directory)))",
         ),
         "MessagesAreTakenOnce": Noticed("smoke-network", "base.is_cut: 0 -> 1"),
-        "NewRolesBeginAfresh": Noticed("smoke", "rules.enter: me.voted if kept else Nil.NIL -> Nil.NIL"),
+        "NewRolesBeginAfresh": Noticed("smoke", "rules.enter_mode: me.voted if kept else Nil.NIL -> Nil.NIL"),
         "RequestsSayWhatIsSo": Noticed(
             "smoke",
             "base.vote_requests: VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, "
@@ -129,8 +130,8 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "WhatIsWatchedIsSo": Noticed("smoke-answers", "base.answered: me.version -> me.directory"),
         "LeadersHearAMajority": Noticed(
             "smoke-network",
-            "environment.has_quorum: any(isinstance(key, Key) and is_voter_key(voter, key) for key in fetching) -> "
-            "not any((isinstance(key, Key) and is_voter_key(voter, key) for key in fetching))",
+            "environment.has_quorum: any(isinstance(key, Key) and is_key_of_voter(voter, key) for key in fetching) -> "
+            "not any((isinstance(key, Key) and is_key_of_voter(voter, key) for key in fetching))",
         ),
         "RestartsKeepWhatIsOnDisk": Noticed(
             "default-restart",

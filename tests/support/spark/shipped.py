@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kraftcheck.catalogue import find_model, shipped_models
+from kraftcheck.catalogue import find_model, shipped_model_modules
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.spec.cfg.config import BoundConfig
@@ -40,7 +40,7 @@ class Shipped(NamedTuple):
 
 def shipped() -> Iterator[Shipped]:
     """Yield every configuration up to `default`, each variant in the one that it names, and TLC's."""
-    for name in shipped_models():
+    for name in shipped_model_modules():
         model = find_model(name)
         for config in model.configurations:
             if not config.startswith((*BEYOND, *OF_VARIANTS)):

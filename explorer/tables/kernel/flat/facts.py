@@ -71,7 +71,7 @@ def internal_tree_list_id(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     if found < 0:
         worker.stats[codes.STATS_MISSED] = 1
         if serial:
-            arrays.request_handlers(t, local, np.int64(0))
+            arrays.find_or_request_handlers(t, local, np.int64(0))
     return found
 
 

@@ -11,7 +11,7 @@ from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_single_columns, update_packed_column
-from kraftcheck.explorer.tables.kernel.resolve import changed_local
+from kraftcheck.explorer.tables.kernel.resolve import local_after_change
 
 
 @inlined
@@ -51,7 +51,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
                 known = False
                 worker.stats[codes.STATS_MISSED] = 1
                 if serial:
-                    changed_local(t, before, fields)
+                    local_after_change(t, before, fields)
         if known:
             change_column(t, packing, worker, n, column, value)
     return known
