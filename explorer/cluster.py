@@ -302,7 +302,7 @@ def error_from_task(text: str) -> InputError:
         if match is not None:
             is_own = match[1] in OWN_ERROR_NAMES
             first = match[2] if is_own else f"a task on Spark failed: {match[1]}: {match[2]}"
-            message = "\n".join([first, *takewhile(_is_continuation_line, lines[number + 1 :])])
+            message = "\n".join([first, *takewhile(_is_indented_continuation, lines[number + 1 :])])
             if match[1] in RAISED_NAMES:
                 return TaskRaisedError(message)
             return (InputError if is_own else ProcessFailureError)(message)
@@ -310,7 +310,7 @@ def error_from_task(text: str) -> InputError:
     return ProcessFailureError(f"a job on Spark failed: {next(iter(reasons), 'no reason is given')}")
 
 
-def _is_continuation_line(line: str) -> bool:
+def _is_indented_continuation(line: str) -> bool:
     """Whether a line continues the message before it: it is indented, and not a Java stack frame."""
     return line.startswith("  ") and not line.lstrip().startswith("at ")
 

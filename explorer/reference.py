@@ -65,7 +65,7 @@ class RenamingViewTest:
         self._system, self._options, self._thorough = system, options, thorough
         self._semantics = Semantics(protocol)  # its calls are neither counted nor tested
         self._renamed = system.renames
-        self._lifts = twin_lifts_of(protocol) if self._renamed is not None else ()
+        self._lifts = twin_lift_numbers(protocol) if self._renamed is not None else ()
         self._labels = LabelTable(protocol, system.actions, options.all_fairness)
         atoms = [atom for prop in options.temporal for atom in prop.formula(protocol).atoms()]
         predicates = tuple(atom.prop for atom in atoms if isinstance(atom, StatePredicate))
@@ -161,7 +161,7 @@ class RenamingViewTest:
         )
 
 
-def twin_lifts_of(protocol: Protocol) -> tuple[int, ...]:
+def twin_lift_numbers(protocol: Protocol) -> tuple[int, ...]:
     """Return the lifts of twins: small ones, one beyond every constant, and those around the protocol's constants."""
     found = dict.fromkeys((0, 1, 2, 3, LIFT_BEYOND_CONSTANTS))
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR

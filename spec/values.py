@@ -43,7 +43,7 @@ T = TypeVar("T")
 _VALID_NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
 
 
-def cached(function: Callable[[A], T]) -> Callable[[A], T]:
+def memoized(function: Callable[[A], T]) -> Callable[[A], T]:
     """Memoize a function of one argument; typed for mypy, which rejects classes as hashable arguments."""
     return cache(function)
 
@@ -103,7 +103,7 @@ def is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, enum.Enum) and not issubclass(kind, enum.Flag)
 
 
-@cached
+@memoized
 def enum_members(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
     """Return the members of an enum, by their names in texts, in TLA+ and in a `.cfg`.
 
@@ -119,7 +119,7 @@ def enum_members(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
     return {member.name: member for member in kind}
 
 
-@cached
+@memoized
 def _texts_by_member_name(kind: type[enum.Enum]) -> dict[str, str]:
     return {member.name: name for name, member in enum_members(kind).items()}
 
@@ -240,7 +240,7 @@ def with_fields(record: Record, changes: Sequence[tuple[str, Value]]) -> Any:
     return made
 
 
-@cached
+@memoized
 def field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the field names of a record class, in order of declaration."""
     refuse_decorator_equality(cls, Record)
@@ -253,7 +253,7 @@ def shown_field_names(record: Record) -> tuple[str, ...]:
     return tuple(n for n in names if n not in kind._quiet or getattr(record, n) != getattr(kind, n))
 
 
-@cached
+@memoized
 def type_hints(cls: type) -> Mapping[str, Any]:
     """Return the resolved annotations of a class and its bases."""
     return {name: _plain_type(kind) for name, kind in get_type_hints(cls).items()}
@@ -277,7 +277,7 @@ def _plain_type(kind: Any) -> Any:
     return Union[plain] if origin is UnionType else origin[plain]  # noqa: UP007 - of a tuple
 
 
-@cached
+@memoized
 def field_types(cls: type[Record]) -> dict[str, Any]:
     """Return the resolved field types of a record class, in order of declaration."""
     hints = type_hints(cls)
@@ -289,7 +289,7 @@ def field_values(record: Record) -> tuple[Value, ...]:
     return _fields_getter(type(record))(record.__dict__)
 
 
-@cached
+@memoized
 def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Value, ...]]:
     names = field_names(cls)
     if len(names) > 1:
@@ -297,7 +297,7 @@ def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Valu
     return lambda values: tuple([values[name] for name in names])
 
 
-@cached
+@memoized
 def _mixes_types_in_fields(cls: type[Record]) -> bool:
     try:
         return not cls._is_exact and any(map(mixes_types, field_types(cls).values()))
@@ -356,7 +356,7 @@ _NOT_FORWARDED_SPECIALS = {
 """Special names that proxies define, or that Python or a dataclass adds to a class and no handler calls."""
 
 
-@cached
+@memoized
 def proxy_class_with_specials(classes: tuple[type, type[Record]]) -> Any:
     """Return a proxy class with a record class's special methods, which Python looks up on the class."""
     proxy, record_type = classes
@@ -479,7 +479,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
 
 
-@cached
+@memoized
 def _rank_by_name(kind: type[enum.Enum]) -> dict[str, int]:
     return {member.name: number for number, member in enumerate(kind)}
 

@@ -134,7 +134,7 @@ class ValueHeap:
             return self._atom(value)
         if isinstance(value, type):
             return 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
-        return self._node(self.kind(kind), map(self.encode, _node_items(value)))
+        return self._node(self.kind(kind), map(self.encode, _items_for_node(value)))
 
     def _atom(self, value: Any) -> int:
         key: tuple[type, Any] = (type(value), value)
@@ -267,7 +267,7 @@ def _require_plain_class(of: type) -> None:
         raise UntranslatableError(f"a value of type {of.__name__}")
 
 
-def _node_items(value: Any) -> list[Any]:
+def _items_for_node(value: Any) -> list[Any]:
     """Return the items of the node of a value, in order."""
     if isinstance(value, Map | dict):
         keys = list(value) if isinstance(value, dict) else _sorted_canonically(value)

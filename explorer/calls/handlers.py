@@ -48,7 +48,17 @@ from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
 from kraftcheck.spec.language.state import Step, fits_initial_bounds, note_largest_spending
-from kraftcheck.spec.values import Map, Record, Value, cached, field_names, field_types, field_values, is_enum, ordered
+from kraftcheck.spec.values import (
+    Map,
+    Record,
+    Value,
+    field_names,
+    field_types,
+    field_values,
+    is_enum,
+    memoized,
+    ordered,
+)
 
 # Loops that test an element first
 
@@ -392,7 +402,7 @@ def _record_with_set_class(value: Any, kind: type[frozenset[Any]]) -> Any:
     return made
 
 
-@cached
+@memoized
 def _collection_fields(record_type: type[Record]) -> list[str]:
     """Return the fields of a record class that may contain a set or a map."""
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from kraftcheck.explorer.cluster import TaskRaisedError
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
 from kraftcheck.explorer.spark.checkpoint import RunLog
-from kraftcheck.explorer.spark.definitions import ExchangedRecord
+from kraftcheck.explorer.spark.definitions import DefinitionOrFinding
 from kraftcheck.explorer.spark.jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import PRUNED_VIOLATION, TaskExpander
@@ -52,7 +52,7 @@ class SparkCounterexamples:
 
             check_graph_properties(states, self._checker, self._options, path_to, pause)
 
-    def take_events(self, log: RunLog, events: list[ExchangedRecord], level: int) -> None:
+    def take_events(self, log: RunLog, events: list[DefinitionOrFinding], level: int) -> None:
         """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             found = [] if kind == EVENT_DEADLOCK else self._tasks.properties_in(kind, mask)
@@ -64,7 +64,7 @@ class SparkCounterexamples:
             else:
                 self._checker.report_event(kind, mask, trace)
 
-    def take_violations(self, log: RunLog, found: list[ExchangedRecord], level: int) -> None:
+    def take_violations(self, log: RunLog, found: list[DefinitionOrFinding], level: int) -> None:
         """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
         for _, number, _, state in sorted(found, key=lambda one: one.numbers):
             name = self._tasks.non_local[number][0].name

@@ -35,7 +35,7 @@ RECORDS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind 
 RECORDS_DDL = "kind int not null, column int not null, encoding binary not null, numbers array<bigint> not null"
 
 
-class ExchangedRecord(NamedTuple):
+class DefinitionOrFinding(NamedTuple):
     """A row that defines a global id, or reports a finding of a task to the driver."""
 
     kind: RecordKind
@@ -54,18 +54,18 @@ def fingerprint(encoding: bytes) -> bytes:
     return blake2b(encoding, digest_size=FINGERPRINT_BYTES).digest()
 
 
-def records_to_table(definitions: Iterable[ExchangedRecord]) -> pa.Table:
+def records_to_table(definitions: Iterable[DefinitionOrFinding]) -> pa.Table:
     """Return records as a table."""
     rows = list(definitions)
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(RECORDS_SCHEMA)]
     return pa.Table.from_arrays(columns, schema=RECORDS_SCHEMA)
 
 
-def records_from_table(table: Any) -> Iterator[ExchangedRecord]:
+def records_from_table(table: Any) -> Iterator[DefinitionOrFinding]:
     """Yield the records of a table."""
     columns = [table.column(name).to_pylist() for name in RECORDS_SCHEMA.names]
     for kind, column, encoding, numbers in zip(*columns, strict=True):
-        yield ExchangedRecord(RecordKind(kind), column, bytes(encoding), tuple(numbers))
+        yield DefinitionOrFinding(RecordKind(kind), column, bytes(encoding), tuple(numbers))
 
 
 class FingerprintCollisionError(InputError):
@@ -81,9 +81,9 @@ class IdAssigner:
     def __init__(self, base: int) -> None:
         self._base = base
         self._values: dict[tuple[RecordKind, int], dict[bytes, tuple[int, bytes]]] = {}  # by column, by fingerprint
-        self._others: set[ExchangedRecord] = set()
+        self._others: set[DefinitionOrFinding] = set()
 
-    def load(self, definitions: Iterable[ExchangedRecord]) -> None:
+    def load(self, definitions: Iterable[DefinitionOrFinding]) -> None:
         """Load definitions in the order of their ids, as a checkpoint has them."""
         for definition in definitions:
             if definition.kind in VALUE_KINDS:
@@ -91,11 +91,11 @@ class IdAssigner:
             else:
                 self._others.add(self._key(definition))
 
-    def merge(self, reports: Sequence[Iterable[ExchangedRecord]]) -> list[ExchangedRecord]:
+    def merge(self, reports: Sequence[Iterable[DefinitionOrFinding]]) -> list[DefinitionOrFinding]:
         """Assign global ids to the new definitions in the reports; return these definitions in the order of ids."""
         listed = [list(report) for report in reports]
         new = list(filter(self._add, sorted({d for report in listed for d in report if d.kind in VALUE_KINDS})))
-        others: dict[ExchangedRecord, ExchangedRecord] = {}
+        others: dict[DefinitionOrFinding, DefinitionOrFinding] = {}
         for report in listed:
             for found in self._others_in(report):
                 others.setdefault(self._key(found), found)
@@ -103,14 +103,14 @@ class IdAssigner:
         self._others |= fresh
         return sorted([*new, *(others[key] for key in fresh)])
 
-    def _others_in(self, report: list[ExchangedRecord]) -> Iterator[ExchangedRecord]:
+    def _others_in(self, report: list[DefinitionOrFinding]) -> Iterator[DefinitionOrFinding]:
         """Yield the definitions in a report of kinds not in VALUE_KINDS, with global ids in place of references."""
         own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUE_KINDS]
         for definition in report:
             if definition.kind not in VALUE_KINDS:
                 yield self._resolved(definition, own)
 
-    def _add(self, definition: ExchangedRecord) -> bool:
+    def _add(self, definition: DefinitionOrFinding) -> bool:
         """Assign an id to a value; return False if the value already has an id."""
         known = self._values.setdefault((definition.kind, definition.column), {})
         encoding = definition.encoding
@@ -124,7 +124,7 @@ class IdAssigner:
         known[key] = len(known) + (definition.kind == RecordKind.LOCAL), encoding
         return True
 
-    def _resolved(self, definition: ExchangedRecord, own: list[int]) -> ExchangedRecord:
+    def _resolved(self, definition: DefinitionOrFinding, own: list[int]) -> DefinitionOrFinding:
         """Return a definition with each reference into its report replaced by a global id from `own`."""
 
         def resolve(reference: int) -> int:
@@ -141,7 +141,7 @@ class IdAssigner:
             replicas[resolve(slot)] = resolve(local)
         return definition._replace(numbers=(*map(resolve, given[: self._base]), *replicas))
 
-    def _key(self, definition: ExchangedRecord) -> ExchangedRecord:
+    def _key(self, definition: DefinitionOrFinding) -> DefinitionOrFinding:
         """Return a definition as a key: the trailing zeros of a control row (slots without a replica) are dropped."""
         last = len(definition.numbers)
         while definition.kind == RecordKind.CONTROL and last > self._base and definition.numbers[last - 1] == 0:

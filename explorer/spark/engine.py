@@ -12,7 +12,7 @@ from kraftcheck.explorer.cluster import Cluster
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleRecheck, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
-from kraftcheck.explorer.spark.definitions import ExchangedRecord, IdAssigner, RecordKind
+from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, IdAssigner, RecordKind
 from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_note
 from kraftcheck.explorer.spark.shared_folder import indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskExpander
@@ -89,7 +89,7 @@ class SparkSearch:
         else:
             self._start()
         log, books = self.log, self._books
-        discovered: list[ExchangedRecord] = []
+        discovered: list[DefinitionOrFinding] = []
         while log.levels[-1]:
             books.result.depth = depth = len(log.levels)
             books.check_time_limit(log.count(-1))
@@ -152,7 +152,7 @@ class SparkSearch:
         self.log.seconds = self._books.result.seconds
         self._checkpoint.save(self.log, finished=finished)
 
-    def _define(self, level: int, reports: list[list[ExchangedRecord]]) -> None:
+    def _define(self, level: int, reports: list[list[DefinitionOrFinding]]) -> None:
         """Assign global ids to the new definitions in the tasks' reports on a level; write and load them."""
         new = self._assigner.merge(reports)
         if new:
@@ -160,11 +160,11 @@ class SparkSearch:
             self.log.named.append(level)
             self.tasks.load(self.log.named)
 
-    def _take(self, discovered: list[ExchangedRecord]) -> list[ExchangedRecord]:
+    def _take(self, discovered: list[DefinitionOrFinding]) -> list[DefinitionOrFinding]:
         """Process the tasks' reports on the successors of the last level; return the records of violations."""
         log, names = self.log, self.expander.learner.action_names
-        reports: list[list[ExchangedRecord]] = []
-        events: list[ExchangedRecord] = []
+        reports: list[list[DefinitionOrFinding]] = []
+        events: list[DefinitionOrFinding] = []
         for definition in discovered:
             if definition.kind == RecordKind.COUNTS:
                 reports.append([])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
-from kraftcheck.explorer.spark.definitions import VALUE_KINDS, ExchangedRecord, RecordKind
+from kraftcheck.explorer.spark.definitions import VALUE_KINDS, DefinitionOrFinding, RecordKind
 from kraftcheck.explorer.tables.interned_values import require_shared_value, require_typed_record
 from kraftcheck.explorer.tables.kernel.symmetry import least_images_by_global_id
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -116,7 +116,7 @@ class GlobalIds:
 
     # Definitions
 
-    def load(self, definitions: Iterable[ExchangedRecord]) -> None:
+    def load(self, definitions: Iterable[DefinitionOrFinding]) -> None:
         """Load definitions of global ids; each one defines the next id of its kind."""
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
@@ -263,7 +263,7 @@ class UnknownPartReport:
         self._ids = ids
         self._controls: set[int] = set()
         self._contents: set[int] = set()
-        self._values: list[ExchangedRecord] = []
+        self._values: list[DefinitionOrFinding] = []
         self._places: dict[tuple[int, int, int], int] = {}
         self._seen = DecodingVocabulary(ids.lexicon.classes, ids.lexicon.model_values.values())
 
@@ -273,7 +273,7 @@ class UnknownPartReport:
         for column in range(1, rows.shape[1]):
             self._contents.update(self._ids.unknown(rows, column))
 
-    def definitions(self) -> Iterator[ExchangedRecord]:
+    def definitions(self) -> Iterator[DefinitionOrFinding]:
         """Yield the definitions of classes and values, then of the control rows and inboxes that contain the values.
 
         In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n. The number n is the place of
@@ -284,15 +284,15 @@ class UnknownPartReport:
         yield from self._values
         yield from composites
 
-    def _lexicon(self) -> Iterator[ExchangedRecord]:
+    def _lexicon(self) -> Iterator[DefinitionOrFinding]:
         """Yield the definitions of the classes and model values that have none yet."""
         known = self._ids.lexicon
         for cls in self._seen.classes:
             if cls not in known.classes:
-                yield ExchangedRecord(RecordKind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
+                yield DefinitionOrFinding(RecordKind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
         for value in self._seen.model_values.values():
             if value.name not in known.model_values:
-                yield ExchangedRecord(RecordKind.MODEL_VALUE, value.index, value.name.encode())
+                yield DefinitionOrFinding(RecordKind.MODEL_VALUE, value.index, value.name.encode())
 
     def _number(self, ids: IdMap, kind: RecordKind, own: int, value: Value, column: int = 0) -> int:
         """Return the global id of a value; if it has none, a negative reference to its definition in this report."""
@@ -300,7 +300,7 @@ class UnknownPartReport:
             return int(ids.to_global[own])
         place = self._places.setdefault((kind, column, own), len(self._values))
         if place == len(self._values):
-            self._values.append(ExchangedRecord(kind, column, self._encoded(value)))
+            self._values.append(DefinitionOrFinding(kind, column, self._encoded(value)))
         return -1 - place
 
     def _encoded(self, value: Value) -> bytes:
@@ -317,7 +317,7 @@ class UnknownPartReport:
     def _slot(self, own: int) -> int:
         return self._number(self._ids.slots, RecordKind.SLOT, own, list(self._ids.interner.slots)[own])
 
-    def _control(self, own: int) -> ExchangedRecord:
+    def _control(self, own: int) -> DefinitionOrFinding:
         ids, interner = self._ids, self._ids.interner
         row = interner.tables.rows[own].tolist()
         first, base = len(interner.bounds), interner.base
@@ -327,15 +327,15 @@ class UnknownPartReport:
         for slot, local in enumerate(row[base : base + len(interner.slots)]):
             if local:
                 numbers += [self._slot(slot), self._number(ids.locals, RecordKind.LOCAL, local, interner.locals[local])]
-        return ExchangedRecord(RecordKind.CONTROL, 0, b"", tuple(numbers))
+        return DefinitionOrFinding(RecordKind.CONTROL, 0, b"", tuple(numbers))
 
-    def _inbox(self, own: int) -> ExchangedRecord:
+    def _inbox(self, own: int) -> DefinitionOrFinding:
         inboxes = self._ids.interner.inboxes
         slot = inboxes.slot_of_content(own)
         if own in inboxes.content_values:
             encoding = self._encoded(inboxes.content_values[own])
-            return ExchangedRecord(RecordKind.INBOX, self._slot(slot), encoding)
+            return DefinitionOrFinding(RecordKind.INBOX, self._slot(slot), encoding)
         numbers: list[int] = []
         for message, count in inboxes.items_of_content(own):
             numbers += [self._number(self._ids.messages, RecordKind.MESSAGE, message, inboxes.messages[message]), count]
-        return ExchangedRecord(RecordKind.INBOX, self._slot(slot), b"", tuple(numbers))
+        return DefinitionOrFinding(RecordKind.INBOX, self._slot(slot), b"", tuple(numbers))

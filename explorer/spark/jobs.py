@@ -19,7 +19,7 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.explorer.spark import definitions, tasks
 from kraftcheck.explorer.spark.checkpoint import RunLog
-from kraftcheck.explorer.spark.definitions import RECORDS_DDL, ExchangedRecord, RecordKind, records_from_table
+from kraftcheck.explorer.spark.definitions import RECORDS_DDL, DefinitionOrFinding, RecordKind, records_from_table
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, StateRows, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.language.protocol import Protocol
@@ -48,12 +48,12 @@ class LevelJobs:
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
 
-    def discover(self, log: RunLog) -> list[ExchangedRecord]:
+    def discover(self, log: RunLog) -> list[DefinitionOrFinding]:
         """Expand the last level; return the firing counts, the violations and the new values."""
         level = len(log.levels)
         return self._run(log, level, f"level {level}: expanding {log.count(-1):,} states", tasks.DISCOVER)
 
-    def deduplicate(self, log: RunLog, counts: list[int]) -> list[ExchangedRecord]:
+    def deduplicate(self, log: RunLog, counts: list[int]) -> list[DefinitionOrFinding]:
         """Compute the next level: write the unvisited successors of the last one; return the tasks' reports on them.
 
         Tasks expand the last level and send successors to their partitions, which keep the new ones.
@@ -93,7 +93,7 @@ class LevelJobs:
         leading = self._run(log, level, title, tasks.FIND_PREDECESSORS, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
-    def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[ExchangedRecord]:
+    def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[DefinitionOrFinding]:
         """Run a level's tasks; return their reports."""
         self._cluster.describe(title)
         shares = self._shares(log, level)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kraftcheck.explorer.result import hidden_read_recorder
 from kraftcheck.explorer.search_spec import from_spec
-from kraftcheck.explorer.spark.definitions import ExchangedRecord, RecordKind, records_to_table
+from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, RecordKind, records_to_table
 from kraftcheck.explorer.spark.shared_folder import (
     STATES_A_ROW_GROUP,
     SharedFolder,
@@ -68,7 +68,7 @@ def _expander_for_level(arguments: TaskArguments) -> TaskExpander:
     return expander
 
 
-def _states_of_tasks(expander: TaskExpander, arguments: TaskArguments, batches: RecordBatches) -> Iterator[StateRows]:
+def _states_to_expand(expander: TaskExpander, arguments: TaskArguments, batches: RecordBatches) -> Iterator[StateRows]:
     """Yield the states assigned to the tasks that are listed in `batches`, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -79,7 +79,7 @@ def _states_of_tasks(expander: TaskExpander, arguments: TaskArguments, batches: 
 def discover(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
     """Expand states; report the firing counts, the violations and the new values."""
     discovery = _DiscoveryReport(arguments)
-    for states in _states_of_tasks(discovery.expander, arguments, batches):
+    for states in _states_to_expand(discovery.expander, arguments, batches):
         discovery.expand(states)
     yield from records_to_table(discovery.report()).to_batches()
 
@@ -113,16 +113,16 @@ class _DiscoveryReport:
             self.expand(states[first : first + STATES_A_ROW_GROUP])
         return len(states), size
 
-    def report(self) -> Iterator[ExchangedRecord]:
+    def report(self) -> Iterator[DefinitionOrFinding]:
         """Yield the records for the driver: firing counts, violations and new values."""
         expander, learner = self.expander, self.expander.table_expander.learner
         calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
-        yield ExchangedRecord(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
-        yield ExchangedRecord(RecordKind.CALLS, 0, b"", tuple(calls))
+        yield DefinitionOrFinding(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
+        yield DefinitionOrFinding(RecordKind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         reads = learner.protocol.hidden_reads
         for name, readers in reads.found.items() if reads is not None else ():
-            yield from (ExchangedRecord(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
+            yield from (DefinitionOrFinding(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
         yield from self._unknown.definitions()
 
 
@@ -138,7 +138,7 @@ def expand(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
         row = {"task": [part * reducers // parts], "part": [part], "states": [b"".join(waiting.pop(part))]}
         return pa.RecordBatch.from_pydict(row, schema=STATES_SCHEMA)
 
-    for states in _states_of_tasks(expander, arguments, batches):
+    for states in _states_to_expand(expander, arguments, batches):
         for rows in expander.successors(states, judging=False):
             found = expander.ids.to_global(rows)
             words = layout.pack(found)
@@ -176,7 +176,7 @@ def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatch
         if len(fresh):
             discovery = discovery or _DiscoveryReport(arguments)
             count, size = discovery.settle(level, part, layout.unpack(fresh))
-        found.append(ExchangedRecord(RecordKind.NEW, part, b"", (count, size, received[part])))
+        found.append(DefinitionOrFinding(RecordKind.NEW, part, b"", (count, size, received[part])))
     report = [] if discovery is None else discovery.report()
     yield from records_to_table([*found, *report]).to_batches()
 
@@ -229,8 +229,10 @@ def find_predecessors(arguments: TaskArguments, batches: RecordBatches) -> Recor
     """Report the first state of each row group that leads to a given state."""
     expander = _expander_for_level(arguments)
     target = np.array(arguments["target"], np.int32)
-    found = (expander.predecessor(states, target) for states in _states_of_tasks(expander, arguments, batches))
-    events = [ExchangedRecord(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
+    found = (expander.predecessor(states, target) for states in _states_to_expand(expander, arguments, batches))
+    events = [
+        DefinitionOrFinding(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None
+    ]
     yield from records_to_table(events).to_batches()
 
 

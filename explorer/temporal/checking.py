@@ -29,7 +29,7 @@ from kraftcheck.spec.language.formula import (
     NEXT_ACTION,
     And,
     Atom,
-    Boolean,
+    BooleanConstant,
     Enabled,
     Fairness,
     Formula,
@@ -178,7 +178,7 @@ def _unfold_branch(
     todo: tuple[Formula, ...], done: frozenset[Formula], branch: TableauBranch
 ) -> Iterator[TableauBranch]:
     """Yield the extensions of a branch that satisfy all remaining formulas."""
-    while todo and (todo[0] in done or todo[0] == Boolean(True)):
+    while todo and (todo[0] in done or todo[0] == BooleanConstant(True)):
         todo = todo[1:]
     if not todo:
         yield branch
@@ -193,7 +193,7 @@ def _ways_to_satisfy(formula: Formula, branch: TableauBranch) -> list[tuple[tupl
     # Expansion laws: `l U r` is `r or (l and next(l U r))`; `l R r` is `(l and r) or (r and next(l R r))`. Only the
     # second way of an until postpones it.
     match formula:
-        case Boolean():
+        case BooleanConstant():
             return []
         case And(left, right):
             return [((left, right), branch)]

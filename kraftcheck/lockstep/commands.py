@@ -260,7 +260,7 @@ NOT_DRIVEN_REASONS = {
 """Actions that Kafka cannot be made to take, with the reason."""
 
 
-def effect_shows_request(step: Transition) -> bool:
+def effect_identifies_request(step: Transition) -> bool:
     """Whether a step's effect identifies the request to send; the effect of a rejected AddVoter may not."""
     return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
 

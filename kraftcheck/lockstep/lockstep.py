@@ -35,7 +35,7 @@ from kraftcheck.lockstep.commands import (
     TIMER_ACTIONS,
     URGENT_TIMEOUTS_AFTER,
     command_of,
-    effect_shows_request,
+    effect_identifies_request,
     is_driven,
     is_same_request,
 )
@@ -321,7 +321,7 @@ class Lockstep:
 
 def _last_identifying_outcome(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
     """Return the outcomes `alike`, and the number of the last one up to `which` that identifies the request."""
-    while which > 0 and not effect_shows_request(alike[which]):
+    while which > 0 and not effect_identifies_request(alike[which]):
         which -= 1
     return alike, which
 

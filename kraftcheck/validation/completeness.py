@@ -238,7 +238,7 @@ def check_changes_have_lines(old: Replica, after: NodeState, unit: Sequence[Even
         if not ends and Mode.LEADER not in (old.mode, new.mode) and not _leads_within_unit(unit):
             raise Refusal(unit[-1], "is not followed by the line of the log's new end")
         _check_control_lines(old.log, new.log, unit)
-    _check_fetching(old, new, unit)
+    _check_snapshot_fetch_shown(old, new, unit)
 
 
 def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
@@ -283,7 +283,7 @@ def check_start_shows_snapshot(me: Replica, unit: Sequence[Event]) -> None:
         raise Refusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
 
 
-def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
+def _check_snapshot_fetch_shown(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
     """A follower that begins to fetch a snapshot shows its id."""
     wanted = []
     if isinstance(new.pending, FetchSnapshotRequest) and new.pending != old.pending:

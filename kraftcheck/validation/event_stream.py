@@ -441,7 +441,7 @@ def events_of_object(entry: Any, file: str, line: int) -> Iterator[Event]:
     except InvalidJsonValueError as problem:
         raise InputError(f"{file}:{line}: {problem}; see docs/validate-events.schema.json") from None
     yield from (
-        _events_of_log_line(found, file, line)
+        _events_of_log_text(found, file, line)
         if name == LOG_LINE_EVENT
         else [event_from_fields(KIND_OF_EVENT[name], found, file, line)]
     )
@@ -463,7 +463,7 @@ def event_from_fields(kind: EventKind, found: dict[str, Any], file: str = "", li
     return event
 
 
-def _events_of_log_line(found: dict[str, Any], file: str, line: int) -> Iterator[Event]:
+def _events_of_log_text(found: dict[str, Any], file: str, line: int) -> Iterator[Event]:
     shown = datetime.fromtimestamp(found["time"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     words = found["text"].replace("\n", " ")
     for event in events_of_lines([f"[{shown}] {found['level']} {words} (log)"], file):

@@ -400,7 +400,7 @@ REQUEST_MAKERS: dict[str, Callable[[ClusterNames, MessageBody, ModelValue, Model
 FieldTexts = dict[tuple[str, int], str]
 
 
-def _fetch_fields(terms: ClusterNames, r: FetchRequest, log: Log, start: int) -> FieldTexts:
+def _logged_fetch(terms: ClusterNames, r: FetchRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 1): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
@@ -410,7 +410,7 @@ def _fetch_fields(terms: ClusterNames, r: FetchRequest, log: Log, start: int) ->
     }
 
 
-def _fetch_snapshot_fields(terms: ClusterNames, r: FetchSnapshotRequest, log: Log, start: int) -> FieldTexts:
+def _logged_fetch_snapshot(terms: ClusterNames, r: FetchSnapshotRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 0): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
@@ -420,7 +420,7 @@ def _fetch_snapshot_fields(terms: ClusterNames, r: FetchSnapshotRequest, log: Lo
     }
 
 
-def _vote_fields(terms: ClusterNames, r: VoteRequest, log: Log, start: int) -> FieldTexts:
+def _logged_vote(terms: ClusterNames, r: VoteRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaEpoch", 0): str(r.epoch),
         ("lastOffsetEpoch", 0): str(r.last_epoch),
@@ -431,38 +431,38 @@ def _vote_fields(terms: ClusterNames, r: VoteRequest, log: Log, start: int) -> F
     }
 
 
-def _begin_quorum_epoch_fields(terms: ClusterNames, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _logged_begin_quorum_epoch(terms: ClusterNames, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _end_quorum_epoch_fields(terms: ClusterNames, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _logged_end_quorum_epoch(terms: ClusterNames, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     for place, key in enumerate(r.preferred):
         shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
     return shown
 
 
-def _voter_request_fields(
+def _logged_voter_request(
     terms: ClusterNames, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
 ) -> FieldTexts:
     shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
     return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
 
 
-def _remove_voter_fields(terms: ClusterNames, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
+def _logged_remove_voter(terms: ClusterNames, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
     return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _refused_response_fields(error: Error) -> FieldTexts | None:
+def _logged_refused_response(error: Error) -> FieldTexts | None:
     """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
         return {("errorCode", 0): str(ERROR_CODES[error])}
     return None
 
 
-def _fetch_response_fields(terms: ClusterNames, r: FetchResponse, log: Log, start: int) -> FieldTexts:
-    refused = _refused_response_fields(r.error)
+def _logged_fetch_response(terms: ClusterNames, r: FetchResponse, log: Log, start: int) -> FieldTexts:
+    refused = _logged_refused_response(r.error)
     if refused is not None:
         return refused
     parting, snapshot = r.diverging, r.snapshot
@@ -480,8 +480,8 @@ def _fetch_response_fields(terms: ClusterNames, r: FetchResponse, log: Log, star
     }
 
 
-def _fetch_snapshot_response_fields(terms: ClusterNames, r: FetchSnapshotResponse, log: Log, start: int) -> FieldTexts:
-    refused = _refused_response_fields(r.error)
+def _logged_fetch_snapshot_response(terms: ClusterNames, r: FetchSnapshotResponse, log: Log, start: int) -> FieldTexts:
+    refused = _logged_refused_response(r.error)
     if refused is not None:
         return refused
     shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
@@ -491,32 +491,32 @@ def _fetch_snapshot_response_fields(terms: ClusterNames, r: FetchSnapshotRespons
     return shown
 
 
-def _vote_response_fields(terms: ClusterNames, r: VoteResponse, log: Log, start: int) -> FieldTexts:
-    refused = _refused_response_fields(r.error)
+def _logged_vote_response(terms: ClusterNames, r: VoteResponse, log: Log, start: int) -> FieldTexts:
+    refused = _logged_refused_response(r.error)
     if refused is not None:
         return refused
     granted = {("voteGranted", 0): str(r.granted).lower()}
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error])} | granted | terms.leader_fields(r)
 
 
-def _acknowledgement_fields(
+def _logged_acknowledgement(
     terms: ClusterNames, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _refused_response_fields(r.error)
+    refused = _logged_refused_response(r.error)
     if refused is not None:
         return refused
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _update_voter_response_fields(terms: ClusterNames, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
+def _logged_update_voter_response(terms: ClusterNames, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _admin_response_fields(terms: ClusterNames, r: AdminResponse, log: Log, start: int) -> FieldTexts:
+def _logged_admin_response(terms: ClusterNames, r: AdminResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
-def _describe_quorum_fields(terms: ClusterNames, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
+def _logged_describe_quorum(terms: ClusterNames, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
     if r.error is not Error.NONE:
         return {("errorCode", 1): str(ERROR_CODES[r.error])}
     return {
@@ -529,22 +529,22 @@ def _describe_quorum_fields(terms: ClusterNames, r: DescribeQuorumResponse, log:
 
 
 FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
-    FetchRequest: _fetch_fields,
-    FetchSnapshotRequest: _fetch_snapshot_fields,
-    VoteRequest: _vote_fields,
-    BeginQuorumEpochRequest: _begin_quorum_epoch_fields,
-    EndQuorumEpochRequest: _end_quorum_epoch_fields,
-    AddVoterRequest: _voter_request_fields,
-    UpdateVoterRequest: _voter_request_fields,
-    RemoveVoterRequest: _remove_voter_fields,
-    FetchResponse: _fetch_response_fields,
-    FetchSnapshotResponse: _fetch_snapshot_response_fields,
-    VoteResponse: _vote_response_fields,
-    BeginQuorumEpochResponse: _acknowledgement_fields,
-    EndQuorumEpochResponse: _acknowledgement_fields,
-    UpdateVoterResponse: _update_voter_response_fields,
-    AdminResponse: _admin_response_fields,
-    DescribeQuorumResponse: _describe_quorum_fields,
+    FetchRequest: _logged_fetch,
+    FetchSnapshotRequest: _logged_fetch_snapshot,
+    VoteRequest: _logged_vote,
+    BeginQuorumEpochRequest: _logged_begin_quorum_epoch,
+    EndQuorumEpochRequest: _logged_end_quorum_epoch,
+    AddVoterRequest: _logged_voter_request,
+    UpdateVoterRequest: _logged_voter_request,
+    RemoveVoterRequest: _logged_remove_voter,
+    FetchResponse: _logged_fetch_response,
+    FetchSnapshotResponse: _logged_fetch_snapshot_response,
+    VoteResponse: _logged_vote_response,
+    BeginQuorumEpochResponse: _logged_acknowledgement,
+    EndQuorumEpochResponse: _logged_acknowledgement,
+    UpdateVoterResponse: _logged_update_voter_response,
+    AdminResponse: _logged_admin_response,
+    DescribeQuorumResponse: _logged_describe_quorum,
 }
 
 

@@ -105,7 +105,7 @@ class Taken(Atom):
 
 
 @dataclass(frozen=True)
-class Boolean(Formula):
+class BooleanConstant(Formula):
     """A Boolean constant."""
 
     value: bool
@@ -153,8 +153,8 @@ class Release(Formula):
 def negation_normal_form(formula: Formula, positive: bool = True) -> Formula:
     """Return the negation normal form of a formula or of its negation."""
     match formula:
-        case Boolean(value):
-            return Boolean(value is positive)
+        case BooleanConstant(value):
+            return BooleanConstant(value is positive)
         case Not(part):
             return negation_normal_form(part, not positive)
         case And(left, right) | Or(left, right):
@@ -169,7 +169,7 @@ def negation_normal_form(formula: Formula, positive: bool = True) -> Formula:
 
 
 def _simplified_junction(both: bool, left: Formula, right: Formula) -> Formula:
-    neutral, decisive = Boolean(both), Boolean(not both)
+    neutral, decisive = BooleanConstant(both), BooleanConstant(not both)
     if decisive in (left, right):
         return decisive
     if left in (neutral, right):
@@ -216,12 +216,12 @@ def as_formula(claim: FormulaOrPredicate) -> Formula:
 
 def always(claim: FormulaOrPredicate) -> Formula:
     """Return `[]F` of TLA+: F holds at all times."""
-    return Release(Boolean(False), as_formula(claim))
+    return Release(BooleanConstant(False), as_formula(claim))
 
 
 def eventually(claim: FormulaOrPredicate) -> Formula:
     """Return `<>F` of TLA+: F holds now or at a later time."""
-    return Until(Boolean(True), as_formula(claim))
+    return Until(BooleanConstant(True), as_formula(claim))
 
 
 def infinitely_often(claim: FormulaOrPredicate) -> Formula:
@@ -246,17 +246,17 @@ def leads_to(condition: FormulaOrPredicate, claim: FormulaOrPredicate) -> Formul
 
 def every(claims: Iterator[Formula] | list[Formula]) -> Formula:
     """Return the conjunction of formulas, for example of a formula for each replica."""
-    result: Formula = Boolean(True)
+    result: Formula = BooleanConstant(True)
     for claim in claims:
-        result = claim if result == Boolean(True) else result & claim
+        result = claim if result == BooleanConstant(True) else result & claim
     return result
 
 
 def some(claims: Iterator[Formula] | list[Formula]) -> Formula:
     """Return the disjunction of formulas, for example of a formula for each replica."""
-    result: Formula = Boolean(False)
+    result: Formula = BooleanConstant(False)
     for claim in claims:
-        result = claim if result == Boolean(False) else result | claim
+        result = claim if result == BooleanConstant(False) else result | claim
     return result
 
 

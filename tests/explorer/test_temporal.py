@@ -53,7 +53,7 @@ from kraftcheck.spec import (
     weak,
 )
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.formula import Boolean, StatePredicate, Taken
+from kraftcheck.spec.language.formula import BooleanConstant, StatePredicate, Taken
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.replay.claims import LassoEvaluator
 from tests.support.explorer.lassos import require_counterexample
@@ -408,7 +408,7 @@ def test_verdicts_are_those_of_the_definition(examples: int) -> None:
         protocol, fairness = drawn_walk(random), drawn_fairness(random)
         parts = [(random.choice(("often", "at last")), random.choice(ATOMS)) for _ in range(random.choice((1, 2)))]
         parts = [(when, name) for when, name in parts if (when, name) != ("at last", "taken")]  # a stutter breaks it
-        formula: Formula = Boolean(False)
+        formula: Formula = BooleanConstant(False)
         for when, name in parts:
             formula |= (infinitely_often if when == "often" else eventually_always)(atom(protocol, name))
         wanted = is_violated(protocol, parts, fairness)

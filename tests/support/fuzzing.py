@@ -285,7 +285,7 @@ def tables(data: bytes) -> None:
 def tables_of_spark() -> Iterator[bytes]:
     import numpy as np
 
-    from kraftcheck.explorer.spark.definitions import ExchangedRecord, RecordKind
+    from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, RecordKind
     from kraftcheck.explorer.spark.shared_folder import SharedFolder
 
     shared = SharedFolder(scratch() / "seeds")
@@ -295,7 +295,11 @@ def tables_of_spark() -> Iterator[bytes]:
     shared.write_states(1, 0, np.arange(12, dtype=np.int32).reshape(4, 3))
     yield b"\1" + shared._part(1, 0).read_bytes()
     shared.write_definitions(
-        1, [ExchangedRecord(RecordKind.SLOT, 0, b"i\0\0\0\x011"), ExchangedRecord(RecordKind.CONTROL, 0, b"", (1, 2))]
+        1,
+        [
+            DefinitionOrFinding(RecordKind.SLOT, 0, b"i\0\0\0\x011"),
+            DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (1, 2)),
+        ],
     )
     yield b"\0" + shared._definitions(1).read_bytes()
 

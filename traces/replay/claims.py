@@ -19,7 +19,7 @@ from kraftcheck.spec.language.formula import (
     NEXT_ACTION,
     And,
     Atom,
-    Boolean,
+    BooleanConstant,
     Enabled,
     Fairness,
     Formula,
@@ -60,7 +60,7 @@ class LassoEvaluator:
     def _where(self, formula: Formula) -> list[bool]:
         """Return for each state whether a formula holds of the suffix that begins there."""
         match formula:
-            case Boolean(value):
+            case BooleanConstant(value):
                 return [value] * len(self._states)
             case Not(part):
                 return [not one for one in self._where(part)]

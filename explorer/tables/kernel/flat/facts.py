@@ -318,7 +318,7 @@ def memoized_violations_of_part(
 
 
 @inlined
-def violations_of_part(
+def part_violation_mask(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
@@ -355,7 +355,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.
     if of_all:
-        bad, known = violations_of_part(
+        bad, known = part_violation_mask(
             t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0)
         )
     # Evaluate those of each replica, and of each pair.
@@ -366,7 +366,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
             if other != s and (peer == 0 or is_safe_pair(worker, me, peer, constraints + 1)):
                 continue
             asked = of_one if other == s else of_two
-            more, is_known = violations_of_part(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
+            more, is_known = part_violation_mask(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
             bad |= more
             known &= is_known
     if not constraints:
