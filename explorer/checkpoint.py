@@ -13,7 +13,7 @@ from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation
 from kraftcheck.persistence.folder import BatchNote, Checkpoint, Identity
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape, require_valid
 from kraftcheck.spec.diagnosis import lint
-from kraftcheck.spec.discovery import classes_in_values, modules_of, source_path
+from kraftcheck.spec.discovery import classes_for_decoding, modules_of, source_path
 from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
@@ -52,7 +52,7 @@ class SearchCheckpoint(Checkpoint):
     ) -> None:
         self.protocol, self.options, self.starts = protocol, options, starts
         self.lexicon = DecodingVocabulary()
-        self._classes = classes_in_values(protocol, starts)
+        self._classes = classes_for_decoding(protocol, starts)
         identity = identity_of_search(protocol, options) | ({} if engine is None else {"engine": engine})
         super().__init__(folder, identity, resume=options.resume is not None, names=names)
 

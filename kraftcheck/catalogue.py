@@ -79,7 +79,7 @@ def read_configurations(path: Path) -> dict[str, ShippedConfig]:
     """Return the configurations of a TOML file by name, in the file's order."""
     tables: dict[str, dict[str, Any]] = {}
     for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        tables[name] = _merge_inherited(f"{path.name}: {name}", table, tables)
+        tables[name] = _merge_inherited_tables(f"{path.name}: {name}", table, tables)
     return {
         name: ShippedConfig(name, table.get("about", ""), _format_cfg(table))
         for name, table in tables.items()
@@ -87,7 +87,7 @@ def read_configurations(path: Path) -> dict[str, ShippedConfig]:
     }
 
 
-def _merge_inherited(place: str, table: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _merge_inherited_tables(place: str, table: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Merge a table with the tables that it inherits."""
     base: dict[str, Any] = {"constants": {}}
     for parent in table.get("inherits", "").split():

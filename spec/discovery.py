@@ -184,7 +184,7 @@ def first_sentence(protocol: type[Protocol]) -> str:
     return sentence + dot.strip()
 
 
-def classes_in_values(protocol: Protocol, states: Iterable[State]) -> dict[QualifiedClassName, type]:
+def classes_for_decoding(protocol: Protocol, states: Iterable[State]) -> dict[QualifiedClassName, type]:
     """Return the record and symbol classes that occur in values of a protocol.
 
     They come from initial states, constants, symbols, the messages and actors of actions, and the protocol's modules.

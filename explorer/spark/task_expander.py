@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.python_checks import VerdictMemo
 from kraftcheck.explorer.tables.rows import STATES_A_BATCH
 from kraftcheck.explorer.tables.visited import VisitedSet
-from kraftcheck.spec.discovery import classes_in_values
+from kraftcheck.spec.discovery import classes_for_decoding
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
@@ -43,7 +43,7 @@ class TaskExpander:
         learner, parts = self.table_expander.learner, self.table_expander.parts
         values = [*protocol.constant_values().values(), *starts]
         hidden = None if options.view is None else protocol.hidden(options.view)
-        self.ids = GlobalIds(learner.interner, classes_in_values(protocol, starts), values, hidden)
+        self.ids = GlobalIds(learner.interner, classes_for_decoding(protocol, starts), values, hidden)
 
         def holds(prop: Property, row: Any) -> bool:
             return semantics.holds(prop, learner.interner.decode_state(row))

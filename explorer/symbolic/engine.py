@@ -39,7 +39,7 @@ TABLES_LEARNING_SECONDS, TABLES_STATES_A_SECOND = 5.0, 100_000
 MOST_NODES_TO_COUNT_STEPS = 100_000  # nodes of a set up to which steps are counted after the search was stopped
 
 
-class PauseDue(Exception):  # noqa: N818 - not an error
+class PauseSignal(Exception):  # noqa: N818 - not an error
     """Raised when a checkpoint, or an early check for violations, is due."""
 
 
@@ -195,7 +195,7 @@ class SymbolicSearch:
                 reached = space.saturated(reached)
                 self.keep({"reached": reached})
                 return reached
-            except PauseDue:
+            except PauseSignal:
                 self._may_save, reached = False, store.roots["part"]
                 self._note_part(space, reached)
                 self.keep({"reached": reached})
@@ -316,7 +316,7 @@ class SymbolicSearch:
             self._orders.look(space, self._tick)
         saves = self._checkpoint is not None and self._checkpoint.is_due(self.books.seconds / 2)
         if saves or self._violations.is_due:
-            raise PauseDue  # saturation restarts from its partial result, so the interval between two grows
+            raise PauseSignal  # saturation restarts from its partial result, so the interval between two grows
 
     def _totals(self) -> SearchCounts:
         names = [*self.semantics.protocol.actions, *self.semantics.protocol.network.own_actions()]

@@ -99,7 +99,10 @@ def record_baseline(
     actions = job.protocol.actions
     replace_actions(
         protocol,
-        {name: wrap_action(name, one, partial(_record_call, baseline, one, tracing)) for name, one in actions.items()},
+        {
+            name: action_calling_wrapper(name, one, partial(_record_call, baseline, one, tracing))
+            for name, one in actions.items()
+        },
     )
     vars(protocol)["initial"] = lambda: baseline.starts
     options = replace(job.options, init="Init", report=report)
@@ -199,7 +202,7 @@ def replace_actions(protocol: Protocol, actions: Mapping[str, Action]) -> None:
     vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # record every call
 
 
-def wrap_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
+def action_calling_wrapper(name: str, action: Action, wrapper: ActionWrapper) -> Action:
     """Return an action that calls `wrapper`, with the parameters of `action`."""
 
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:

@@ -40,7 +40,7 @@ from kraftcheck.validation.findings import (
     summary_lines,
     utc_time_text,
 )
-from kraftcheck.validation.sources import count_by_kind
+from kraftcheck.validation.sources import count_events_by_kind
 from kraftcheck.validation.state import Refusal
 from kraftcheck.validation.verdict import LogGap, RequestStorm, Validation, ValidationVerdict
 
@@ -326,7 +326,7 @@ def _node_as_json(found: Validation, node: int) -> dict[str, Any]:
     return {
         "node": node,
         "shows_messages": node in found.sources.logs,
-        "events": {kind.value: count for kind, count in count_by_kind(events).items()},
+        "events": {kind.value: count for kind, count in count_events_by_kind(events).items()},
         "first": log_time_text(events[0].time),
         "last": log_time_text(events[-1].time),
         "files": [file.name for file in found.sources.files if file.node == node],

@@ -529,6 +529,6 @@ def all_voters(logs: Mapping[int, Sequence[Event]]) -> set[int]:
     return found
 
 
-def count_by_kind(events: Iterable[Event]) -> Counter[EventKind]:
+def count_events_by_kind(events: Iterable[Event]) -> Counter[EventKind]:
     """Count events by kind."""
     return Counter(event.kind for event in events)

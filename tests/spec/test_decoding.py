@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol, discovery
-from kraftcheck.spec.discovery import classes_in_values, load_protocol, modules_of
+from kraftcheck.spec.discovery import classes_for_decoding, load_protocol, modules_of
 from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -161,7 +161,7 @@ def test_the_classes_of_every_value_of_a_search_can_be_reached(name: str) -> Non
     lexicon = DecodingVocabulary()
     for state in search.states():
         lexicon.note(state)
-    found = classes_in_values(protocol, Semantics(protocol).initial())
+    found = classes_for_decoding(protocol, Semantics(protocol).initial())
     assert set(lexicon.classes) <= set(found.values())
     assert found[State.__module__, "State"] is State
     assert all((cls.__module__, cls.__qualname__) == name for name, cls in found.items())
@@ -176,7 +176,7 @@ def test_a_users_file_and_what_is_beside_it(tmp_path: Path) -> None:
     try:
         protocol = load_protocol(tmp_path / "mine.py", "Mine")
         assert [module.__name__ for module in modules_of(protocol)] == ["kraftcheck_user_mine", "records_beside"]
-        assert ("records_beside", "Unused") in classes_in_values(protocol(), [])
+        assert ("records_beside", "Unused") in classes_for_decoding(protocol(), [])
     finally:
         sys.modules.pop("records_beside", None)
 
@@ -216,7 +216,7 @@ def test_annotations_that_cannot_be_resolved_are_left_out() -> None:
         outer: Outer
 
     state = State(Map(), Map(), Shared(Outer(Inner(1))), Map())
-    found = classes_in_values(TwoPhaseCommit(resource_managers=frozenset()), [state])
+    found = classes_for_decoding(TwoPhaseCommit(resource_managers=frozenset()), [state])
     assert {Inner, Outer, Shared} <= set(found.values())
 
 

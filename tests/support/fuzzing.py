@@ -162,8 +162,8 @@ def known_of_checkpoints() -> dict[str, Callable[..., Any]]:
     from kraftcheck.explorer import checkpoint as common
 
     identity = common.identity_of_search(*checkpoint()[:2])
-    classes = common.classes_in_values(protocol(), list(protocol().initial()))
-    return {"identity_of_search": lambda *_: identity, "classes_in_values": lambda *_: classes}
+    classes = common.classes_for_decoding(protocol(), list(protocol().initial()))
+    return {"identity_of_search": lambda *_: identity, "classes_for_decoding": lambda *_: classes}
 
 
 def changed(whole: bytes, changes: bytes) -> bytes:

@@ -309,7 +309,7 @@ def has_hidden_columns(t: Any) -> Any:
 
 
 @inlined
-def packed_field_value(t: Any, hides: Any, f: Any, field: Any) -> Any:
+def packed_value_of_id(t: Any, hides: Any, f: Any, field: Any) -> Any:
     """Return the packed value of id `field` in field number `f`: 0 is the control row, all others are inboxes."""
     if f > 0:
         return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
@@ -326,7 +326,7 @@ def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any,
     for f in range(len(packing.position)):
         before, after = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
         if before != after:
-            difference = packed_field_value(t, hides, f, before) ^ packed_field_value(t, hides, f, after)
+            difference = packed_value_of_id(t, hides, f, before) ^ packed_value_of_id(t, hides, f, after)
             change_bits(words, 1, packing.position[f], packing.width[f], difference)
             differ |= difference != 0
     return differ
