@@ -22,7 +22,7 @@ from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.views import HiddenReadRecorder
+from kraftcheck.spec.language.views import HiddenReadLog
 from kraftcheck.spec.values import Record, Value, field_names, field_values, ordered, text_of
 
 if TYPE_CHECKING:
@@ -412,13 +412,13 @@ class SearchCounts(NamedTuple):
     uncounted: Sequence[str] = ()  # actions that fired an unknown number of times, which `actions` leaves out
 
 
-def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReadRecorder | None:
+def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReadLog | None:
     """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
     if options.view is None:
         return None
     from kraftcheck.explorer.calls.inspection import type_inspectors  # few searches have a VIEW
 
-    reads = HiddenReadRecorder(
+    reads = HiddenReadLog(
         options.view, protocol.hidden(options.view), type_inspectors(protocol), first_found=first_found
     )
     for name, _, spends in protocol.network.own_operations():

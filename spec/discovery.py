@@ -27,7 +27,7 @@ OLD_TOP_LEVEL_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
-QualifiedClassName = tuple[str, str]
+ClassKey = tuple[str, str]
 """The module of a class and its qualified name."""
 
 USER_MODULE_PREFIX = "kraftcheck_user_"
@@ -184,7 +184,7 @@ def first_sentence(protocol: type[Protocol]) -> str:
     return sentence + dot.strip()
 
 
-def classes_for_decoding(protocol: Protocol, states: Iterable[State]) -> dict[QualifiedClassName, type]:
+def classes_for_decoding(protocol: Protocol, states: Iterable[State]) -> dict[ClassKey, type]:
     """Return the record and symbol classes that occur in values of a protocol.
 
     They come from initial states, constants, symbols, the messages and actors of actions, and the protocol's modules.
@@ -196,7 +196,7 @@ def classes_for_decoding(protocol: Protocol, states: Iterable[State]) -> dict[Qu
     named = [State, *seen.classes, *protocol.symbols]
     named += [cls for action in protocol.actions.values() for cls in (*action.messages, *action.actors)]
     named += [cls for module in modules_of(type(protocol)) for cls in vars(module).values() if isinstance(cls, type)]
-    found: dict[QualifiedClassName, type] = {}
+    found: dict[ClassKey, type] = {}
     while named:
         cls = named.pop(0)
         name = (cls.__module__, cls.__qualname__)

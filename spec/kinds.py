@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import (
-    IMMUTABLE_REPLACEMENTS,
+    IMMUTABLE_TYPE_OF,
     Map,
     ModelValue,
     Record,
@@ -75,8 +75,8 @@ def describe_value(value: Value) -> str:
         return f"{PHRASE_OF_SCALAR[kind]}, {shown}"
     if value is None:
         return "None"
-    if kind in IMMUTABLE_REPLACEMENTS:
-        return f"{shown}, a {kind.__name__}, which can change; write a {IMMUTABLE_REPLACEMENTS[kind]}"
+    if kind in IMMUTABLE_TYPE_OF:
+        return f"{shown}, a {kind.__name__}, which can change; write a {IMMUTABLE_TYPE_OF[kind]}"
     if kind is frozenset:
         return f"the set {{{', '.join(sorted(map(repr, value)))}}}"
     return f"{shown} of type {kind.__name__}"
@@ -163,8 +163,8 @@ def _checker_of_type(kind: Any) -> TypePredicate:
         return _map_checker(*map(_checker_of_type, arguments))
     if origin is Literal:
         return lambda value: any(type(value) is type(choice) and value == choice for choice in arguments)
-    if origin in IMMUTABLE_REPLACEMENTS:
-        raise ProtocolError(f"a field of type {kind} can change; annotate it as a {IMMUTABLE_REPLACEMENTS[origin]}")
+    if origin in IMMUTABLE_TYPE_OF:
+        raise ProtocolError(f"a field of type {kind} can change; annotate it as a {IMMUTABLE_TYPE_OF[origin]}")
     raise ProtocolError(f"no value has the type {kind}; a map is a Map, a sequence a tuple, a set a frozenset")
 
 
@@ -232,10 +232,8 @@ def _tuple_checker(arguments: tuple[Any, ...]) -> TypePredicate:
 def _plain_checker(kind: Any) -> TypePredicate:
     if not isinstance(kind, type):
         return lambda value: True
-    if kind in IMMUTABLE_REPLACEMENTS:
-        raise ProtocolError(
-            f"a field of type {kind.__name__} can change; annotate it as a {IMMUTABLE_REPLACEMENTS[kind]}"
-        )
+    if kind in IMMUTABLE_TYPE_OF:
+        raise ProtocolError(f"a field of type {kind.__name__} can change; annotate it as a {IMMUTABLE_TYPE_OF[kind]}")
     if kind is str:
         return _is_text
     if kind in PHRASE_OF_SCALAR:

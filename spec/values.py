@@ -43,7 +43,7 @@ T = TypeVar("T")
 _VALID_NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
 
 
-def memoized(function: Callable[[A], T]) -> Callable[[A], T]:
+def memoize(function: Callable[[A], T]) -> Callable[[A], T]:
     """Memoize a function of one argument; typed for mypy, which rejects classes as hashable arguments."""
     return cache(function)
 
@@ -103,7 +103,7 @@ def is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, enum.Enum) and not issubclass(kind, enum.Flag)
 
 
-@memoized
+@memoize
 def enum_members(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
     """Return the members of an enum, by their names in texts, in TLA+ and in a `.cfg`.
 
@@ -119,7 +119,7 @@ def enum_members(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
     return {member.name: member for member in kind}
 
 
-@memoized
+@memoize
 def _texts_by_member_name(kind: type[enum.Enum]) -> dict[str, str]:
     return {member.name: name for name, member in enum_members(kind).items()}
 
@@ -152,9 +152,9 @@ class Record:
         cls._quiet = (*cls._quiet, *quiet)
         for name, annotation in vars(cls).get("__annotations__", {}).items():
             kind = type(vars(cls).get(name))
-            if kind in IMMUTABLE_REPLACEMENTS and "ClassVar" not in str(annotation):
+            if kind in IMMUTABLE_TYPE_OF and "ClassVar" not in str(annotation):
                 raise TypeError(
-                    f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {IMMUTABLE_REPLACEMENTS[kind]}"
+                    f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {IMMUTABLE_TYPE_OF[kind]}"
                 )
             if is_enum(kind):
                 refuse_enum_equality(kind)
@@ -240,7 +240,7 @@ def with_fields(record: Record, changes: Sequence[tuple[str, Value]]) -> Any:
     return made
 
 
-@memoized
+@memoize
 def field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the field names of a record class, in order of declaration."""
     refuse_decorator_equality(cls, Record)
@@ -253,7 +253,7 @@ def shown_field_names(record: Record) -> tuple[str, ...]:
     return tuple(n for n in names if n not in kind._quiet or getattr(record, n) != getattr(kind, n))
 
 
-@memoized
+@memoize
 def type_hints(cls: type) -> Mapping[str, Any]:
     """Return the resolved annotations of a class and its bases."""
     return {name: _plain_type(kind) for name, kind in get_type_hints(cls).items()}
@@ -277,7 +277,7 @@ def _plain_type(kind: Any) -> Any:
     return Union[plain] if origin is UnionType else origin[plain]  # noqa: UP007 - of a tuple
 
 
-@memoized
+@memoize
 def field_types(cls: type[Record]) -> dict[str, Any]:
     """Return the resolved field types of a record class, in order of declaration."""
     hints = type_hints(cls)
@@ -289,7 +289,7 @@ def field_values(record: Record) -> tuple[Value, ...]:
     return _fields_getter(type(record))(record.__dict__)
 
 
-@memoized
+@memoize
 def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Value, ...]]:
     names = field_names(cls)
     if len(names) > 1:
@@ -297,7 +297,7 @@ def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Valu
     return lambda values: tuple([values[name] for name in names])
 
 
-@memoized
+@memoize
 def _mixes_types_in_fields(cls: type[Record]) -> bool:
     try:
         return not cls._is_exact and any(map(mixes_types, field_types(cls).values()))
@@ -356,7 +356,7 @@ _NOT_FORWARDED_SPECIALS = {
 """Special names that proxies define, or that Python or a dataclass adds to a class and no handler calls."""
 
 
-@memoized
+@memoize
 def proxy_class_with_specials(classes: tuple[type, type[Record]]) -> Any:
     """Return a proxy class with a record class's special methods, which Python looks up on the class."""
     proxy, record_type = classes
@@ -479,7 +479,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
 
 
-@memoized
+@memoize
 def _rank_by_name(kind: type[enum.Enum]) -> dict[str, int]:
     return {member.name: number for number, member in enumerate(kind)}
 
@@ -511,7 +511,7 @@ def map_model_values(value: Value, leaf: Callable[[Value], Value]) -> Value:
 
 # Forbidden features of classes
 
-IMMUTABLE_REPLACEMENTS: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
+IMMUTABLE_TYPE_OF: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
 """The immutable replacement for each mutable collection."""
 
 _EQUALITY_METHODS = ("__eq__", "__ne__", "__hash__")
@@ -536,8 +536,8 @@ def refuse_field_options(record_type: type) -> None:
     """Raise ProtocolError if a field has a mutable default, or changes `compare`, `hash`, `init` or `kw_only`."""
     for field in dataclasses.fields(record_type):
         factory, problem = field.default_factory, None
-        if factory is not dataclasses.MISSING and (kind := type(factory())) in IMMUTABLE_REPLACEMENTS:
-            problem = f"a {kind.__name__} can change; write a {IMMUTABLE_REPLACEMENTS[kind]}"
+        if factory is not dataclasses.MISSING and (kind := type(factory())) in IMMUTABLE_TYPE_OF:
+            problem = f"a {kind.__name__} can change; write a {IMMUTABLE_TYPE_OF[kind]}"
         for option, usual in (("compare", True), ("hash", None), ("init", True), ("kw_only", False)):
             if (found := getattr(field, option)) is not usual:
                 problem = f"field({option}={found}): {_BY_FIELDS_REASON}, which are given in order; remove the option"

@@ -27,7 +27,7 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.cfg.config import SourceText, parse_tree
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.types import TlaVariableError
+from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, cut
 from kraftcheck.traces.parsing import open_unpacked
@@ -423,7 +423,7 @@ class DumpComparison:
     def _number(self, found: TraceState) -> tuple[int, str | None]:
         """Return a state's number in the search (negative if unknown), and the error if it is not a valid state."""
         read = self._reader.state(found)
-        if isinstance(read, TlaVariableError):
+        if isinstance(read, VariablesError):
             return self._strangers.setdefault(found.number, -1 - len(self._strangers)), str(read)
         identity = self._search.identity(read)
         number = self._numbers.get(identity)

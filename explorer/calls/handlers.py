@@ -48,17 +48,7 @@ from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
 from kraftcheck.spec.language.state import Step, fits_initial_bounds, note_largest_spending
-from kraftcheck.spec.values import (
-    Map,
-    Record,
-    Value,
-    field_names,
-    field_types,
-    field_values,
-    is_enum,
-    memoized,
-    ordered,
-)
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, field_values, is_enum, memoize, ordered
 
 # Loops that test an element first
 
@@ -124,7 +114,7 @@ def with_filtering_loops(function: Callable[..., Any]) -> Any:
 
 
 @cache
-def property_with_filtering(prop: Property) -> Property:
+def filtering_property(prop: Property) -> Property:
     """Return a copy of a property whose filtering loops use `elements_passing`, renamed so that no probe records it."""
     return replace(prop, name=f"{prop.name} ", function=with_filtering_loops(prop.function))
 
@@ -402,7 +392,7 @@ def _record_with_set_class(value: Any, kind: type[frozenset[Any]]) -> Any:
     return made
 
 
-@memoized
+@memoize
 def _collection_fields(record_type: type[Record]) -> list[str]:
     """Return the fields of a record class that may contain a set or a map."""
     try:
@@ -705,9 +695,7 @@ class HandlerCalls:
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
         observes the evaluation, gets the arguments without proxies.
         """
-        protocol, evaluated = (
-            (self.protocol, prop) if whole is None else (self._filtering, property_with_filtering(prop))
-        )
+        protocol, evaluated = (self.protocol, prop) if whole is None else (self._filtering, filtering_property(prop))
         with reraising_unanswered_read():
             found = evaluate_property(protocol, evaluated, given)
         if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:

@@ -33,7 +33,7 @@ from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, 
 from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import memoized
+from kraftcheck.spec.values import memoize
 
 REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
@@ -248,7 +248,7 @@ def type_inspectors(protocol: Protocol) -> set[str]:
     return found
 
 
-@memoized
+@memoize
 def _methods_by_name(protocol: type[Protocol]) -> FunctionsByName:
     """Return the methods of a protocol and of the classes in its modules, by name."""
     found: FunctionsByName = defaultdict(list)

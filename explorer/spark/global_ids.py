@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.interned_values import require_shared_value, req
 from kraftcheck.explorer.tables.kernel.symmetry import least_images_by_global_id
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.persistence.stored_files import require_valid
-from kraftcheck.spec.discovery import QualifiedClassName
+from kraftcheck.spec.discovery import ClassKey
 from kraftcheck.spec.encoding import DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.views import HiddenNames
@@ -87,11 +87,7 @@ class GlobalIds:
     """The global ids that one process knows."""
 
     def __init__(
-        self,
-        interner: Interner,
-        classes: dict[QualifiedClassName, type],
-        values: Iterable[Value],
-        hidden: HiddenNames | None,
+        self, interner: Interner, classes: dict[ClassKey, type], values: Iterable[Value], hidden: HiddenNames | None
     ) -> None:
         self.interner = interner
         interner.shared.sets.is_allowed = False

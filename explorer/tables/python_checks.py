@@ -331,7 +331,7 @@ def _row_key(row: Any) -> bytes:
 MOST_MEMOIZED_INPUTS = 1 << 20
 """Most inputs whose abstract states are kept."""
 
-AbstractStateNumbers = NDArray[np.int64]
+AbstractNumbers = NDArray[np.int64]
 
 
 class AbstractStates:
@@ -344,7 +344,7 @@ class AbstractStates:
         self._known: dict[bytes, int] = {}
         self._columns = (0, 0)
 
-    def of(self, rows: Rows) -> AbstractStateNumbers:
+    def of(self, rows: Rows) -> AbstractNumbers:
         """Return the number of each row's abstract state."""
         while True:
             columns, parts = self._inputs(rows), len(self._parts)
@@ -394,9 +394,7 @@ class RefinementChecks:
         semantics = Semantics(interner.protocol)
         self._mappings = [(1 << bit, AbstractStates(interner, semantics.refinement(prop))) for bit, prop in refinements]
 
-    def violated_by(
-        self, rows: Rows, targets: Rows, sources: AbstractStateNumbers, seen: int
-    ) -> Iterator[tuple[int, int]]:
+    def violated_by(self, rows: Rows, targets: Rows, sources: AbstractNumbers, seen: int) -> Iterator[tuple[int, int]]:
         """Yield the first source with a violating step, and the bit of the property, unless the mask `seen` has it.
 
         Step `i` leads from rows[sources[i]] to targets[i].
@@ -417,9 +415,7 @@ class RefinementChecks:
             if wrong.any():
                 yield int(wrong.argmax()) + 1, bit
 
-    def _wrong(
-        self, refinement: Refinement, before: AbstractStateNumbers, after: AbstractStateNumbers
-    ) -> NDArray[np.bool_]:
+    def _wrong(self, refinement: Refinement, before: AbstractNumbers, after: AbstractNumbers) -> NDArray[np.bool_]:
         """Return which pairs of abstract states are no step of the abstract protocol."""
         count = len(refinement.mapped)
         pairs, which = np.unique(before * count + after, return_inverse=True)

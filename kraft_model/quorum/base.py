@@ -56,9 +56,9 @@ from kraftcheck.kraft_model.quorum.rules import (
     epoch_start,
     failed_replica,
     follower_replica,
-    is_key_of_voter,
-    kraft_version_in,
     last_epoch,
+    log_version,
+    matches_voter,
     replica_keys,
     resigned,
     restarted_replica,
@@ -128,11 +128,11 @@ class QuorumVoterSets(Protocol):
 
     def others(self, me: Replica) -> list[Key]:
         """Return the voters other than this replica, in canonical order."""
-        return [voter.key for voter in ordered(me.voters) if not is_key_of_voter(voter.key, me.key)]
+        return [voter.key for voter in ordered(me.voters) if not matches_voter(voter.key, me.key)]
 
     def own_votes(self, me: Replica) -> frozenset[Key]:
         """Return the set of the replica's voter key, which stands for its vote for itself; empty for an observer."""
-        return frozenset(voter.key for voter in me.voters if is_key_of_voter(voter.key, me.key))
+        return frozenset(voter.key for voter in me.voters if matches_voter(voter.key, me.key))
 
     # Majorities
 
@@ -391,7 +391,7 @@ class QuorumBase(QuorumVoterSets):
             log=log,
             flushed=len(log) if flushes else min(me.flushed, len(log)),
             voters=self.voters_in(log, self.first_voters(me)),
-            version=kraft_version_in(log, self.formatted_version(me.id, me.directory)),
+            version=log_version(log, self.formatted_version(me.id, me.directory)),
         )
 
     # The high watermark
@@ -411,7 +411,7 @@ class QuorumBase(QuorumVoterSets):
 
     def known_end(self, me: Replica, voter: Voter) -> int:
         """Return the log end offset of a voter as known to the leader."""
-        return len(me.log) if is_key_of_voter(voter.key, me.key) else me.offsets.get(voter.key, 0)
+        return len(me.log) if matches_voter(voter.key, me.key) else me.offsets.get(voter.key, 0)
 
     def may_commit(self, me: Replica, end: int) -> bool:
         """Whether a leader may commit an offset: it must cover a batch of its own epoch (KIP-595, "Fetch")."""

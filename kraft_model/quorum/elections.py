@@ -35,7 +35,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     end_position,
     endpoint_of,
     enter_mode,
-    is_key_of_voter,
+    matches_voter,
     prospective,
     resigned,
     unattached,
@@ -191,7 +191,7 @@ class QuorumElections(QuorumBase):
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
         """Whether `voter` in a request is the receiver's replica key, and not the key of the receiver's lost disk."""
-        return is_key_of_voter(voter, me.key)
+        return matches_voter(voter, me.key)
 
     def wrong_voter(self) -> Error:
         """Return the error that rejects a request for another replica key than the receiver's.
@@ -340,7 +340,7 @@ class QuorumElections(QuorumBase):
 
     def is_first(self, me: Replica, preferred: tuple[Key, ...]) -> bool:
         """Whether this replica is the first preferred successor, or the list of successors is empty."""
-        return not preferred or is_key_of_voter(preferred[0], me.key)
+        return not preferred or matches_voter(preferred[0], me.key)
 
     def is_stale(self, me: Replica, epoch: int) -> bool:
         """Whether the epoch of an announcement is older than the replica's own."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.records import ENDED_MODES, Admin, Batch, Data, Key, Mode, Nil, Replica, Shared
-from kraftcheck.kraft_model.quorum.rules import is_key_of_voter, resigned, stopped_replica
+from kraftcheck.kraft_model.quorum.rules import matches_voter, resigned, stopped_replica
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
@@ -146,6 +146,6 @@ class QuorumEnvironment(QuorumElections):
         heard = {
             voter
             for voter in self.others(me)
-            if any(isinstance(key, Key) and is_key_of_voter(voter, key) for key in fetching)
+            if any(isinstance(key, Key) and matches_voter(voter, key) for key in fetching)
         }
         return len(me.voters) == 1 or self.is_majority(me.voters, heard | self.own_votes(me))

@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, is_key_of_voter, voter_of
+from kraftcheck.kraft_model.quorum.rules import VoterSet, matches_voter, voter_of
 from kraftcheck.spec import (
     Formula,
     Map,
@@ -139,7 +139,7 @@ class QuorumLiveness(QuorumBase):
 
     def followers_counted(self, me: Replica, followers: set[Key]) -> set[Key]:
         """Return the voters that follow a leader, and the leader itself if it is a voter."""
-        return {v.key for v in me.voters if any(is_key_of_voter(v.key, key) for key in followers)} | self.own_votes(me)
+        return {v.key for v in me.voters if any(matches_voter(v.key, key) for key in followers)} | self.own_votes(me)
 
     @temporal(fairness=FAIRNESS)
     def leaders_are_elected(self) -> Formula:
@@ -356,7 +356,7 @@ class QuorumLiveness(QuorumBase):
     def removed_voters_hear_of_it(self, me: Replica, shared: Shared) -> bool:
         """A voter can learn of its committed removal (KIP-853, "Removing voters")."""
         voters = self.voters_in(shared.committed, frozenset())
-        return not self.is_voter(me) or not voters or any(is_key_of_voter(voter.key, me.key) for voter in voters)
+        return not self.is_voter(me) or not voters or any(matches_voter(voter.key, me.key) for voter in voters)
 
     @projection
     def has_grown(self, me: Replica | Admin) -> bool:

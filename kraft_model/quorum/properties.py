@@ -22,14 +22,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Told,
 )
-from kraftcheck.kraft_model.quorum.rules import (
-    Log,
-    VoterSet,
-    comparable_keys,
-    is_key_of_voter,
-    kraft_version_in,
-    replica_keys,
-)
+from kraftcheck.kraft_model.quorum.rules import Log, VoterSet, comparable_keys, log_version, matches_voter, replica_keys
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
 FIELDS_LOST_AT_STOP = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
@@ -72,7 +65,7 @@ class QuorumProperties(QuorumBase):
             return any(told.about in old - new for old, new in pairwise(sets))
         if not isinstance(told.about, int):
             return False  # its subject is unknown
-        return kraft_version_in(shared.committed, self.initial_version) >= told.about
+        return log_version(shared.committed, self.initial_version) >= told.about
 
     @invariant
     def updates_are_kept(self, me: Replica, shared: Shared) -> bool:
@@ -80,7 +73,7 @@ class QuorumProperties(QuorumBase):
 
         KIP-853, "UpdateVoter", steps 5 to 8. Kraft.version 0 has no such record.
         """
-        if not me.updated or kraft_version_in(shared.committed, self.initial_version) == 0:
+        if not me.updated or log_version(shared.committed, self.initial_version) == 0:
             return True
         sets = [voters for _, voters in self.voter_sets(shared.committed)]
         return any((voter.key, voter.endpoint) == (me.key, me.endpoint) for voters in sets for voter in voters)
@@ -150,7 +143,7 @@ class QuorumProperties(QuorumBase):
         if told.committed not in sets or told.high_watermark > len(shared.committed):
             return False
         old, new = comparable_keys(told.committed, told.current)
-        observes = not any(is_key_of_voter(voter.key, key) for voter in told.current for key in told.observers)
+        observes = not any(matches_voter(voter.key, key) for voter in told.current for key in told.observers)
         return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
 
     def is_held(self, told: DescribeQuorumResponse, peer: Replica) -> bool:
@@ -213,7 +206,7 @@ class QuorumProperties(QuorumBase):
         if me.mode is not Mode.CANDIDATE:
             return True
         voters = self.voters_in(shared.committed, frozenset())
-        if not voters or any(is_key_of_voter(voter.key, me.key) for voter in voters):
+        if not voters or any(matches_voter(voter.key, me.key) for voter in voters):
             return True
         return not self.is_majority(voters, {v.key for v in voters if me.id in watched.get(v.key.id, frozenset())})
 
@@ -311,7 +304,7 @@ class QuorumProperties(QuorumBase):
         for key, log in lost.items():
             sets |= self.sets_from(log, committed, self.formatted_voters(key.id, key.directory))
         return any(
-            self.is_majority(voters, {v.key for v in voters if any(is_key_of_voter(v.key, key) for key in holders)})
+            self.is_majority(voters, {v.key for v in voters if any(matches_voter(v.key, key) for key in holders)})
             for voters in sets
         )
 

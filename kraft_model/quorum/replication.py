@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, is_key_of_voter, stopped_replica, truncated
+from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, matches_voter, stopped_replica, truncated
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
@@ -88,7 +88,7 @@ class QuorumReplication(QuorumBase):
 
     def is_same(self, voter: Key, key: Key) -> bool:
         """Whether a voter key matches the key of a fetching replica."""
-        return is_key_of_voter(voter, key)
+        return matches_voter(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
         """Return the leader after it has recorded a fetch, and further messages to send; here unchanged, and none."""

@@ -59,7 +59,7 @@ def truncated(log: Log, diverging: Position) -> Log:
     return log[:end]
 
 
-def kraft_version_in(log: Log, otherwise: int) -> int:
+def log_version(log: Log, otherwise: int) -> int:
     """Return the kraft.version of the last KRaftVersionRecord of a log or snapshot, committed or not."""
     for batch in reversed(log):
         for record in reversed(batch.records):
@@ -68,14 +68,14 @@ def kraft_version_in(log: Log, otherwise: int) -> int:
     return otherwise
 
 
-def is_key_of_voter(voter: Key, key: Key) -> bool:
+def matches_voter(voter: Key, key: Key) -> bool:
     """Return whether a voter is this replica: same id, and same directory id if the voter's is known."""
     return voter.id == key.id and voter.directory in (UNKNOWN_DIRECTORY, key.directory)
 
 
 def voter_of(voters: Iterable[Voter], key: Key) -> Voter | None:
     """Return the voter whose replica key matches this one, or None."""
-    return next((voter for voter in voters if is_key_of_voter(voter.key, key)), None)
+    return next((voter for voter in voters if matches_voter(voter.key, key)), None)
 
 
 def replica_keys(voters: Iterable[Voter]) -> frozenset[Key]:

@@ -37,7 +37,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, is_key_of_voter, replica_keys, voter_of
+from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, replica_keys, voter_of
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
@@ -352,7 +352,7 @@ class QuorumVoterChanges(QuorumBase):
         else:
             error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
             known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # skips voters of version 0
-            observers = frozenset(key for key in known if not any(is_key_of_voter(v.key, key) for v in me.voters))
+            observers = frozenset(key for key in known if not any(matches_voter(v.key, key) for v in me.voters))
         shown = self.advertised_high_watermark(me) if error is Error.NONE else 0
         response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
         yield self.taken(me, me, response, consumes=False).spend("descriptions")
@@ -493,4 +493,4 @@ class QuorumVoterChanges(QuorumBase):
     def supporters(self, me: Replica, version: int) -> frozenset[Voter]:
         """Return the voters known to support a kraft.version, with the leader if its software supports it."""
         told = me.heard | ({Voter(me.key, me.endpoint)} if me.software >= version else set())
-        return frozenset(v for v in told if any(is_key_of_voter(old.key, v.key) for old in me.voters))
+        return frozenset(v for v in told if any(matches_voter(old.key, v.key) for old in me.voters))

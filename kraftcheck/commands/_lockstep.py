@@ -130,7 +130,7 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
 
 def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the parts of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
-    from kraftcheck.lockstep.scripts import check_scenario_part, scenario_script, script_chooser_maker
+    from kraftcheck.lockstep.scripts import check_scenario_part, chooser_maker, scenario_script
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.scenarios import read_scenario_parts
 
@@ -146,13 +146,13 @@ def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
         kafka = bind(_model_class(model.protocol, arguments, about.without), config).protocol
         check_scenario_part(part, init, Semantics(bound.protocol), Semantics(kafka))
         yield _make_task(
-            arguments, name, about, config, model, script_chooser_maker(partial(scenario_script, part, init=init))
+            arguments, name, about, config, model, chooser_maker(partial(scenario_script, part, init=init))
         )
 
 
 def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
     """Yield the traces of a file as tasks; check first that the model can take their steps."""
-    from kraftcheck.lockstep.scripts import read_traces_as_steps, script_chooser_maker, trace_script
+    from kraftcheck.lockstep.scripts import chooser_maker, read_traces_as_steps, trace_script
 
     model = find_quorum_model(arguments.model, arguments.variant)
     job, warnings = lenient_job(model, arguments)
@@ -161,10 +161,5 @@ def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTa
     for number, trace in enumerate(read_traces_as_steps(path, job.replayer(), job.options.init), start=1):
         about = _stepless_walk_file(arguments.model, arguments.variant, job.protocol, arguments)
         yield _make_task(
-            arguments,
-            f"{path}, trace {number}",
-            about,
-            config,
-            model,
-            script_chooser_maker(partial(trace_script, trace)),
+            arguments, f"{path}, trace {number}", about, config, model, chooser_maker(partial(trace_script, trace))
         )

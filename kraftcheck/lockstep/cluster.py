@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, failed_replica, is_key_of_voter
+from kraftcheck.kraft_model.quorum.rules import epoch_start, failed_replica, matches_voter
 from kraftcheck.lockstep.messages import (
     Json,
     MessageConverter,
@@ -474,7 +474,7 @@ def _compared_leader_fields(model: Replica, kafka: KafkaReplicaState) -> Iterato
     yield (
         "offsets",
         model.offsets,
-        Map({key: end for key, end in kafka.offsets.items() if not is_key_of_voter(key, model.key)}),
+        Map({key: end for key, end in kafka.offsets.items() if not matches_voter(key, model.key)}),
     )
     yield "change", exposed_voter_change(model.change), kafka.change
     if model.version == 0:
@@ -543,7 +543,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset
         **model_fields_of_server(was, kafka.server, delayed),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
-        offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not is_key_of_voter(key, was.key)}),
+        offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches_voter(key, was.key)}),
         pending=kafka.pending[0] if kafka.mode in WAITING_MODES and kafka.pending else Nil.NIL,
         change=_model_voter_change(was, kafka),
         heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),

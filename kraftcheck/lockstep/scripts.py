@@ -75,7 +75,7 @@ class ScriptStepChooser:
         raise InputError(f"{place}: {wanted.action} is not driven: {reason}")
 
 
-def script_chooser_maker(script: Callable[..., Script]) -> Callable[[Lockstep], StepChooser]:
+def chooser_maker(script: Callable[..., Script]) -> Callable[[Lockstep], StepChooser]:
     """Return a function that makes the chooser of a script's steps for a lockstep."""
 
     def choose(lockstep: Lockstep) -> StepChooser:

@@ -100,7 +100,7 @@ def record_baseline(
     replace_actions(
         protocol,
         {
-            name: action_calling_wrapper(name, one, partial(_record_call, baseline, one, tracing))
+            name: wrapped_action(name, one, partial(_record_call, baseline, one, tracing))
             for name, one in actions.items()
         },
     )
@@ -202,7 +202,7 @@ def replace_actions(protocol: Protocol, actions: Mapping[str, Action]) -> None:
     vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # record every call
 
 
-def action_calling_wrapper(name: str, action: Action, wrapper: ActionWrapper) -> Action:
+def wrapped_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
     """Return an action that calls `wrapper`, with the parameters of `action`."""
 
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:

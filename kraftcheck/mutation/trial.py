@@ -18,11 +18,11 @@ from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.mutation.baseline import (
     ActionArguments,
     BaselineRun,
-    action_calling_wrapper,
     arguments_for_replay,
     call_time_limit,
     effective_steps,
     replace_actions,
+    wrapped_action,
 )
 from kraftcheck.mutation.mutants import CodeSwap, Mutant, functions_by_action, functions_of_projections
 from kraftcheck.spec.errors import InputError, ProtocolError
@@ -285,8 +285,8 @@ class _ConfigurationTrial:
         actions = dict(protocol.actions)
         for name in self._actions:
             action = protocol.actions[name]
-            actions[name] = action_calling_wrapper(name, action, partial(self._steps, action, new=False))
-            actions[name + NEW_STEP_SUFFIX] = action_calling_wrapper(
+            actions[name] = wrapped_action(name, action, partial(self._steps, action, new=False))
+            actions[name + NEW_STEP_SUFFIX] = wrapped_action(
                 name + NEW_STEP_SUFFIX, action, partial(self._steps, action, new=True)
             )
         replace_actions(protocol, actions)

@@ -556,7 +556,7 @@ ALWAYS_READ_FIELDS = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
 
 
-def unused_declaration_warnings(protocol: Protocol, states: Iterable[State]) -> list[str]:
+def declaration_warnings(protocol: Protocol, states: Iterable[State]) -> list[str]:
     """Return warnings about unread bounds, constants, and fields of replicas, messages and the shared state.
 
     A name counts as read if an attribute or a string equal to it occurs anywhere in the protocol's modules.
@@ -568,15 +568,13 @@ def unused_declaration_warnings(protocol: Protocol, states: Iterable[State]) -> 
     return [
         *_unread_constant_warnings(protocol, trees, read),
         *_unread_field_warnings(protocol, states, trees, read),
-        *(_unused_attribute_warnings(type(protocol), trees, read) if trees else ()),
+        *(_attribute_warnings(type(protocol), trees, read) if trees else ()),
         *_redefinition_warnings(trees),
         *warnings_in_methods(modules),
     ]
 
 
-def _unused_attribute_warnings(
-    protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]
-) -> Iterator[str]:
+def _attribute_warnings(protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
     loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
     declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
     loaded += [one.when for one in chain.from_iterable(declared)]
@@ -602,10 +600,7 @@ def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
 
 def lint(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return all lint warnings after a search: unused declarations, and unhandled messages."""
-    return [
-        *unused_declaration_warnings(protocol, protocol.initial()),
-        *unhandled_message_warnings(protocol, complete=complete),
-    ]
+    return [*declaration_warnings(protocol, protocol.initial()), *message_warnings(protocol, complete=complete)]
 
 
 def _names_read(tree: ast.Module) -> Iterator[str]:
@@ -669,7 +664,7 @@ def _assigned_names(line: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def unhandled_message_warnings(protocol: Protocol, *, complete: bool) -> list[str]:
+def message_warnings(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return warnings about sent messages that no action handles, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
     readers: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]

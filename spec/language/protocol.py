@@ -18,7 +18,7 @@ from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Project
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
-from kraftcheck.spec.language.views import HiddenNames, HiddenReadRecorder
+from kraftcheck.spec.language.views import HiddenNames, HiddenReadLog
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered, type_hints
 
 NO_DEFAULT: Any = object()
@@ -161,7 +161,7 @@ class Protocol:
     is_sampled: bool  # whether a search repeats a sample of calls, to detect impure actions
     probes: dict[str, Any]  # property -> `CoverageProbe` of `diagnosis/lint`, called in its place
     by_type: Container[str]  # actions and properties that may tell a proxy from its record
-    hidden_reads: HiddenReadRecorder | None  # records the methods' reads of fields that a VIEW hides
+    hidden_reads: HiddenReadLog | None  # records the methods' reads of fields that a VIEW hides
 
     def __init_subclass__(cls, variant: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -58,7 +58,7 @@ class HiddenReadError(InputError):
     """A property reads a field or bound that the VIEW hides, so its verdict depends on the search order."""
 
 
-class HiddenReadRecorder:
+class HiddenReadLog:
     """Recorder of the methods that read hidden fields or bounds.
 
     Without any recorded read, states with equal views behave alike, and the result of a search does not depend on its

@@ -173,7 +173,7 @@ MAX_MEMOIZED_VALUES = 200_000
 """Maximum number of memoized values per type."""
 
 
-class TlaVariableError(InputError):
+class VariablesError(InputError):
     """TLA+ variables that are not a state of the protocol; the message has the place and the expected value."""
 
     def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
@@ -184,7 +184,7 @@ class TlaVariableError(InputError):
         self.expected = expected
         self.wrong_kind = wrong_kind
 
-    def __reduce__(self) -> tuple[type[TlaVariableError], tuple[str, str, str, str, bool]]:
+    def __reduce__(self) -> tuple[type[VariablesError], tuple[str, str, str, str, bool]]:
         return (type(self), (self.variable, self.path, self.found, self.expected, self.wrong_kind))
 
 

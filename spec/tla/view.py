@@ -47,7 +47,7 @@ from kraftcheck.spec.tla.types import (
     Decoder,
     Encoder,
     MismatchError,
-    TlaVariableError,
+    VariablesError,
     camel_case_field,
     is_string_in_tla,
     quoted_value,
@@ -117,7 +117,7 @@ class StateView:
         self.names: tuple[str, ...] = (*self._replica_names, *self._held, *shared, *self._counters.values())
         self._require_own_names()
         if not isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory | Channels):
-            raise TlaVariableError(
+            raise VariablesError(
                 MESSAGES_VARIABLE, MESSAGES_VARIABLE, type(network).__name__, "a bag, a set or channels"
             )
 
@@ -125,9 +125,7 @@ class StateView:
         for number, name in enumerate(self.names):
             if name in self.names[:number]:
                 found = f"two of that name in {self._protocol.name()}"
-                raise TlaVariableError(
-                    name, name, found, "a name that no other variable has (set tla_names in a record)"
-                )
+                raise VariablesError(name, name, found, "a name that no other variable has (set tla_names in a record)")
 
     # To TLA+
 
@@ -141,7 +139,7 @@ class StateView:
             replica = known.get(type(me))
             if replica is None:
                 expected = "a class of replicas that an action's parameter is annotated with"
-                raise TlaVariableError(KIND_VARIABLE, f"{KIND_VARIABLE}[{key!r}]", type(me).__name__, expected)
+                raise VariablesError(KIND_VARIABLE, f"{KIND_VARIABLE}[{key!r}]", type(me).__name__, expected)
             argument = encode(key)
             for attribute, name in replica.names.items():
                 functions[name][argument] = encode(getattr(me, attribute))
@@ -177,7 +175,7 @@ class StateView:
             return self._messages(state)
         if any(inbox != self._protocol.network.empty for inbox in state.inboxes.values()):
             what = "a message of a type that no action takes and that its module does not define"
-            raise TlaVariableError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, what, "no messages")
+            raise VariablesError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, what, "no messages")
         return {}
 
     def encode(self, value: Value) -> Value:
@@ -194,11 +192,11 @@ class StateView:
         """
         for name in self.names:
             if name not in variables:
-                raise TlaVariableError(name, name, "no such variable in this state", "a value")
+                raise VariablesError(name, name, "no such variable in this state", "a value")
         for name in variables:
             if not self.is_known(name, variables[name]):
                 expected = f"one of {self._protocol.name()}'s variables, {', '.join(self.names)}"
-                raise TlaVariableError(name, name, "another", expected)
+                raise VariablesError(name, name, "another", expected)
         decoder = self._untyped if untyped else self._typed
         replicas = Map((replica.id, replica) for replica in self._read_replicas(decoder, variables))  # type: ignore[attr-defined]
         inboxes = self._read_messages(decoder, variables) if self._held else Map()
@@ -239,13 +237,13 @@ class StateView:
         fitting = [r for r in fitting if r.cls.__name__ == kind]
         if not fitting:
             expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-            raise TlaVariableError(KIND_VARIABLE, f"{KIND_VARIABLE}[{quoted_value(key)}]", quoted_value(kind), expected)
+            raise VariablesError(KIND_VARIABLE, f"{KIND_VARIABLE}[{quoted_value(key)}]", quoted_value(kind), expected)
         return fitting
 
     def _read_replica(
         self, decoder: Decoder, fitting: list[_ReplicaShape], key: Value, functions: dict[str, dict[Value, Value]]
     ) -> Record:
-        wrong: TlaVariableError | None = None
+        wrong: VariablesError | None = None
         for replica in fitting:
             kinds = field_types(replica.cls)
             as_id = partial(decoder.argument, kinds["id"])
@@ -254,7 +252,7 @@ class StateView:
                 for attribute, name in replica.names.items():
                     fields[attribute] = _decoded_variable(name, decoder.of(kinds[attribute]), functions[name][key], key)
                 return replica.cls(**fields)
-            except TlaVariableError as error:
+            except VariablesError as error:
                 wrong = wrong or error
         assert wrong is not None
         raise wrong
@@ -263,17 +261,17 @@ class StateView:
         """Whether the ids of replicas are strings, so that functions over replicas are records."""
         return all(is_string_in_tla(field_types(replica.cls)["id"]) for replica in self._replicas)
 
-    def _unlike(self, key: Value, has: set[str]) -> TlaVariableError:
+    def _unlike(self, key: Value, has: set[str]) -> VariablesError:
         """Return the error for an id that has only some variables of a class of replicas."""
         near = min(self._replicas, key=lambda replica: len(set(_variable_names(replica)) ^ has))
         wanted = set(_variable_names(near))
         for name in self._replica_names:
             if name in wanted - has:
                 other = next(iter(n for n in self._replica_names if n in has))
-                return TlaVariableError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
+                return VariablesError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
             if name in has - wanted:
                 other = next(iter(n for n in self._replica_names if n in wanted))
-                return TlaVariableError(name, name, f"one for {quoted_value(key)}", f"no value where {other} has none")
+                return VariablesError(name, name, f"one for {quoted_value(key)}", f"no value where {other} has none")
         raise AssertionError(key)
 
     def _read_messages(self, decoder: Decoder, variables: Mapping[str, Value]) -> Map[Any, Any]:
@@ -302,7 +300,7 @@ class StateView:
         for message, count in counts.items():
             if count < least:
                 path = f"{MESSAGES_VARIABLE}[{quoted_value(self._encoder.encode(message))}]"
-                raise TlaVariableError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
+                raise VariablesError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
             grouped.setdefault(message.dest, {})[message] = count
         return {destination: Map(inbox) for destination, inbox in grouped.items()}
 
@@ -318,7 +316,7 @@ class StateView:
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
                 expected = f"messages that all go from and to {quoted_value(key)}, at least one"
-                raise TlaVariableError(
+                raise VariablesError(
                     MESSAGES_VARIABLE, f"{MESSAGES_VARIABLE}[{quoted_value(key)}]", quoted_value(items), expected
                 )
             found[ends.pop()] = queue
@@ -342,8 +340,8 @@ def _decoded_variable(name: str, decode: Decode, value: Value, key: Value = None
         raise _error_with_variable(name, error if key is None else error.inside(f"[{quoted_value(key)}]")) from None
 
 
-def _error_with_variable(name: str, error: MismatchError) -> TlaVariableError:
-    return TlaVariableError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
+def _error_with_variable(name: str, error: MismatchError) -> VariablesError:
+    return VariablesError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
 
 
 def _union_type(classes: Iterable[type[Record]]) -> Any:

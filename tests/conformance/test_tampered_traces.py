@@ -20,7 +20,7 @@ from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.types import TlaVariableError
+from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces import Trace, ValueCache, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
@@ -85,7 +85,7 @@ def is_behaviour(trace: Trace, view: StateView, semantics: Semantics, near: int)
     """Whether the steps to and from a state of a trace are steps of the protocol, said by the semantics alone."""
     try:
         states = [view.state(state.variables, untyped=trace.untyped) for state in trace.states[: near + 1]]
-    except TlaVariableError:
+    except VariablesError:
         return False
     if near == 1 and states[0] not in semantics.initial():
         return False

@@ -11,7 +11,7 @@ import pytest
 from kraftcheck.catalogue import find_config, find_model, shipped_model_modules
 from kraftcheck.cli import main
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.diagnosis.lint import unused_declaration_warnings
+from kraftcheck.spec.diagnosis.lint import declaration_warnings
 
 RING = """
 from collections.abc import Iterator
@@ -369,5 +369,5 @@ def test_the_table_engine_warns_of_the_same(tmp_path: Path) -> None:
 def test_shipped_models_read_all_that_they_write(name: str) -> None:
     model = find_model(name)
     protocol = bind(model.protocol, find_config(model, "smoke")[1]).protocol
-    fields = {re.sub(".* field ", "", warning) for warning in unused_declaration_warnings(protocol, protocol.initial())}
+    fields = {re.sub(".* field ", "", warning) for warning in declaration_warnings(protocol, protocol.initial())}
     assert not fields

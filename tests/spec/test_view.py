@@ -38,7 +38,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.tla.text import format_value, one_line, parse_value
-from kraftcheck.spec.tla.types import MismatchError, TlaVariableError
+from kraftcheck.spec.tla.types import MismatchError, VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
 from tests.support import tlc as models
@@ -339,7 +339,7 @@ def test_channels_are_a_function_from_pairs_to_sequences() -> None:
     assert view.state(untyped, untyped=True) == state
     crossed = Map({(3, 1): channels[0, 1]})
     with pytest.raises(
-        TlaVariableError, match=r"messages\[<<3, 1>>\]: expected messages that all go from and to <<3, 1>>"
+        VariablesError, match=r"messages\[<<3, 1>>\]: expected messages that all go from and to <<3, 1>>"
     ):
         view.state({**view.variables(state), "messages": crossed})
 
@@ -350,7 +350,7 @@ def test_a_bag_that_forgets_has_no_message_that_is_not_under_way() -> None:
     (state,) = protocol.initial()
     variables = view.variables(state)
     variables["messages"] = variables["messages"].put(Map({"type": "Said", "source": 0, "dest": 2, "text": ""}), 0)
-    with pytest.raises(TlaVariableError, match=r"messages\[.*\]: expected a count of at least 1, found 0"):
+    with pytest.raises(VariablesError, match=r"messages\[.*\]: expected a count of at least 1, found 0"):
         view.state(variables)
 
 
@@ -405,14 +405,14 @@ def test_classes_that_only_their_name_tells_apart() -> None:
         assert view.state({name: as_json(value) for name, value in variables.items()}, untyped=True) == state
     assert one_line(variables["kind"]) == '[a |-> "Plain", b |-> "Twin"]'
     wrong = {**variables, "kind": Map({"a": "Plain", "b": "Triplet"})}
-    with pytest.raises(TlaVariableError, match=r'variable kind\["b"\]: expected Plain or Twin, found "Triplet"'):
+    with pytest.raises(VariablesError, match=r'variable kind\["b"\]: expected Plain or Twin, found "Triplet"'):
         view.state(wrong)
 
 
 def test_a_replica_of_a_class_that_nothing_names() -> None:
     protocol = Strangers()
     with pytest.raises(
-        TlaVariableError, match="expected a class of replicas that an action's parameter is annotated with"
+        VariablesError, match="expected a class of replicas that an action's parameter is annotated with"
     ):
         StateView(protocol).variables(states_of(protocol)[-1])
 
@@ -427,7 +427,7 @@ class Clashing(Talk):
 
 
 def test_two_variables_of_one_name() -> None:
-    with pytest.raises(TlaVariableError, match=r"variable totalCount: .*tla_names.*found two of that name in Clashing"):
+    with pytest.raises(VariablesError, match=r"variable totalCount: .*tla_names.*found two of that name in Clashing"):
         StateView(talk(Clashing))
 
 
@@ -497,7 +497,7 @@ SERVER = r"\[host \|-> n1, diskId \|-> 0\]"
 def test_what_does_not_fit_is_named(variable: str, path: list[Any], new: Value, message: str) -> None:
     view, variables = reconfig()
     view.state(variables)  # what was read before is known again, and only that
-    with pytest.raises(TlaVariableError, match=message) as raised:
+    with pytest.raises(VariablesError, match=message) as raised:
         view.state({**variables, variable: changed(variables[variable], path, new)})
     assert str(raised.value).startswith(f"variable {raised.value.path}: expected ")
     assert raised.value.path.startswith(raised.value.variable)
@@ -515,23 +515,21 @@ def test_a_server_that_one_variable_lacks_or_has_alone() -> None:
     view, variables = reconfig()
     server = ordered(variables["log"])[1]
     with pytest.raises(
-        TlaVariableError, match=r"variable log: expected a value for \[.*n2.*\], as config has, found none"
+        VariablesError, match=r"variable log: expected a value for \[.*n2.*\], as config has, found none"
     ):
         view.state({**variables, "log": variables["log"].without(server)})
     more = variables["state"].put(Map({"host": n1, "diskId": 7}), ModelValue("Leader"))
-    with pytest.raises(TlaVariableError, match=r"variable config: expected a value for \[.*7.*\], as state has"):
+    with pytest.raises(VariablesError, match=r"variable config: expected a value for \[.*7.*\], as state has"):
         view.state({**variables, "state": more})
 
 
 def test_missing_and_unknown_variables() -> None:
     view, variables = reconfig()
     del variables["log"]
-    with pytest.raises(TlaVariableError, match="variable log: expected a value, found no such variable"):
+    with pytest.raises(VariablesError, match="variable log: expected a value, found no such variable"):
         view.state(variables)
     _, variables = reconfig()
-    with pytest.raises(
-        TlaVariableError, match=r"variable lag: expected one of Reconfig's variables, config, .*, found"
-    ):
+    with pytest.raises(VariablesError, match=r"variable lag: expected one of Reconfig's variables, config, .*, found"):
         view.state({**variables, "lag": 1})
 
 
@@ -553,7 +551,7 @@ def test_what_does_not_fit_in_json(variable: str, new: Any, message: str) -> Non
     view, variables = reconfig()
     untyped = {name: as_json(value) for name, value in variables.items()}
     view.state(untyped, untyped=True)
-    with pytest.raises(TlaVariableError, match=message):
+    with pytest.raises(VariablesError, match=message):
         view.state({**untyped, variable: new}, untyped=True)
 
 

@@ -11,7 +11,7 @@ from kraftcheck.spec.diagnosis.why import ActionExplanation, diagnose, reasons_t
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import in_tlc_order, one_line
-from kraftcheck.spec.tla.types import TlaVariableError
+from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, escape_invisible, field_names, text_of
 
@@ -232,7 +232,7 @@ class DivergingState(NamedTuple):
     before: int | None
     action: str | None
     variables: Mapping[str, Value] | None  # None for an untyped format
-    problem: TlaVariableError | None = None  # the reason why it is not a state of the protocol, if so
+    problem: VariablesError | None = None  # the reason why it is not a state of the protocol, if so
 
 
 class DivergenceExplainer:

@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import is_key_of_voter, resigned
+from kraftcheck.kraft_model.quorum.rules import matches_voter, resigned
 from kraftcheck.spec import (
     Formula,
     ModelValue,
@@ -147,7 +147,7 @@ class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
         """Whether a round awaits an answer that must arrive: with TimelyElections, its timer does not expire before."""
         if not self.timely_elections or self.losses or me.mode not in ELECTION_MODES:
             return False
-        asked = [voter for voter in me.voters if not is_key_of_voter(voter.key, me.key)]
+        asked = [voter for voter in me.voters if not matches_voter(voter.key, me.key)]
         open_ = [voter for voter in asked if voter.key not in me.granted | me.rejected]
         return any(self.is_reached(me, voter.key.id, voter.endpoint, shared, others) for voter in open_)
 

@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import kraft_version_in, persisted_state, replica_keys, voter_of
+from kraftcheck.kraft_model.quorum.rules import log_version, persisted_state, replica_keys, voter_of
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
@@ -299,7 +299,7 @@ class VersionUsedOnceCommitted(Quorum, variant="version-once-committed"):
     def committed_version(self, me: Replica) -> Replica:
         """Return the replica with the kraft.version of its committed log."""
         known = me.log[: me.high_watermark]
-        return me.but(version=kraft_version_in(known, self.formatted_version(me.id, me.directory)))
+        return me.but(version=log_version(known, self.formatted_version(me.id, me.directory)))
 
     def with_log(self, me: Replica, log: tuple[Batch, ...], *, flushes: bool) -> Replica:
         return self.committed_version(super().with_log(me, log, flushes=flushes))

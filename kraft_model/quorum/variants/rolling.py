@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import is_key_of_voter
+from kraftcheck.kraft_model.quorum.rules import matches_voter
 from kraftcheck.spec import (
     Map,
     ModelValue,
@@ -81,7 +81,7 @@ class RolledByOperator(Quorum, variant="rolled-by-operator"):
             newest = [(one.epoch, one.end) for one in others if one.leads]
         caught_up = [one.key for one in others if newest and (one.epoch, one.end) == max(newest)]
         return self.is_majority(
-            me.voters, {v.key for v in me.voters if any(is_key_of_voter(v.key, key) for key in caught_up)}
+            me.voters, {v.key for v in me.voters if any(matches_voter(v.key, key) for key in caught_up)}
         )
 
     @reachable(reads=progress)

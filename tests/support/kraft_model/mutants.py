@@ -61,10 +61,9 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "VotersFollowTheLog": Noticed(
             "smoke-answers",
             "base.with_log: me.but( log=log, flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, self.first_voters(me)), version=kraft_version_in(log, "
-            "self.formatted_version(me.id, "
+            "voters=self.voters_in(log, self.first_voters(me)), version=log_version(log, self.formatted_version(me.id, "
             "me.directory)), ) -> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, self.first_voters(me)), version=kraft_version_in(log, "
+            "voters=self.voters_in(log, self.first_voters(me)), version=log_version(log, "
             "self.formatted_version(me.id, me.directory)))",
         ),
         "MessagesAreTakenOnce": Noticed("smoke-network", "base.is_cut: 0 -> 1"),
@@ -130,8 +129,8 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "WhatIsWatchedIsSo": Noticed("smoke-answers", "base.answered: me.version -> me.directory"),
         "LeadersHearAMajority": Noticed(
             "smoke-network",
-            "environment.has_quorum: any(isinstance(key, Key) and is_key_of_voter(voter, key) for key in fetching) -> "
-            "not any((isinstance(key, Key) and is_key_of_voter(voter, key) for key in fetching))",
+            "environment.has_quorum: any(isinstance(key, Key) and matches_voter(voter, key) for key in fetching) -> "
+            "not any((isinstance(key, Key) and matches_voter(voter, key) for key in fetching))",
         ),
         "RestartsKeepWhatIsOnDisk": Noticed(
             "default-restart",
