@@ -47,9 +47,8 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
 
 # Lines come from strangers: no expression takes more than linear time. A name begins at a word's boundary, and a part
 # that may begin anywhere has a bound.
-SCALAR_FIELD_PATTERN = re.compile(
-    r"\b(\w+)=('[^']*'(?=[,)\]}])|[^\s,()\[\]{}']++)([,)\]}]?)"
-)  # without an end: not a field
+# A match without an end is not a field.
+SCALAR_FIELD_PATTERN = re.compile(r"\b(\w+)=('[^']*'(?=[,)\]}])|[^\s,()\[\]{}']++)([,)\]}]?)")
 RECORDS_FIELD_PATTERN = re.compile(
     r", (?:unalignedRecords=null|(?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]{0,500}\)))"
 )

@@ -251,9 +251,8 @@ def _proxy_free_key(value: Any) -> Any:
         return id(value)
     if issubclass(kind, Record):
         return value if all(_proxy_free_key(one) is not _NO_FIXED_KEY for one in field_values(value)) else _NO_FIXED_KEY
-    parts = (
-        tuple(map(_proxy_free_key, value)) if issubclass(kind, tuple | frozenset) else (_NO_FIXED_KEY,)
-    )  # no `SetProxy`
+    is_collection = issubclass(kind, tuple | frozenset)  # a `SetProxy` is none
+    parts = tuple(map(_proxy_free_key, value)) if is_collection else (_NO_FIXED_KEY,)
     return _NO_FIXED_KEY if _NO_FIXED_KEY in parts else (kind, parts if issubclass(kind, tuple) else frozenset(parts))
 
 
