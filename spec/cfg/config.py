@@ -160,10 +160,9 @@ def _comment_end(source: SourceText, start: int) -> int:
 
 @cache
 def _lark_parser() -> Lark:
-    from lark import Lark
+    from kraftcheck.spec.tla.text import lark_parser
 
-    grammar = Path(__file__).with_name("cfg.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="basic", start=["config", "setting"])
+    return lark_parser(Path(__file__).with_name("cfg.lark"), lexer="basic", start=["config", "setting"])
 
 
 def parse_tree(source: SourceText, start: str) -> Tree[Token]:

@@ -26,10 +26,13 @@ Map({'host': n1, 'log': (4, 5)})
 from __future__ import annotations
 
 import enum
+import fcntl
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
-from importlib import resources
+from functools import cache, lru_cache, partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from lark import Lark, Token, Transformer
@@ -287,13 +290,37 @@ class IntervalBudget:
         self.left = left
 
 
+def lark_parser(grammar: Path, **options: Any) -> Lark:
+    """Return the parser of a grammar. Its tables take long to make, so Lark keeps them in the user's cache."""
+    make = partial(Lark, grammar.read_text(encoding="utf-8"), parser="lalr", **options)
+    try:
+        folder = _private_cache_folder()
+        with (folder / "lock").open("wb") as lock:  # another process may be writing the tables
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return make(cache=str(folder / grammar.stem))
+    except (OSError, RuntimeError):
+        return make()
+
+
+def _private_cache_folder() -> Path:
+    """Return a folder of the user's cache; raise an OSError if another user can enter it: Lark unpickles its files."""
+    whole = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kraftcheck"
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (whole, whole / "grammars"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    found = (whole / "grammars").stat()
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise PermissionError(f"other users can enter {whole / 'grammars'}")
+    return whole / "grammars"
+
+
 class ValueParser:
     """Parser of values. Building a parser is slow: use one for all texts with the same `names`."""
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
-        grammar = resources.files(__package__).joinpath("value.lark").read_text(encoding="utf-8")
         self._builder = _ValueBuilder(names or {})
-        self._lark = Lark(grammar, start="value", parser="lalr", transformer=self._builder, maybe_placeholders=False)
+        grammar = Path(__file__).with_name("value.lark")
+        self._lark = lark_parser(grammar, start="value", transformer=self._builder, maybe_placeholders=False)
 
     def parse(
         self,

@@ -345,3 +345,25 @@ def test_odd_values_are_written_as_tlc_writes_them(tmp_path: Path) -> None:
     assert len(texts) == 32
     for text in texts[1:]:  # the first is an empty sequence, which a value does not tell from an empty function
         assert format_value(parse_value(text), style="tlc2.15") == text
+
+
+def test_only_a_private_cache_holds_the_tables_of_grammars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text, value = LAYOUTS[-1]
+    assert ValueParser().parse(text) == value
+    kept = tmp_path / "kraftcheck" / "grammars" / "value"
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+    tables = kept.read_bytes()
+    assert ValueParser().parse(text) == value
+    assert kept.read_bytes() == tables
+    for damaged in (b"", tables[:100], b"\n" + tables):
+        kept.write_bytes(damaged)
+        assert ValueParser().parse(text) == value
+        assert kept.read_bytes()[:65] == tables[:65]
+        assert len(kept.read_bytes()) > 5_000
+    foreign = tables[:65] + pickle.dumps({}) + b"cos\n_exit\n(I7\ntR."  # if it is read, the process ends
+    kept.write_bytes(foreign)
+    for mode in (0o755, 0o770):
+        kept.parent.chmod(mode)
+        assert ValueParser().parse(text) == value
+        assert kept.read_bytes() == foreign
