@@ -81,7 +81,7 @@ def main() -> None:
     start, count = tables.row_info[0, [codes.ROW_START, codes.ROW_COUNT]].tolist()
     for effect, target, flags in tables.row_items[start : start + count].tolist():
         action, delta, _, first, sends, *_ = tables.outcomes[effect].tolist()
-        column, value = tables.assignments[tables.deltas[delta, 0]].tolist()
+        column, value, _ = tables.assignments[tables.deltas[delta, 0]].tolist()
         print(f"a step            {learner.action_names[action]}: effect {effect}, control row {target}, flags {flags}")
         print(f"  its delta       column {column} becomes {value}")
         for operation in tables.outcome_operations[first : first + sends].tolist():

@@ -45,7 +45,7 @@ class MemoTables(ArrayGroup):
     outcome_operations = declare(np.int32)
     deltas = declare(np.int32, 4)  # start and number of assignments, start and number of spendings
     # Column of a control row (below 0: ~ the first of several to clear), value (below 0: ~ a change of a local state).
-    assignments = declare(np.int32, 2)
+    assignments = declare(np.int32, 3)  # column, value, mask of the bits that the column keeps
     spendings = declare(np.int32, 2)  # column, amount
     limits = declare(np.int32)  # the limit of each bound
     network_steps = declare(np.int32, 2)  # outcome, delta

@@ -13,7 +13,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined
 
 # Kinds of decision-tree node. UNKNOWN and LEAF end a walk; each other kind tests a column or the answer to a query.
-UNKNOWN, LEAF, SHARED, LOCAL_QUERY, INBOX_QUERY, SHARED_QUERY = 0, 1, 2, 3, 4, 5
+UNKNOWN, LEAF, SHARED, LOCAL_QUERY, INBOX_QUERY, SHARED_QUERY, ELEMENT = 0, 1, 2, 3, 4, 5, 6
 ME, PEER = -1, -2  # roles, in place of a slot in a LOCAL_QUERY node
 
 # Columns of `nodes`, `outcomes`, `contents`, `row_info`.

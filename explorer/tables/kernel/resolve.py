@@ -44,7 +44,7 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
         if value < 0:
             value = local_after_change(t, t.rows[row, column], ~value)
             missing |= value < 0
-        t.rows[place, column] = value
+        t.rows[place, column] = t.rows[place, column] & t.assignments[k, 2] | value
     return np.int64(codes.MISSING) if missing else np.int64(0)
 
 

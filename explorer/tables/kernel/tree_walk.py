@@ -50,6 +50,8 @@ def walk_tree(
             answer = np.int64(t.local_answers[t.nodes[node, codes.NODE_A], local])
         elif kind == codes.SHARED_QUERY:
             answer = np.int64(t.shared_answers[t.nodes[node, codes.NODE_A], rows[row, t.nodes[node, codes.NODE_B]]])
+        elif kind == codes.ELEMENT:
+            answer = np.int64(rows[row, t.nodes[node, codes.NODE_A]] >> t.nodes[node, codes.NODE_B] & 1)
         else:
             column = inboxes + t.nodes[node, codes.NODE_B]
             inbox = states[at, column] if column < states.shape[1] else 0  # or test one that is newer than the state

@@ -142,9 +142,10 @@ class ReadLog:
             places, control, note_once = sets.elements[index], self._control, self.path.setdefault
 
             def has_at(_: Value, place: int) -> bool:  # of each element of each test, so without further calls
-                column = sets.first[index] + place
-                note_once((codes.SHARED, column, 0), control[column])
-                return control[column] == 1
+                column, bit = sets.bit(index, place)
+                answer = control[column] >> bit & 1
+                note_once((codes.ELEMENT, column, bit), answer)
+                return answer == 1
 
             def has(element: Value) -> bool:
                 return has_at(element, places[element])
@@ -413,6 +414,8 @@ class DecisionTrees:
                 return bool(kind == codes.LEAF)
             if kind == codes.SHARED:
                 answer = int(self._tables.rows[row, a])
+            elif kind == codes.ELEMENT:
+                answer = int(self._tables.rows[row, a]) >> b & 1
             elif kind == codes.SHARED_QUERY:
                 queries = self._interner.shared.queries[b - len(self._interner.bounds)]
                 answer = queries.answer(a, int(self._tables.rows[row, b]))
@@ -502,6 +505,7 @@ class ProxyPolicy:
 
 
 NumberPairs = tuple[tuple[int, int], ...]
+Assignments = tuple[tuple[int, int, int], ...]  # rows of the table of that name
 FlaggedSteps = list[tuple[Step, int]]
 """Steps, each with the flags of the properties that it violates."""
 
@@ -513,7 +517,7 @@ class EffectTable:
         self.labels = LabelTable(interner.protocol, action_names, ())
         self._interner = interner
         self._tables = interner.tables
-        self._deltas: dict[tuple[NumberPairs, NumberPairs], int] = {}
+        self._deltas: dict[tuple[Assignments, NumberPairs], int] = {}
         self._piece_parts: dict[tuple[Any, ...], int] = {}
         self._count = self._moved = 0
         self._delta((), ())  # delta 0 changes nothing
@@ -547,15 +551,16 @@ class EffectTable:
         put = self._put(step) if step.puts else ()
         written = step.writes if step.me == () or step.me == me else (step.me, *step.writes)
         slots = [(interner.slot(replica.id), interner.local(replica)) for replica in written]
-        assigned = {interner.base + slot: local for slot, local in slots}
+        assigned = {interner.base + slot: (local, 0) for slot, local in slots}
         for key, fields in step.peers if isinstance(step, DeltaStep) else ():
-            assigned[interner.base + interner.slot(key)] = ~interner.change(fields)
+            assigned[interner.base + interner.slot(key)] = ~interner.change(fields), 0
         for column, value in put:
             if isinstance(value, SetChange):
                 assigned.update(interner.shared.sets.assigned(column, value))
             else:
-                assigned[len(interner.bounds) + column] = interner.shared.id_of(column, value)
-        return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
+                assigned[len(interner.bounds) + column] = interner.shared.id_of(column, value), 0
+        columns = tuple((column, *pair) for column, pair in sorted(assigned.items()))
+        return self._delta(columns, self._spending(step)), step.consumes, operations
 
     def _put(self, step: Step) -> list[tuple[int, Any]]:
         """Return a step's writes to shared fields as (field number, value), with a `SetChange` for an exploded set."""
@@ -566,7 +571,7 @@ class EffectTable:
             if column in sets.elements:
                 value = changes.get(name, SetChange(value, None))
                 for element in value.added:
-                    sets.column(column, element)  # now, since a new column moves the others
+                    sets.place(column, element)  # now, since a new column moves the others
             put.append((column, value))
         return put
 
@@ -577,7 +582,7 @@ class EffectTable:
         spent = [(bounds.index(name), amount) for name, amount in Counter(step.spends).items()]
         return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
 
-    def _delta(self, assigned: NumberPairs, spending: NumberPairs) -> int:
+    def _delta(self, assigned: Assignments, spending: NumberPairs) -> int:
         """Return the id of a delta, which assigns columns of the control row and spends bounds."""
         if self._moved != self._interner.shared.sets.changes:
             self._moved = self._interner.shared.sets.changes

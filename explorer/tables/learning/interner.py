@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import count, starmap
 from typing import Any
 
 import numpy as np
@@ -264,15 +264,15 @@ class Interner:
         contents = [(slot, self.inboxes.content(slot, inbox)) for slot, inbox in filled]
         put = [(i, getattr(state.shared, name)) for i, name in enumerate(self.shared.names)]
         sets = self.shared.sets
-        places = [sets.column(i, element) for i, value in put if i in sets.elements for element in value]
+        bits = [(i, sets.place(i, element)) for i, value in put if i in sets.elements for element in value]
         values = [state.spent[name] for name in self.bounds]
         values += [0 if i in sets.elements else self.shared.id_of(i, value) for i, value in put]
         values += [0] * sets.columns
         replicas = [0] * len(self.slots)
         for key, replica in state.replicas.items():
             replicas[self.slots[key]] = self.local(replica)
-        for column in places:
-            values[column] = 1
+        for column, bit in starmap(sets.bit, bits):
+            values[column] |= 1 << bit
         row = self.control_row(values + replicas)
         self.tables.call_with_room(partial(interning.set_row_identity, self.tables, row))
         result = [row] + [0] * len(self.slots)

@@ -1,4 +1,4 @@
-"""Exploded shared sets: a 0/1 column of the control row for each element that may be in the set.
+"""Exploded shared sets: a bit of the control row for each element that may be in the set.
 
 A set of messages that every replica reads has nearly as many values as there are states. Exploded, it is read one
 element at a time, and a step that adds an element applies to any rest of the set. Paxos with one shared set and two
@@ -31,8 +31,8 @@ from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field
 FEWEST_VALUES_TO_EXPLODE = 64
 """Values of a shared set from which on exploding it is considered."""
 
-SPARE_COLUMNS = 4
-"""Columns reserved for new elements; more elements insert columns into all control rows."""
+ELEMENTS_A_COLUMN = 31
+"""Bits of a column that stand for elements; the sign stays free. More elements insert columns into all control rows."""
 
 ElementTestFunction = Callable[[Any], Any]
 MOST_KEPT_ELEMENT_TESTS = 4096
@@ -44,7 +44,7 @@ _SCALAR_TYPES = frozenset({bool, int, str, NoneType, ModelValue})
 
 
 class ExplodedSets:
-    """The shared sets of one protocol that control rows store as a 0/1 column for each element."""
+    """The shared sets of one protocol that control rows store as a bit for each element."""
 
     def __init__(self, tables: GrowingTables) -> None:
         self._tables = tables
@@ -74,21 +74,21 @@ class ExplodedSets:
         self.first[field], self._room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
         self.tests[field] = {}
-        self._insert(field, len(found) + SPARE_COLUMNS)
-        bits = np.zeros((len(values), len(found)), np.int32)
+        self._insert(field, len(found) // ELEMENTS_A_COLUMN + 1)
+        bits = np.zeros((len(values), self._room[field]), np.int32)
         for number, value in enumerate(values):
-            bits[number, [self.elements[field][element] for element in value]] = 1
+            for at, bit in (self.bit(field, self.elements[field][element]) for element in value):
+                bits[number, at - base] |= 1 << bit
         rows = int(tables.meta[codes.META_ROWS])
-        tables.rows[:rows, base : base + len(found)] = bits[tables.rows[:rows, column]]
+        tables.rows[:rows, base : base + self._room[field]] = bits[tables.rows[:rows, column]]
         tables.rows[:rows, column] = 0
         tables.rehash_rows(len(tables.row_table))
         for delta in np.flatnonzero(tables.deltas[:, 1]).tolist():
             first, count, *spent = tables.deltas[delta].tolist()
-            assigned = [(at, value) for at, value in tables.assignments[first : first + count].tolist()]
-            if any(at == column for at, _ in assigned):
-                whole = values[dict(assigned)[column]]
-                kept = [pair for pair in assigned if pair[0] != column]
-                again = self.assigned(field, SetChange(whole, None)) + kept
+            assigned = {at: pair for at, *pair in tables.assignments[first : first + count].tolist()}
+            if column in assigned:
+                whole = values[assigned.pop(column)[0]]
+                again = [(at, *pair) for at, pair in (self.assigned(field, SetChange(whole, None)) | assigned).items()]
                 tables.deltas[delta] = tables.extend("assignments", again), len(again), *spent
 
     def _insert(self, field: int, more: int) -> None:
@@ -103,7 +103,8 @@ class ExplodedSets:
         columns, nodes = tables.assignments[:, 0], tables.nodes
         columns[columns >= at] += more
         columns[columns < ~at + 1] -= more
-        nodes[(nodes[:, codes.NODE_KIND] == codes.SHARED) & (nodes[:, codes.NODE_A] >= at), codes.NODE_A] += more
+        reads_column = np.isin(nodes[:, codes.NODE_KIND], (codes.SHARED, codes.ELEMENT))
+        nodes[reads_column & (nodes[:, codes.NODE_A] >= at), codes.NODE_A] += more
         for other, first in self.first.items():
             if other != field and first >= at:
                 self.first[other] = first + more
@@ -113,32 +114,39 @@ class ExplodedSets:
         tables.meta[codes.META_SLOT_BASE] += more
         tables.rehash_rows(len(tables.row_table))
 
-    def column(self, field: int, element: Value) -> int:
-        """Return the column of an element, which may be new."""
+    def bit(self, field: int, place: int) -> tuple[int, int]:
+        """Return the column and the bit of an element, given its place among the known ones."""
+        return self.first[field] + place // ELEMENTS_A_COLUMN, place % ELEMENTS_A_COLUMN
+
+    def place(self, field: int, element: Value) -> int:
+        """Return the place of an element among the known ones; a new element is added to them."""
         known = self.elements[field]
         place = known.get(element)
         if place is None:
             place = known[element] = len(known)
-            if place >= self._room[field]:
-                self._insert(field, self._room[field] // 4 + SPARE_COLUMNS)
+            if place >= self._room[field] * ELEMENTS_A_COLUMN:
+                self._insert(field, self._room[field] // 4 + 1)
             self.added(field, element)
         elif field in self.mixed and typed_key(element) != typed_key(other := next(islice(known, place, None))):
             both = f"{other!r} or {element!r}, which are equal in Python"
             raise ProtocolError(f"a shared set holds {both}; make them differ, or use --engine reference")
-        return self.first[field] + place
+        return place
 
-    def assigned(self, field: int, change: SetChange) -> list[tuple[int, int]]:
-        """Return the (column, value) assignments of a delta that makes `change` to an exploded set."""
-        ones = [(self.column(field, element), 1) for element in ordered(change.added)]
-        if change.removed is None:
-            return [(~self.first[field], self._room[field]), *ones]
-        known = self.elements[field]
-        return ones + [(self.column(field, element), 0) for element in ordered(change.removed) if element in known]
+    def assigned(self, field: int, change: SetChange) -> dict[int, tuple[int, int]]:
+        """Return the value and the mask that a delta which makes `change` to an exploded set assigns to each column."""
+        bits = [(self.place(field, element), 1) for element in ordered(change.added)]
+        removed = [element for element in ordered(change.removed or ()) if element in self.elements[field]]
+        bits += [(self.place(field, element), 0) for element in removed]
+        found = {~self.first[field]: (self._room[field], 0)} if change.removed is None else {}
+        for column, bit, value in ((*self.bit(field, place), value) for place, value in bits):
+            before, kept = found.get(column, (0, (1 << ELEMENTS_A_COLUMN) - 1))
+            found[column] = before & ~(1 << bit) | value << bit, kept & ~(1 << bit)
+        return found
 
     def value(self, field: int, control: list[int]) -> frozenset[Value]:
         """Return the value of an exploded set, given the columns of a control row."""
-        first = self.first[field]
-        return frozenset(element for element, place in self.elements[field].items() if control[first + place])
+        places = ((element, self.bit(field, place)) for element, place in self.elements[field].items())
+        return frozenset(element for element, (column, bit) in places if control[column] >> bit & 1)
 
 
 HasAt = Callable[[Value, int], bool]
