@@ -164,8 +164,9 @@ SPLIT = {"Add", "Count"}
 
 @pytest.fixture
 def exploded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Explode sets of few values."""
+    """Explode sets of few values, into several columns."""
     monkeypatch.setattr(shared_sets, "FEWEST_VALUES_TO_EXPLODE", 8)
+    monkeypatch.setattr(shared_sets, "ELEMENTS_A_COLUMN", 2)
 
 
 def test_only_independent_iterations_are_pieces() -> None:

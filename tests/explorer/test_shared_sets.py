@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks.models.paxos_msgs import PaxosMsgs
 from kraftcheck import check, load
+from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets, KnownElements
-from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, internal, invariant, ordered
+from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, environment, internal, invariant, ordered
 
 pytestmark = pytest.mark.kernel
 
@@ -131,6 +132,7 @@ def take_apart_at(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return is_new and all(type(value) is frozenset for value in found)
 
     monkeypatch.setattr(ExplodedSets, "is_worth", is_worth)
+    monkeypatch.setattr(shared_sets, "ELEMENTS_A_COLUMN", values)  # few, so that a set fills several columns
 
 
 def test_both_engines_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +191,39 @@ def test_what_is_changed_in_place_has_two_names(monkeypatch: pytest.MonkeyPatch)
         (one.property, len(one.trace)) for one in expected.violations
     )
     assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
+
+
+class TwoBoards(Protocol):
+    """One set takes new elements for as long as the elements of another come and go."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Writer(1)], Board())
+
+    @internal
+    def add(self, me: Writer, shared: Board) -> Steps:
+        if me.seen < 6:
+            yield become(me.but(seen=me.seen + 1)).put(lines=shared.lines | {Line(1, me.seen)})
+
+    @environment
+    def turn(self, shared: Board) -> Steps:
+        for number in range(3):
+            line = Line(2, number)
+            yield Step().put(kept=shared.kept - {line} if line in shared.kept else shared.kept | {line})
+
+    @invariant
+    def few(self, shared: Board) -> bool:
+        return Line(2, 1) not in shared.kept or Line(1, 4) not in shared.lines
+
+
+def test_columns_of_one_set_move_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_apart_at(2, monkeypatch)
+    monkeypatch.setattr(shared_sets, "ELEMENTS_A_COLUMN", 1)
+    expected, found = (
+        check(TwoBoards(), engine=engine, deadlock=False, keep_going=True) for engine in ("reference", "tables")
+    )
+    assert found.distinct_states == expected.distinct_states == 7 * 2**3
+    assert found.actions == expected.actions
+    assert [len(one.trace) for one in found.violations] == [len(one.trace) for one in expected.violations] == [7]
 
 
 def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:

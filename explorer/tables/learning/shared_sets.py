@@ -140,7 +140,7 @@ class ExplodedSets:
         found = {~self.first[field]: (self._room[field], 0)} if change.removed is None else {}
         for column, bit, value in ((*self.bit(field, place), value) for place, value in bits):
             before, kept = found.get(column, (0, (1 << ELEMENTS_A_COLUMN) - 1))
-            found[column] = before & ~(1 << bit) | value << bit, kept & ~(1 << bit)
+            found[column] = before | value << bit, kept & ~(1 << bit)
         return found
 
     def value(self, field: int, control: list[int]) -> frozenset[Value]:
