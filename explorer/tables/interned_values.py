@@ -36,7 +36,7 @@ from kraftcheck.spec.language.state import permute_model_values
 from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
 
 FILES_OF_VALUES = ("values", "controls", "inboxes", "inbox_items")
-SLOT_TAG, LOCAL_TAG, MESSAGE_TAG, SHARED_TAG, INBOX_TAG = b"SLMHI"
+SLOT_TAG, LOCAL_TAG, MESSAGE_TAG, SHARED_TAG, INBOX_TAG, ELEMENT_TAG, COLUMNS_TAG = b"SLMHIEC"
 NUMBER_BYTES = 4  # bytes of a number in the file of values
 
 
@@ -62,7 +62,8 @@ class InternerFiles:
 
     def __init__(self, interner: Interner, checkpoint: SearchCheckpoint) -> None:
         self.interner = interner
-        interner.shared.sets.is_allowed = False
+        self._elements: dict[int, dict[Value, int]] = {}  # of exploded sets
+        self._rooms: dict[int, tuple[int, ...]] = {}  # columns of a control row -> those of each exploded set
         self._checkpoint, self.files = checkpoint, checkpoint.files
         self._written = SavedValueCounts()
         self._controls = RowIndex(np.int32)
@@ -85,10 +86,18 @@ class InternerFiles:
         for content in range(done.inboxes, now.inboxes if interner.inboxes.content_values else done.inboxes):
             if content in interner.inboxes.content_values:
                 self._value(INBOX_TAG, content, interner.inboxes.content_values[content])
+        sets, rows = interner.shared.sets, control_rows_from_id(interner, done.controls)
+        for field, known in sets.elements.items():
+            for element in list(known)[len(self._elements.get(field, ())) :]:
+                self._value(ELEMENT_TAG, field, element)
+            self._elements[field] = dict(known)
+        if sets.elements and rows.shape[1] not in self._rooms:
+            self._rooms[rows.shape[1]] = tuple(sets.room.values())
+            self._value(COLUMNS_TAG, rows.shape[1], self._rooms[rows.shape[1]])
         heads, items = inbox_contents_from_id(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
         self.files["inbox_items"].append(items)
-        self._controls.append(self.files["controls"], control_rows_from_id(interner, done.controls))
+        self._controls.append(self.files["controls"], rows)
         self._written = now
         return {**now._asdict(), "controls": self._controls.shapes}
 
@@ -112,11 +121,15 @@ class InternerFiles:
         require_valid_contents(interner, heads, items, np.array([number for number, _ in inboxes], np.int64))
         restore_contents(interner, heads, items)
         restore_ruleless_contents(interner, inboxes)
+        for number, (field, known) in enumerate(self._elements.items()):
+            room = max(rooms[number] for rooms in self._rooms.values() if number < len(rooms))
+            require_valid(room <= 2 * len(known) + 1, f"a set of {len(known)} elements has {room} columns")
+            interner.shared.explode(field, known, room)
         offset = 0
         for rows, columns in noted["controls"]:
             offset = self._controls.note(rows, columns, offset)
         require_file_length("controls", self.files["controls"].length, offset)
-        blocks = list(self._controls.chunks(self.files["controls"], self._controls.count))
+        blocks = [*map(self._in_present_columns, self._controls.chunks(self.files["controls"], self._controls.count))]
         require_valid_control_rows(interner, blocks)
         restore_control_rows(interner, blocks)
         self._written = self._counts()
@@ -125,6 +138,23 @@ class InternerFiles:
         if found != expected or self._written.controls != self._controls.count:
             raise CorruptFileError(f"expected {expected}, found {found}")
 
+    def _in_present_columns(self, block: Rows) -> Rows:
+        """Return stored control rows with the columns of the interner, whose sets have exploded since or have grown."""
+        interner, sets, rooms = self.interner, self.interner.shared.sets, self._rooms.get(block.shape[1], ())
+        bounds, at = len(interner.bounds), len(interner.bounds) + len(interner.shared.names)
+        columns, slots = [block[:, :at]], block[:, at + sum(rooms) :]
+        for number, field in enumerate(sets.elements):
+            words = block[:, at : at + rooms[number]] if number < len(rooms) else None
+            if words is None:
+                values, ids = interner.shared.values[field], block[:, bounds + field]
+                require_valid((ids >= 0) & (ids < len(values)), "a control row with an unknown value")
+                words = sets.words_of(field, values)[ids]
+                columns[0] = columns[0].copy()
+                columns[0][:, bounds + field] = 0
+            at += rooms[number] if number < len(rooms) else 0
+            columns.append(np.pad(words, ((0, 0), (0, sets.room[field] - words.shape[1]))))
+        return np.hstack([*columns, slots])
+
     def _counts(self) -> SavedValueCounts:
         interner = self.interner
         counts = len(interner.slots), len(interner.locals), len(interner.inboxes.messages)
@@ -132,9 +162,7 @@ class InternerFiles:
 
     def _values(self) -> list[tuple[int, Value]]:
         """Intern all values of the file; return (id, value) of each inbox content that is stored as a value."""
-        data, interner, inboxes, start = self.files["values"].read(0, self.files["values"].length), self.interner, [], 0
-        needs = {LOCAL_TAG: "id", MESSAGE_TAG: "dest"}
-        intern = {SLOT_TAG: interner.slot, LOCAL_TAG: interner.local, MESSAGE_TAG: interner.inboxes.message}
+        data, inboxes, start = self.files["values"].read(0, self.files["values"].length), list[tuple[int, Value]](), 0
         seen: Counter[tuple[int, int]] = Counter({(LOCAL_TAG, 0): 1})
         while start < len(data):
             kind = data[start]
@@ -145,15 +173,30 @@ class InternerFiles:
             if kind == INBOX_TAG:
                 inboxes.append((number, value))
                 continue
-            if kind == SHARED_TAG:
-                require_shared_value(interner, number, value)
-            elif kind != SLOT_TAG:
-                require_typed_record(value, needs[kind])
-            found = interner.shared.id_of(number, value) if kind == SHARED_TAG else intern[kind](value)
+            if kind == COLUMNS_TAG:
+                require_valid(all(type(one) is int and one > 0 for one in value), "columns of sets: expected numbers")
+                self._rooms[number] = value
+                continue
+            found = self._intern(kind, number, value)
             if found != seen[kind, number]:
                 raise CorruptFileError(f"duplicate value: expected id {seen[kind, number]}, found {found}")
             seen[kind, number] += 1
         return inboxes
+
+    def _intern(self, kind: int, number: int, value: Any) -> int:
+        """Intern a value; return its id."""
+        interner = self.interner
+        if kind == SHARED_TAG:
+            require_shared_value(interner, number, value)
+            return interner.shared.id_of(number, value)
+        if kind == ELEMENT_TAG:
+            require_shared_value(interner, number, frozenset({value}))
+            known = self._elements.setdefault(number, {})
+            return known.setdefault(value, len(known))
+        if kind == SLOT_TAG:
+            return interner.slot(value)
+        require_typed_record(value, {LOCAL_TAG: "id", MESSAGE_TAG: "dest"}[kind])
+        return interner.local(value) if kind == LOCAL_TAG else interner.inboxes.message(value)
 
     def _pairs(self, name: str, rows: int) -> NDArray[np.int32]:
         require_file_length(name, self.files[name].length, 8 * rows)
@@ -309,6 +352,7 @@ def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     first, base, width = len(interner.bounds), interner.base, interner.base + len(interner.slots)
     slot_of = np.array([-1, *(interner.slots[record.id] for record in interner.locals[1:])])
     most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared.values)]
+    most += interner.shared.sets.largest_words()
     before, sums = base, [np.zeros(0, np.uint64)]
     weights = hash_numbers(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:

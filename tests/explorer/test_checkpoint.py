@@ -19,13 +19,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck import load
+from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Interrupted, Progress, Result, SearchRequest
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.interned_values import restore_ruleless_contents
+from kraftcheck.explorer.tables.learning import shared_sets
+from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
+from tests.explorer.test_shared_sets import Boards, TwoBoards, take_apart_at
 from tests.support.command_line import heed_interrupts
 from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
@@ -58,8 +62,41 @@ def in_pieces(search: BreadthFirst, reports: int) -> Result | None:
         return None
 
 
+@pytest.mark.parametrize("elements", [1, pytest.param(31, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", [TwoBoards, pytest.param(Boards, marks=pytest.mark.slow)])
+def test_exploded_sets_go_on(
+    protocol: type[Protocol], elements: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def noting(sets: ExplodedSets, *given: Any) -> None:
+        exploded.append(len(given[4]))
+        explode(sets, *given)
+
+    model, exploded, explode = load(protocol), list[int](), ExplodedSets.explode
+    checked = tuple(one for one in model.protocol.properties.values() if one.kind == "invariant")
+    options = SearchRequest(properties=checked, deadlock=False, keep_going=True, max_depth=7)
+    expected = reference.explore(model.protocol, options)
+    take_apart_at(2, monkeypatch)
+    monkeypatch.setattr(shared_sets, "ELEMENTS_A_COLUMN", elements)
+    monkeypatch.setattr(ExplodedSets, "explode", noting)
+    options, batch = replace(options, checkpoint_every=ALWAYS), max(expected.distinct_states // 20, 3)
+    result = in_pieces(BreadthFirst(model.protocol, replace(options, checkpoint=tmp_path), 1, batch), 4)
+    for more in range(20):
+        assert result is not None or more < 19
+        if result is None:
+            search = BreadthFirst(model.protocol, replace(options, resume=tmp_path), 1, batch)
+            result = in_pieces(search, expected.distinct_states // batch + 40 + 5 * more)
+    assert found(result) == found(expected)
+    assert any(exploded), "no set was exploded as it was read"
+
+
 @pytest.mark.slow
-def test_random_protocols_go_on_to_the_same_result(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("is_exploded", [False, True])
+def test_random_protocols_go_on_to_the_same_result(
+    is_exploded: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_exploded:
+        take_apart_at(1, monkeypatch)
+
     @settings(max_examples=10, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 10**9), st.sampled_from((None, 20_000)), st.sampled_from((ALWAYS, NEVER)))
     def check(seed: int, memory: int | None, every: float) -> None:

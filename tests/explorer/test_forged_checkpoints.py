@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
+from kraftcheck import load
 from kraftcheck.explorer.result import Interrupted, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
 from kraftcheck.explorer.tables import checkpoint as tables_checkpoint
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from tests.explorer.test_shared_sets import Boards, take_apart_at
 from tests.support.explorer.comparison import found
 from tests.support.explorer.random_protocols import sample
 from tests.support.forging import NUMBERS, digests_made_anew, outcomes
@@ -44,9 +47,11 @@ def by_tables(protocol: Any, options: SearchRequest) -> Any:
 class Checkpoint:
     """A checkpoint of a search with violations that is under way, and the way on from it."""
 
-    def __init__(self, folder: Path, explore: Callable[..., Any] = by_tables, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, explore: Callable[..., Any] = by_tables, protocol: Protocol | None = None, **more: Any
+    ) -> None:
         self.folder, self._explore = folder, explore
-        self.protocol = bound("counts/two-voters", MCReconfig).protocol
+        self.protocol = protocol or bound("counts/two-voters", MCReconfig).protocol
         checked = tuple(p for p in self.protocol.properties.values() if p.kind == "invariant")
         self.options = SearchRequest(properties=checked, deadlock=False, keep_going=True, **more)
         if explore is by_tables:
@@ -94,6 +99,17 @@ def checkpoint(kept: Checkpoint, tmp_path: Path) -> Checkpoint:
     "count", [12, pytest.param(80, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.exhaustive)]
 )
 def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_path: Path) -> None:
+    assert checkpoint.resumed(checkpoint.folder) == checkpoint.right
+    came = outcomes(checkpoint.folder, tmp_path / "forged", range(count), checkpoint.resumed, checkpoint.right)
+    assert came["refused"] > came["right"]
+
+
+@pytest.mark.parametrize(
+    "count", [8, pytest.param(40, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.exhaustive)]
+)
+def test_a_forged_checkpoint_of_exploded_sets(count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    take_apart_at(2, monkeypatch)
+    checkpoint = Checkpoint(tmp_path / "c", protocol=load(Boards).protocol, max_depth=7)
     assert checkpoint.resumed(checkpoint.folder) == checkpoint.right
     came = outcomes(checkpoint.folder, tmp_path / "forged", range(count), checkpoint.resumed, checkpoint.right)
     assert came["refused"] > came["right"]

@@ -10,7 +10,7 @@ results of calls that iterated over the set, unless the call's test rejects the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import count, islice
@@ -19,6 +19,7 @@ from types import CellType, FunctionType, NoneType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
@@ -49,7 +50,7 @@ class ExplodedSets:
     def __init__(self, tables: GrowingTables) -> None:
         self._tables = tables
         self.first: dict[int, int] = {}
-        self._room: dict[int, int] = {}
+        self.room: dict[int, int] = {}  # number of its columns
         self.elements: dict[int, dict[Value, int]] = {}
         self.tests: dict[int, dict[Value, ElementTest]] = {}
         self.columns = self.changes = 0
@@ -68,19 +69,18 @@ class ExplodedSets:
             return False
         return 2 * len(found) <= len(values)
 
-    def explode(self, field: int, column: int, base: int, values: list[Any]) -> None:
-        """Explode a shared set: give its elements columns, and convert control rows and deltas."""
-        tables, found = self._tables, ordered(frozenset().union(*values))
-        self.first[field], self._room[field] = base, 0
+    def explode(
+        self, field: int, column: int, base: int, values: list[Any], known: Iterable[Value] = (), room: int = 0
+    ) -> None:
+        """Explode a shared set: give its elements bits, in the order of those `known`, and convert rows and deltas."""
+        tables, found = self._tables, [*known] or ordered(frozenset().union(*values))
+        self.first[field], self.room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
         self.tests[field] = {}
-        self._insert(field, len(found) // ELEMENTS_A_COLUMN + 1)
-        bits = np.zeros((len(values), self._room[field]), np.int32)
-        for number, value in enumerate(values):
-            for at, bit in (self.bit(field, self.elements[field][element]) for element in value):
-                bits[number, at - base] |= 1 << bit
+        self._insert(field, max(room, len(found) // ELEMENTS_A_COLUMN + 1))
         rows = int(tables.meta[codes.META_ROWS])
-        tables.rows[:rows, base : base + self._room[field]] = bits[tables.rows[:rows, column]]
+        words = self.words_of(field, values)[tables.rows[:rows, column]]
+        tables.rows[:rows, base : base + words.shape[1]] = words
         tables.rows[:rows, column] = 0
         tables.rehash_rows(len(tables.row_table))
         for delta in np.flatnonzero(tables.deltas[:, 1]).tolist():
@@ -91,10 +91,23 @@ class ExplodedSets:
                 again = [(at, *pair) for at, pair in (self.assigned(field, SetChange(whole, None)) | assigned).items()]
                 tables.deltas[delta] = tables.extend("assignments", again), len(again), *spent
 
+    def words_of(self, field: int, values: list[Any]) -> NDArray[np.int32]:
+        """Return the columns of an exploded set's values."""
+        words = np.zeros((len(values), self.room[field]), np.int32)
+        for number, value in enumerate(values):
+            for at, bit in (self.bit(field, self.elements[field][element]) for element in value):
+                words[number, at - self.first[field]] |= 1 << bit
+        return words
+
+    def largest_words(self) -> list[int]:
+        """Return the largest value of each column of exploded sets."""
+        lefts = [len(self.elements[f]) - n * ELEMENTS_A_COLUMN for f, room in self.room.items() for n in range(room)]
+        return [(1 << min(max(left, 0), ELEMENTS_A_COLUMN)) - 1 for left in lefts]
+
     def _insert(self, field: int, more: int) -> None:
         """Insert columns at the end of a set's columns."""
         tables = self._tables
-        at = self.first[field] + self._room[field]
+        at = self.first[field] + self.room[field]
         self.changes += 1
         self.columns += more
         gap = np.zeros((len(tables.rows), more), np.int32)
@@ -108,9 +121,9 @@ class ExplodedSets:
         for other, first in self.first.items():
             if other != field and first >= at:
                 self.first[other] = first + more
-        self._room[field] += more
+        self.room[field] += more
         cleared = tables.assignments[:, 0] == ~self.first[field]
-        tables.assignments[cleared, 1] = self._room[field]
+        tables.assignments[cleared, 1] = self.room[field]
         tables.meta[codes.META_SLOT_BASE] += more
         tables.rehash_rows(len(tables.row_table))
 
@@ -124,8 +137,8 @@ class ExplodedSets:
         place = known.get(element)
         if place is None:
             place = known[element] = len(known)
-            if place >= self._room[field] * ELEMENTS_A_COLUMN:
-                self._insert(field, self._room[field] // 4 + 1)
+            if place >= self.room[field] * ELEMENTS_A_COLUMN:
+                self._insert(field, self.room[field] // 4 + 1)
             self.added(field, element)
         elif field in self.mixed and typed_key(element) != typed_key(other := next(islice(known, place, None))):
             both = f"{other!r} or {element!r}, which are equal in Python"
@@ -137,7 +150,7 @@ class ExplodedSets:
         bits = [(self.place(field, element), 1) for element in ordered(change.added)]
         removed = [element for element in ordered(change.removed or ()) if element in self.elements[field]]
         bits += [(self.place(field, element), 0) for element in removed]
-        found = {~self.first[field]: (self._room[field], 0)} if change.removed is None else {}
+        found = {~self.first[field]: (self.room[field], 0)} if change.removed is None else {}
         for column, bit, value in ((*self.bit(field, place), value) for place, value in bits):
             before, kept = found.get(column, (0, (1 << ELEMENTS_A_COLUMN) - 1))
             found[column] = before | value << bit, kept & ~(1 << bit)
@@ -315,5 +328,9 @@ class SharedFields:
         """Explode each shared set for which that pays; return whether there was one."""
         worth = [index for index, values in enumerate(self.values) if self.sets.is_worth(index, values)]
         for index in worth:
-            self.sets.explode(index, self._first + index, self.end, self.values[index])
+            self.explode(index)
         return bool(worth)
+
+    def explode(self, index: int, known: Iterable[Value] = (), room: int = 0) -> None:
+        """Explode a set into `room` columns or more; the elements `known` come first, in this order."""
+        self.sets.explode(index, self._first + index, self.end, self.values[index], known, room)
