@@ -86,20 +86,25 @@ class InternerFiles:
         for content in range(done.inboxes, now.inboxes if interner.inboxes.content_values else done.inboxes):
             if content in interner.inboxes.content_values:
                 self._value(INBOX_TAG, content, interner.inboxes.content_values[content])
-        sets, rows = interner.shared.sets, control_rows_from_id(interner, done.controls)
-        for field, known in sets.elements.items():
-            for element in list(known)[len(self._elements.get(field, ())) :]:
-                self._value(ELEMENT_TAG, field, element)
-            self._elements[field] = dict(known)
-        if sets.elements and rows.shape[1] not in self._rooms:
-            self._rooms[rows.shape[1]] = tuple(sets.room.values())
-            self._value(COLUMNS_TAG, rows.shape[1], self._rooms[rows.shape[1]])
+        rows = control_rows_from_id(interner, done.controls)
+        self._save_exploded_sets(rows.shape[1])
         heads, items = inbox_contents_from_id(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
         self.files["inbox_items"].append(items)
         self._controls.append(self.files["controls"], rows)
         self._written = now
         return {**now._asdict(), "controls": self._controls.shapes}
+
+    def _save_exploded_sets(self, columns: int) -> None:
+        """Append the new elements of exploded sets, and the columns of each in control rows of `columns` columns."""
+        sets = self.interner.shared.sets
+        for field, known in sets.elements.items():
+            for element in list(known)[len(self._elements.get(field, ())) :]:
+                self._value(ELEMENT_TAG, field, element)
+            self._elements[field] = dict(known)
+        if sets.elements and columns not in self._rooms:
+            self._rooms[columns] = tuple(sets.room.values())
+            self._value(COLUMNS_TAG, columns, self._rooms[columns])
 
     def _value(self, kind: int, number: int, value: Value) -> None:
         self._checkpoint.note(value)
