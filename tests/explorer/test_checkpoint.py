@@ -29,8 +29,8 @@ from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from tests.explorer.test_shared_sets import Boards, TwoBoards, take_apart_at
 from tests.support.command_line import heed_interrupts
+from tests.support.explorer.boards import Boards, TwoBoards, take_apart_at
 from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
 from tests.support.mclive import MCLive

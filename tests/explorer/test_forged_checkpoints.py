@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from tests.explorer.test_shared_sets import Boards, take_apart_at
+from tests.support.explorer.boards import Boards, take_apart_at
 from tests.support.explorer.comparison import found
 from tests.support.explorer.random_protocols import sample
 from tests.support.forging import NUMBERS, digests_made_anew, outcomes
