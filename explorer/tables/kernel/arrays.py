@@ -85,7 +85,8 @@ class MemoTables(ArrayGroup):
     permuted_slots = declare(np.int32, -1)  # permutation, slot -> image
     permuted_locals = declare(np.int32, -1)  # local state, permutation -> image
     permuted_messages = declare(np.int32, -1)  # permutation, message -> image
-    permuted_shared = declare(np.int32, -1)  # permutation and shared column, value -> image
+    permuted_shared = declare(np.int32, -1)  # permutation and shared field, value or bit of an element -> image
+    exploded = declare(np.int32, 3)  # of each exploded set: its field, its first column, the number of its columns
 
     waiting = declare(np.int64)  # states with a cache miss, which may miss more
     asked = declare(np.int64, 6)  # requests to Python: kind and arguments

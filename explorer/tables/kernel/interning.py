@@ -19,6 +19,9 @@ GROUP_RULE = np.int64(-3)  # the operation removes a group of messages
 CHANNEL_RULE = np.int64(-4)  # the operation appends to a channel, or removes its oldest message
 
 
+BITS_LOG2 = 5  # of a column, in the number of an element's bit: its column in the set comes first
+
+
 @jit
 def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     """Compute an inbox's content after operation `op`: REFUSED if forbidden, MISSING after a request to Python.
@@ -293,12 +296,26 @@ def rehash_rows(t: Any) -> None:
 
 
 @jit
+def write_image_of_set(t: Any, row: Any, fresh: Any, images: Any, number: Any) -> None:
+    """Write the image of a control row's exploded set; `images` is the permutation's first row of `permuted_shared`."""
+    field, first = np.int64(t.exploded[number, 0]), np.int64(t.exploded[number, 1])
+    t.rows[fresh, t.meta[codes.META_BOUNDS] + field] = 0
+    for c in range(t.exploded[number, 2]):
+        word, bit = np.int64(t.rows[row, first + c]), c << BITS_LOG2
+        while word != 0:
+            if word & 1:
+                image = np.int64(t.permuted_shared[images + field, bit])
+                t.rows[fresh, first + (image >> BITS_LOG2)] |= 1 << (image & (1 << BITS_LOG2) - 1)
+            word, bit = word >> 1, bit + 1
+
+
+@jit
 def intern_row_images(t: Any, row: Any) -> None:
     """Intern a control row's images under every permutation, and cache their ids."""
     if t.permuted_rows[row, 0] >= 0:
         return
     base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
-    bounds = t.meta[codes.META_BOUNDS]
+    bounds, fields = t.meta[codes.META_BOUNDS], len(t.permuted_shared) // t.meta[codes.META_PERMUTATIONS]
     for g in range(t.meta[codes.META_PERMUTATIONS] - 1, -1, -1):
         fresh = t.meta[codes.META_ROWS]
         if fresh + 2 >= t.rows.shape[0]:
@@ -307,10 +324,12 @@ def intern_row_images(t: Any, row: Any) -> None:
             t.rows[fresh, c] = 0
         for c in range(bounds):
             t.rows[fresh, c] = t.rows[row, c]
-        for c in range(bounds, base):
-            t.rows[fresh, c] = t.permuted_shared[g * (base - bounds) + c - bounds, t.rows[row, c]]
+        for c in range(bounds, bounds + fields):
+            t.rows[fresh, c] = t.permuted_shared[g * fields + c - bounds, t.rows[row, c]]
             if t.hidden[c]:
                 t.rows[fresh, c] = 0
+        for k in range(len(t.exploded)):
+            write_image_of_set(t, row, fresh, g * fields, k)
         for s in range(slots):
             local = t.rows[row, base + s]
             if local != 0:

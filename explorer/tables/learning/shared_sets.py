@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.interning import BITS_LOG2
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, ImageInterner, InternedList, ValueQueries
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
@@ -47,8 +48,10 @@ _SCALAR_TYPES = frozenset({bool, int, str, NoneType, ModelValue})
 class ExplodedSets:
     """The shared sets of one protocol that control rows store as a bit for each element."""
 
-    def __init__(self, tables: GrowingTables) -> None:
-        self._tables = tables
+    def __init__(self, tables: GrowingTables, orbits: ImageInterner) -> None:
+        self._tables, self._orbits = tables, orbits
+        tables.exploded = np.zeros((0, 3), np.int32)
+        self.fields = 0  # of the shared record
         self.first: dict[int, int] = {}
         self.room: dict[int, int] = {}  # number of its columns
         self.elements: dict[int, dict[Value, int]] = {}
@@ -75,9 +78,10 @@ class ExplodedSets:
         """Explode a shared set: give its elements bits, in the order of those `known`, and convert rows and deltas."""
         tables, found = self._tables, [*known] or ordered(frozenset().union(*values))
         self.first[field], self.room[field] = base, 0
-        self.elements[field] = {element: place for place, element in enumerate(found)}
-        self.tests[field] = {}
+        self.elements[field], self.tests[field] = {}, {}
         self._insert(field, max(room, len(found) // ELEMENTS_A_COLUMN + 1))
+        for element in found:
+            self.place(field, element)
         rows = int(tables.meta[codes.META_ROWS])
         words = self.words_of(field, values)[tables.rows[:rows, column]]
         tables.rows[:rows, base : base + words.shape[1]] = words
@@ -125,6 +129,8 @@ class ExplodedSets:
         cleared = tables.assignments[:, 0] == ~self.first[field]
         tables.assignments[cleared, 1] = self.room[field]
         tables.meta[codes.META_SLOT_BASE] += more
+        exploded = [(one, first, self.room[one]) for one, first in self.first.items()]
+        tables.exploded = np.array(exploded, np.int32)
         tables.rehash_rows(len(tables.row_table))
 
     def bit(self, field: int, place: int) -> tuple[int, int]:
@@ -140,10 +146,16 @@ class ExplodedSets:
             if place >= self.room[field] * ELEMENTS_A_COLUMN:
                 self._insert(field, self.room[field] // 4 + 1)
             self.added(field, element)
+            self._orbits.note(
+                "permuted_shared", _number_of_bit(place), element, partial(self._bit_of, field), field, self.fields
+            )
         elif field in self.mixed and typed_key(element) != typed_key(other := next(islice(known, place, None))):
             both = f"{other!r} or {element!r}, which are equal in Python"
             raise ProtocolError(f"a shared set holds {both}; make them differ, or use --engine reference")
         return place
+
+    def _bit_of(self, field: int, element: Value) -> int:
+        return _number_of_bit(self.place(field, element))
 
     def assigned(self, field: int, change: SetChange) -> dict[int, tuple[int, int]]:
         """Return the value and the mask that a delta which makes `change` to an exploded set assigns to each column."""
@@ -160,6 +172,12 @@ class ExplodedSets:
         """Return the value of an exploded set, given the columns of a control row."""
         places = ((element, self.bit(field, place)) for element, place in self.elements[field].items())
         return frozenset(element for element, (column, bit) in places if control[column] >> bit & 1)
+
+
+def _number_of_bit(place: int) -> int:
+    """Return the number that the kernel gives to the bit of an element."""
+    column, bit = divmod(place, ELEMENTS_A_COLUMN)
+    return column << BITS_LOG2 | bit
 
 
 HasAt = Callable[[Value, int], bool]
@@ -286,7 +304,7 @@ class SharedFields:
         self.records: set[int] = set()  # fields that may hold a record
         self.values: list[InternedList] = []
         self.queries: list[ValueQueries] = []
-        self.sets = ExplodedSets(tables)
+        self.sets = ExplodedSets(tables, orbits)
         self._tables, self._orbits, self._first = tables, orbits, first
 
     def shape(self, record_type: type[Record]) -> None:
@@ -294,6 +312,7 @@ class SharedFields:
         kinds = field_types(record_type)
         self.type, self.names = record_type, tuple(kinds)
         self.records = {i for i, kind in enumerate(kinds.values()) if may_be_record(kind)}
+        self.sets.fields = len(kinds)
         self.sets.mixed = {i for i, kind in enumerate(kinds.values()) if mixes_types(kind)}
         self.values = [InternedList() for _ in self.names]
         numbers = count()
