@@ -13,7 +13,7 @@ from kraftcheck import check, load
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import KnownElements
 from kraftcheck.spec import Protocol, State, Steps, become, internal, invariant
-from tests.support.explorer.boards import Board, Boards, Line, TwoBoards, Writer, take_apart_at
+from tests.support.explorer.boards import Board, Boards, Line, TwoBoards, Votes, Writer, take_apart_at
 
 pytestmark = pytest.mark.kernel
 
@@ -91,6 +91,29 @@ def test_columns_of_one_set_move_those_of_another(monkeypatch: pytest.MonkeyPatc
     assert found.distinct_states == expected.distinct_states == 7 * 2**3
     assert found.actions == expected.actions
     assert [len(one.trace) for one in found.violations] == [len(one.trace) for one in expected.violations] == [7]
+
+
+@pytest.mark.parametrize(
+    "elements", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(31, marks=pytest.mark.slow)]
+)
+def test_sets_explode_under_symmetry(elements: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    take_apart_at(2, monkeypatch)
+    monkeypatch.setattr(shared_sets, "ELEMENTS_A_COLUMN", elements)
+    config = tmp_path / "votes.cfg"
+    config.write_text("CONSTANT Voters = {v1, v2, v3} INVARIANT Few SYMMETRY Everybody CHECK_DEADLOCK FALSE\n")
+    expected, found, resumed = (
+        load(Votes, config).check(engine=engine, keep_going=True, max_depth=5, **options)
+        for engine, options in (
+            ("reference", {}),
+            ("tables", {"checkpoint": tmp_path / "c"}),
+            ("tables", {"resume": tmp_path / "c"}),
+        )
+    )
+    for one in (found, resumed):
+        assert (one.distinct_states, one.generated_states) == (expected.distinct_states, expected.generated_states)
+        assert one.actions == expected.actions
+        assert [len(one.trace) for one in one.violations] == [len(one.trace) for one in expected.violations]
+    assert expected.violations
 
 
 def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:

@@ -9,7 +9,20 @@ import pytest
 
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
-from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, environment, internal, invariant, ordered
+from kraftcheck.spec import (
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Step,
+    Steps,
+    become,
+    constant,
+    environment,
+    internal,
+    invariant,
+    ordered,
+)
 
 
 class Writer(Record):
@@ -135,6 +148,66 @@ class TwoBoards(Protocol):
     @invariant
     def few(self, shared: Board) -> bool:
         return Line(2, 1) not in shared.kept or Line(1, 4) not in shared.lines
+
+
+class Vote(Record):
+    """A vote in a round; it may be for nobody."""
+
+    by: ModelValue
+    of: ModelValue | None
+    round: int
+
+
+class Voter(Record):
+    """A voter, and whom it follows."""
+
+    id: ModelValue
+    round: int = 0
+    follows: ModelValue | None = None
+
+
+class Box(Record):
+    """The votes, and those that were counted."""
+
+    votes: frozenset[Vote] = frozenset()
+    counted: frozenset[tuple[ModelValue, int]] = frozenset()
+
+
+class Votes(Protocol):
+    """Voters vote for each other in rounds; all of them, and all values, are interchangeable."""
+
+    symmetries = {"Everybody": ("voters",)}
+    voters: frozenset[ModelValue] = constant("Voters")
+
+    def initial(self) -> Iterator[State]:
+        """Nobody has voted."""
+        yield self.start(map(Voter, ordered(self.voters)), Box())
+
+    @internal
+    def vote(self, me: Voter, shared: Box) -> Steps:
+        """Vote for another, or for nobody, once a round."""
+        for other in (None, *ordered(self.voters - {me.id})):
+            if me.round < 2 and not any(vote.by == me.id and vote.round == me.round for vote in shared.votes):
+                yield Step().put(votes=shared.votes | {Vote(me.id, other, me.round)})
+
+    @internal
+    def follow(self, me: Voter, shared: Box) -> Steps:
+        """Follow whom another has voted for."""
+        for vote in shared.votes:
+            if vote.of is not None and vote.by != me.id and vote.round == me.round:
+                yield become(me.but(follows=vote.of, round=me.round + 1))
+
+    @internal
+    def count(self, me: Voter, shared: Box) -> Steps:
+        """Count the votes for one, and burn them."""
+        mine = frozenset(vote for vote in shared.votes if vote.of == me.id and vote.round == 0)
+        if mine:
+            yield Step().put(votes=shared.votes - mine, counted=shared.counted | {(me.id, len(mine))})
+
+    @invariant
+    def few(self, shared: Box) -> bool:
+        """Nobody gets all votes but one's own."""
+        return not any(count == len(self.voters) - 1 for _, count in shared.counted)
 
 
 def take_apart_at(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
