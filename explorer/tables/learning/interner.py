@@ -172,7 +172,6 @@ class Interner:
         self._orbits = growing_tables.ImageInterner(growing_tables.PermutationGroup(self.group), self.tables)
         self.inboxes = InboxInterner(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
         self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
-        self.shared.sets.is_allowed = view is None
 
     @property
     def width(self) -> int:

@@ -345,7 +345,9 @@ class SharedFields:
 
     def explode_sets(self) -> bool:
         """Explode each shared set for which that pays; return whether there was one."""
-        worth = [index for index, values in enumerate(self.values) if self.sets.is_worth(index, values)]
+        # A VIEW's representative of a control row has id 0 in hidden columns, which an explosion would change.
+        shown = [i for i in range(len(self.values)) if not self._tables.hidden[self._first + i]]
+        worth = [i for i in shown if self.sets.is_worth(i, self.values[i])]
         for index in worth:
             self.explode(index)
         return bool(worth)
