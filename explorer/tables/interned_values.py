@@ -130,6 +130,8 @@ class InternerFiles:
             room = max(rooms[number] for rooms in self._rooms.values() if number < len(rooms))
             require_valid(room <= 2 * len(known) + 1, f"a set of {len(known)} elements has {room} columns")
             interner.shared.explode(field, known, room)
+            is_same = [*interner.shared.sets.elements[field]] == [*known]
+            require_valid(is_same, "the elements of a set are not in order")
         offset = 0
         for rows, columns in noted["controls"]:
             offset = self._controls.note(rows, columns, offset)
