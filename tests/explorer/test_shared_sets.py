@@ -13,7 +13,7 @@ from kraftcheck import check, load
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import KnownElements
 from kraftcheck.spec import Protocol, State, Steps, become, internal, invariant
-from tests.support.explorer.boards import Board, Boards, Line, TwoBoards, Votes, Writer, take_apart_at
+from tests.support.explorer.boards import Board, Boards, Line, Turns, TwoBoards, Votes, Writer, take_apart_at
 
 pytestmark = pytest.mark.kernel
 
@@ -114,6 +114,19 @@ def test_sets_explode_under_symmetry(elements: int, monkeypatch: pytest.MonkeyPa
         assert one.actions == expected.actions
         assert [len(one.trace) for one in one.violations] == [len(one.trace) for one in expected.violations]
     assert expected.violations
+
+
+@pytest.mark.parametrize("elements", [1, 31])
+def test_sets_explode_under_fairness(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def result(engine: str) -> tuple[int, dict[str, int], list[str]]:
+        found = load(Turns).check(engine=engine, keep_going=True, deadlock=False)
+        return found.distinct_states, dict(found.actions), sorted(one.property for one in found.violations)
+
+    take_apart_at(2, monkeypatch)
+    monkeypatch.setattr(shared_sets, "ELEMENTS_A_COLUMN", elements)
+    expected = result("reference")
+    assert result("tables") == expected
+    assert expected[2] == ["FillsAndDrops", "NeverFills", "WipesOrDrops"]
 
 
 def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:

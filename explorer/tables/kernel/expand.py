@@ -122,8 +122,17 @@ def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: An
     for c in range(1, states.shape[1]):
         changes |= succ[n, 2 + c] != states[at, c]
     delta = t.outcomes[outcome, codes.OUTCOME_DELTA]
-    for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
-        changes |= t.rows[row, t.assignments[k, 0]] != t.assignments[k, 1]
+    last = t.deltas[delta, 0] + t.deltas[delta, 1]
+    for k in range(t.deltas[delta, 0], last):
+        column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
+        if column >= 0:
+            changes |= t.rows[row, column] & t.assignments[k, 2] | value != t.rows[row, column]
+            continue
+        for c in range(~column, ~column + value):  # an exploded set loses all elements but those assigned after this
+            kept = np.int64(0)
+            for later in range(k + 1, last):
+                kept = np.int64(t.assignments[later, 1]) if t.assignments[later, 0] == c else kept
+            changes |= t.rows[row, c] != kept
     return record_exhausted_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION]) if changes else n
 
 

@@ -53,7 +53,7 @@ from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, typed_key
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, typed_key, with_fields
 
 
 class TrackedRecord(NamedTuple):
@@ -322,12 +322,14 @@ def _projected_or_whole_answer(project: Callable[[Record], Value], record: Recor
 
 
 def _steps_without_proxies(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
-    """Return a handler's steps without proxies, as deltas if `tracks` is set."""
+    """Return a handler's steps without proxies, as deltas of exploded sets and, if `tracks` is set, of peers."""
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
         return steps
-    changes = [_set_changes(step, log) for step in steps] if tracks else []
-    if any(changes) or (tracks and any(map(_peer_changes, steps))):
+    if not tracks:
+        steps = [with_fields(step, (("writes", unwrap(step.writes)),)) for step in steps]
+    changes = [_set_changes(step, log) for step in steps]
+    if any(changes) or any(map(_peer_changes, steps)):
         return list(_delta_steps(steps, changes, log))
     return [unwrap(step) for step in steps]
 

@@ -10,18 +10,24 @@ import pytest
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.spec import (
+    Formula,
     ModelValue,
     Protocol,
     Record,
     State,
     Step,
     Steps,
+    always,
     become,
+    bound,
     constant,
+    enabled,
     environment,
     internal,
     invariant,
     ordered,
+    temporal,
+    weak,
 )
 
 
@@ -148,6 +154,53 @@ class TwoBoards(Protocol):
     @invariant
     def few(self, shared: Board) -> bool:
         return Line(2, 1) not in shared.kept or Line(1, 4) not in shared.lines
+
+
+class Turns(Protocol):
+    """A bound disables steps that would change a set, and others that would not."""
+
+    turns: int = bound("MaxTurns", default=3)
+
+    def initial(self) -> Iterator[State]:
+        """An empty board."""
+        yield self.start([Writer(1)], Board())
+
+    @internal
+    def add(self, me: Writer, shared: Board) -> Steps:
+        """Add one of three lines, for ever."""
+        for number in range(3):
+            yield become(me.but(seen=number)).put(lines=shared.lines | {Line(1, number)})
+
+    @environment
+    def fill(self, shared: Board) -> Steps:
+        """Keep a line."""
+        yield Step().put(kept=shared.kept | {Line(2, 0)}).spend("turns")
+
+    @environment
+    def drop(self, shared: Board) -> Steps:
+        """Keep it no longer."""
+        yield Step().put(kept=shared.kept - {Line(2, 0)}).spend("turns")
+
+    @environment
+    def wipe(self, shared: Board) -> Steps:
+        """Keep one line alone."""
+        yield Step().put(kept=frozenset({Line(2, 1)})).spend("turns")
+
+    @temporal(fairness=[weak("Add")])
+    def never_fills(self) -> Formula:
+        return always(~enabled("Fill"))
+
+    @temporal
+    def wipes_or_drops(self) -> Formula:
+        return always(enabled("Wipe") | enabled("Drop"))
+
+    @temporal
+    def fills_or_drops(self) -> Formula:
+        return always(enabled("Fill") | enabled("Drop"))
+
+    @temporal
+    def fills_and_drops(self) -> Formula:
+        return always(enabled("Fill") | ~enabled("Drop"))
 
 
 class Vote(Record):
