@@ -211,7 +211,7 @@ class ReadLog:
     def steps(
         self, calls: HandlerCalls, action: Action, me: Any, message: Any, piece: int | None, *, tracks: bool
     ) -> list[Step]:
-        """Call an action or a piece of it, and record its reads; return its steps, as deltas if `tracks` is set."""
+        """Call an action or a piece of it, and record its reads; return its steps: see `_steps_without_proxies`."""
         given = self.arguments(action)
         if me is not None:
             self._replicas[me.id] = me
