@@ -163,7 +163,7 @@ class Option(NamedTuple):
     def as_json(self, value: Any) -> Any:
         """Return a value for JSON: properties by name, fairness conditions as text."""
         if isinstance(value, tuple):
-            return ", ".join(map(str, value)) if self.identity == "fairness" else sorted(one.name for one in value)
+            return ", ".join(map(str, value)) if self.identity == "fairness" else sorted({one.name for one in value})
         return str(value) if isinstance(value, StrEnum) else value
 
 

@@ -5,7 +5,9 @@ For the path of one state through its modules see `docs/architecture.md`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 from kraftcheck.explorer.calls.inspection import WholeStateNeededError, with_split_constraints
 from kraftcheck.explorer.request import require_supported, without_unsound_symmetry
@@ -25,6 +27,17 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
             result: Result = order.search(protocol, with_split_constraints(options, whole))
         except WholeStateNeededError as error:
             whole.add(error.name)
+            options = _from_checkpoint(options)
         else:
             result.notes += notes
             return result
+
+
+def _from_checkpoint(options: SearchRequest) -> SearchRequest:
+    """Return the request of a search that resumes from its checkpoint, if it has written one."""
+    if options.checkpoint is None:
+        return options
+    from kraftcheck.persistence.folder import MANIFEST_FILE  # few searches have a checkpoint
+
+    is_saved = Path(options.checkpoint, MANIFEST_FILE).is_file()
+    return replace(options, resume=options.checkpoint) if is_saved else options
