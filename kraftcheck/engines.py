@@ -43,6 +43,8 @@ LEAST_BYTECODE_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
 ENGINE_CALL_THRESHOLDS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
+MOST_BYTECODE_BYTES = 4 << 30
+"""Memory at which the bytecode engine gives up: its words, and a copy of them while they grow."""
 TABLE_CALL_COST = 12
 """Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
 FIRST_SAMPLE_STATES = 1 << 6
@@ -189,7 +191,7 @@ class EngineChoice:
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol, self._options, self._began = protocol, options, time.monotonic()
-        self._others = [one for one in ENGINE_CALL_THRESHOLDS if _engine_supports(protocol, options, one)]
+        self._others = [one for one in ENGINE_CALL_THRESHOLDS if _engine_supports(protocol, self._alone(one), one)]
         self.engine, self._following, self._most = "tables", "tables", inf
         self.notes: list[str] = []
         self._restart()
@@ -211,8 +213,14 @@ class EngineChoice:
     def rest(self) -> SearchRequest:
         """Return the request, without the time that the search has taken."""
         limit, spent = self._options.time_limit, time.monotonic() - self._began
-        workers = self._options.workers if self.engine == "tables" else None
-        return replace(self._options, workers=workers, time_limit=None if limit is None else max(0.001, limit - spent))
+        asked = self._options if self.engine == "tables" else self._alone(self.engine)
+        return replace(asked, time_limit=None if limit is None else max(0.001, limit - spent))
+
+    def _alone(self, engine: str) -> SearchRequest:
+        """Return the request without threads, and without a memory limit that the engine cannot reach."""
+        memory = self._options.memory
+        is_met = engine == "bytecode" and memory is not None and memory >= MOST_BYTECODE_BYTES
+        return replace(self._options, workers=None, memory=None if is_met else memory)
 
     def change(self) -> None:
         """Change over to the next engine; after the bytecode engine this is the table engine, to stay."""
@@ -240,7 +248,7 @@ class EngineChoice:
         self._last, self._calls = progress, calls
         for engine in [*self._others]:
             if self._is_faster(engine, last, progress):
-                self.notes = [_engine_change_note(progress, engine)]
+                self.notes = [_engine_change_note(progress, engine, self._options.workers or 1)]
                 self._following, self._most = (
                     engine,
                     LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
@@ -265,18 +273,19 @@ class EngineChoice:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
         if states < LEAST_BYTECODE_STATES and not _bytecode_module().is_compiled():
             return False
-        if not _bytecode_module().is_supported(self._protocol, self.rest()):
+        if not _bytecode_module().is_supported(self._protocol, self._alone("bytecode")):
             self._others.remove("bytecode")
             return False
         return True
 
 
-def _engine_change_note(progress: Progress, engine: str) -> str:
+def _engine_change_note(progress: Progress, engine: str, workers: int) -> str:
     calls = progress.handler_calls
     most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
     return (
         f"the inputs of {', '.join(most)} hardly repeat ({sum(calls.values()):,} calls for "
-        f"{progress.generated_states:,} steps): the {engine} engine searched; see docs/fast.md"
+        f"{progress.generated_states:,} steps): the {engine} engine searched{' in one thread' * (workers > 1)}; "
+        "see docs/fast.md"
     )
 
 

@@ -17,6 +17,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.request import CAPABILITIES, Feature, needed_features, supported_features
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Violation
 from kraftcheck.explorer.tables import engine as tables
+from kraftcheck.explorer.tables.kernel import depth_first
 from kraftcheck.spec import (
     Bag,
     InputError,
@@ -137,6 +138,32 @@ def test_a_limit_of_depth_that_cuts_nothing_off(explore: object) -> None:
         for search in ("bfs", "dfs"):
             result = explore(Branching(), SearchRequest(search=search, deadlock=False, max_depth=depth))  # type: ignore[operator]
             assert (result.complete, result.distinct_states) == (complete, 5)
+
+
+class Counters(Protocol):
+    """Nearly every state has a control row of its own."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(1), Node(2), Node(3)], Diary())
+
+    @internal
+    def count(self, me: Node) -> Steps:
+        if me.at < 11:
+            yield become(me.but(at=me.at + 1))
+
+
+def test_depth_first_search_asks_python_for_outcomes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noting(*given: object) -> int:
+        runs.append(given)
+        return search(*given)  # type: ignore[no-any-return]
+
+    runs, search = list[object](), depth_first.search_depth_first
+    monkeypatch.setattr(depth_first, "search_depth_first", noting)
+    options = SearchRequest(search="dfs", deadlock=False)
+    result, expected = tables.explore(Counters(), options), reference.explore(Counters(), options)
+    same(result, expected, options, by_level=False)
+    assert (result.distinct_states, result.generated_states) == (12**3, 1 + 3 * 11 * 12**2)
+    assert 36 < len(runs) < 100  # the calls of the handler, and tables that are full
 
 
 MOST = 150  # states of a random protocol

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from kraftcheck import load
 from kraftcheck.explorer.calls import inspection
+from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 from kraftcheck.explorer.tables.learning import decision_trees
+from kraftcheck.persistence.folder import MANIFEST_FILE
 from kraftcheck.spec.errors import RaisedError
 
 pytestmark = pytest.mark.kernel
@@ -89,15 +92,15 @@ def drawn(random: Random) -> str:
     return " and ".join(random.sample(CONJUNCTS, random.randint(1, 3)))
 
 
-def check(file: Path, engine: str) -> Any:
+def check(file: Path, engine: str, **asked: Any) -> Any:
     config = file.with_suffix(".cfg")
     config.write_text("CONSTRAINT Bounded\nINVARIANT Rare\n")
-    return load(f"{file}:Workers", config).check(engine=engine, keep_going=True, deadlock=False)
+    return load(f"{file}:Workers", config).check(engine=engine, keep_going=True, deadlock=False, **asked)
 
 
-def told(file: Path, engine: str) -> tuple[Any, ...]:
+def told(file: Path, engine: str, **asked: Any) -> tuple[Any, ...]:
     try:
-        found = check(file, engine)
+        found = check(file, engine, **asked)
     except RaisedError as error:
         return "an error", len(error.trace or ())  # of one property of perhaps several
     return found.distinct_states, found.generated_states, found.depth, found.actions, violated(found)
@@ -136,3 +139,29 @@ def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: py
     assert any("Rare reads whole states" in note for note in found.notes)
     assert not any("Bounded reads" in note for note in found.notes)
     assert told(file, "tables") == told(file, "reference")
+
+
+@pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_checkpoints_hold_the_same_search(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def restored(*given: Any) -> int:
+        resumed.append(given)
+        return restore(*given)
+
+    random, resumed, begun, restore = Random(3), list[Any](), 0, TablesCheckpoint.restore
+    monkeypatch.setattr(TablesCheckpoint, "restore", restored)
+    for number in range(examples):
+        file, kept = tmp_path / f"workers_{number}.py", {"checkpoint": tmp_path / f"kept_{number}"}
+        file.write_text(MODEL.replace("{constraint}", drawn(random)).replace("{invariant}", drawn(random)))
+        expected = told(file, "tables")
+        # Inputs that do not repeat end the search, which then begins again from its last checkpoint.
+        monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", random.randint(2, 30))
+        assert told(file, "tables", **kept, checkpoint_every=1e-9) == expected
+        shutil.rmtree(kept["checkpoint"])
+        # So do a limit and a later resume.
+        begun += len(resumed) > 0
+        monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", random.choice((4, 1 << 20)))
+        told(file, "tables", **kept, max_depth=random.randint(2, 4))
+        if (kept["checkpoint"] / MANIFEST_FILE).exists():
+            assert told(file, "tables", resume=kept["checkpoint"]) == expected
+        resumed.clear()
+    assert begun > examples // 9, begun

@@ -122,7 +122,7 @@ def pair_key(first: Any, second: Any) -> Any:
 STATS_GENERATED, STATS_RETRY, STATS_EVENTS, STATS_DONE, STATS_CODE = 0, 1, 2, 3, 4
 STATS_SEEN, STATS_STEP_SEEN, STATS_DEADLOCK, STATS_MISSES, STATS_MISSED = 5, 6, 7, 8, 9
 STATS_BLOCKED, STATS_COLLECTED, STATS_NOTABLE = 10, 11, 12
-STATS_SIZE = 16
+STATS_SIZE = 18
 OK, NO_ROOM, MANY_SUCCESSORS, MANY_CLUSTERS = 0, 1, 2, 3  # values of STATS_CODE
 
 # Kinds of event: a deadlock; a successor that violates invariants; a step that violates step properties.

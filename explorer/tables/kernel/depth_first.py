@@ -14,7 +14,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import bare_array, inlined, keep_alive
-from kraftcheck.explorer.tables.kernel import arrays, codes, maps
+from kraftcheck.explorer.tables.kernel import arrays, codes, maps, resolve
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack_canonical_row, repack_one
@@ -23,7 +23,10 @@ from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 MAX_TABLE_LOAD = 0.75
 # Places in `stats`: the first stack place of the last state's successors, and its depth.
 STATS_BASE, STATS_DEPTH = codes.STATS_SIZE - 1, codes.STATS_SIZE - 2
+# The top of the stack and the number of states, for Python when a table is full.
+STATS_TOP, STATS_COUNT = codes.STATS_SIZE - 3, codes.STATS_SIZE - 4
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
+NARROW = np.int64(-5)  # an id has outgrown its field of the packing
 
 
 class StackArrays(ArrayGroup):
@@ -77,12 +80,22 @@ def is_skipped(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: A
 
 
 @inlined
-def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any) -> Any:
-    """Expand the state at `depth` of the current path; return its number of successors, MISSING or BUFFER_FULL."""
-    n = expand(t, worker, depth)
-    for k in range(n):
-        if not pack_key(t, worker, worker.succ, k, 2, image, packing, words):
-            n = codes.MISSING
+def expand_with_images(
+    t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any, symmetric: Any, groups: Any
+) -> Any:
+    """Expand the state at `depth` of the current path; return its number of successors, or a negative code.
+
+    Cache misses that need no call in Python are resolved here: with a control row of its own, each state has some.
+    """
+    n, tries = codes.MISSING, 0
+    while n == codes.MISSING and tries <= resolve.MOST_EXPANSIONS_BEFORE_PYTHON:
+        n, tries = expand(t, worker, depth), tries + 1
+        for k in range(n):
+            packed = pack_key(t, worker, worker.succ, k, 2, image, packing, words)
+            if packed != codes.OK:
+                n = packed
+                break
+        if n == codes.MISSING and not resolve.resolve_misses(t, worker, symmetric, groups):
             break
     return n
 
@@ -103,24 +116,27 @@ def store_depth(met: Any, words: Any, i: Any, depth: Any, limit: Any) -> Any:
 
 @jit
 def search_depth_first(
-    t: Any, worker: Any, stack: Any, met: Any, packing: Any, top: Any, count: Any, limit: Any, deadlocks: Any, turn: Any
-) -> Any:
-    """Pop and expand states until an array is full, an event occurs or the turn ends.
+    t: Any, worker: Any, stack: Any, met: Any, packing: Any, limit: Any, deadlocks: Any, turn: Any,
+    symmetric: Any, groups: Any,
+) -> Any:  # fmt: skip
+    """Pop and expand states until an array is full, an event occurs or the turn ends; return the reason.
 
-    Returns the reason, the top of the stack and the number of states in the set. The worker's states are the path to
-    the expanded state, by depth. With a limit, a state is expanded again whenever it is reached at a smaller depth.
-    For step properties in Python, each expanded state is collected with its depth, and then its successors.
+    `stats` holds the top of the stack and the number of states in the set, before and after. The worker's states are
+    the path to the expanded state, by depth. With a limit, a state is expanded again whenever it is reached at a
+    smaller depth. For step properties in Python, each expanded state is collected with its depth, and then its
+    successors.
     """
     depths, path = stack.depths, worker.states
     stats, succ, columns = worker.stats, worker.succ, worker.states.shape[1]
     own_words, own_image = np.zeros((1, met.keys.shape[1] - 1), np.uint64), np.zeros((2, columns), np.int32)
     words, image = bare_array(own_words), bare_array(own_image)
-    expanded = 0
+    expanded, top, count = 0, stats[STATS_TOP], stats[STATS_COUNT]
     while top > 0:
+        stats[STATS_TOP], stats[STATS_COUNT] = top, count
         # Stop between two states: at the end of the turn, or before an array might have no room.
         why = TURN_OVER if expanded >= turn else full_array_code(worker, stack, met, top, count)
         if why:
-            return why, top, count
+            return why
         # The state on top becomes the end of the path.
         depth = np.int64(depths[top - 1])
         for c in range(columns):
@@ -128,9 +144,9 @@ def search_depth_first(
         if is_skipped(t, worker, met, packing, depth, limit, image, words):
             top -= 1
             continue
-        n = expand_with_images(t, worker, packing, depth, image, words)
+        n = expand_with_images(t, worker, packing, depth, image, words, symmetric, groups)
         if n < 0:
-            return n, top, count
+            return n
         top -= 1
         stats[STATS_BASE], stats[STATS_DEPTH] = top, depth
         expanded += 1
@@ -153,22 +169,24 @@ def search_depth_first(
                 depths[top] = depth + 1
                 top += 1
         if stats[codes.STATS_EVENTS]:
-            return EVENT, top, count
+            stats[STATS_TOP], stats[STATS_COUNT] = top, count
+            return EVENT
+    stats[STATS_TOP], stats[STATS_COUNT] = top, count
     keep_alive(own_words)
     keep_alive(own_image)
-    return DONE, top, count
+    return DONE
 
 
 @inlined
 def pack_key(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
-    """Pack the canonical key of a state; return False where its image is not cached."""
+    """Pack the canonical key of a state; return OK, MISSING where its image is not cached, or NARROW."""
     if t.meta[codes.META_PERMUTATIONS] == 1:
-        pack_canonical_row(t, packing, states, at, column, words, 0)
-        return True
-    known = write_least_image(t, worker, states, at, column, image, 0, image[1])
-    if known:
-        pack_canonical_row(t, packing, image, 0, 0, words, 0)
-    return known
+        fits = pack_canonical_row(t, packing, states, at, column, words, 0)
+    elif write_least_image(t, worker, states, at, column, image, 0, image[1]):
+        fits = pack_canonical_row(t, packing, image, 0, 0, words, 0)
+    else:
+        return codes.MISSING
+    return np.int64(codes.OK) if fits else NARROW
 
 
 @jit

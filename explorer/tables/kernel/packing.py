@@ -114,14 +114,20 @@ def partition_of_words(words: Any, place: Any) -> Any:
 
 
 @inlined
-def pack_canonical_row(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
-    """Write the packed canonical key of a state with a control row, from states[at, column:] to words[place]."""
+def pack_canonical_row(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> Any:
+    """Write the packed canonical key of a state with a control row, from states[at, column:] to words[place].
+
+    Returns whether each field has room for its id.
+    """
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
+    beyond = np.uint64(0)
     for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
         value = np.uint64(t.inbox_codes[field] & codes.CODE_MASK if f > 0 else t.row_info[field, codes.ROW_IDENTITY])
         put_bits(words, place, packing.position[f], packing.width[f], value)
+        beyond |= value >> np.uint64(packing.width[f])
+    return beyond == 0
 
 
 @jit

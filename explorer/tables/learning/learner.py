@@ -109,6 +109,12 @@ class Learner:
         return MOST_LABELS if self.book.tells_more else len(self.action_names)
 
     @property
+    def kinds_of_misses(self) -> tuple[bool | None, bool | None]:
+        """The last arguments of `resolve_states`."""
+        has_groups = self.interner.inboxes.has_groups
+        return True if self.permutations > 1 else None, True if has_groups else None
+
+    @property
     def permutations(self) -> int:
         """Order of the symmetry group."""
         return len(self.interner.group)
@@ -145,8 +151,7 @@ class Learner:
 
     def _make_rows(self, tables: GrowingTables, worker: WorkerArrays) -> None:
         """Run the compiled resolution of cache misses for states with control rows."""
-        has_groups = self.interner.inboxes.has_groups
-        resolve_states(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
+        resolve_states(tables, worker, *self.kinds_of_misses)
 
     def _resolve(self, worker: WorkerArrays, make: MissResolver, evaluates: bool) -> None:
         """Resolve one worker's cache misses until no request is left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes, depth_first
+from kraftcheck.explorer.tables.kernel.arrays import TableFull
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import BitPacking, Rows, Words
 from kraftcheck.spec.errors import RaisedError
@@ -20,6 +22,7 @@ ONE_THREAD_NOTE = "uses one thread; --search bfs uses all workers"
 STATES_A_KERNEL_CALL = 50_000  # states expanded between two checks of the time limit
 FIRST_SET_PLACES = 1 << 12
 KERNEL_CALLS_A_TIME_CHECK = 500  # turns between two checks of the time limit, if Python checks each state
+CACHE_MISSES_A_TIME_CHECK = 16  # turns between two such checks, if turns end at cache misses
 
 
 class DepthSet(depth_first.DepthSetArrays):
@@ -90,6 +93,7 @@ class DepthFirst:
         """Search from the initial states to a depth limit; return whether the limit cut off a state."""
         checker, worker = self.checker, self._worker
         python, top, turns = checker.python, self._start(starts), 0
+        interval = CACHE_MISSES_A_TIME_CHECK if python is None else KERNEL_CALLS_A_TIME_CHECK
         while True:
             code, top = self._descend(top, limit)
             self._check_steps()
@@ -101,7 +105,7 @@ class DepthFirst:
                 return limit > 0 and self.visited.has_at(limit)
             self._make_room(code, top)
             turns += 1
-            if python is None or turns % KERNEL_CALLS_A_TIME_CHECK == 0:
+            if turns % interval == 0 or (python is None and code == depth_first.TURN_OVER):
                 checker.books.check_time_limit(top)
 
     def _start(self, starts: Rows) -> int:
@@ -134,11 +138,16 @@ class DepthFirst:
         visited.fit(expander.packing)
         self._before = self._path.copy() if expander.step_checks else self._path
         turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_KERNEL_CALL)
-        code, top, visited.count = depth_first.search_depth_first(
-            expander.learner.tables, worker, stack, visited, visited.packing, top, visited.count, limit,
-            self.options.deadlock, turn,
-        )  # fmt: skip
-        return int(code), int(top)
+        learner, stats = expander.learner, worker.stats
+        stats[depth_first.STATS_TOP], stats[depth_first.STATS_COUNT] = top, visited.count
+        code = codes.MISSING
+        with suppress(TableFull):  # `resolve` grows the table
+            code = depth_first.search_depth_first(
+                learner.tables, worker, stack, visited, visited.packing, limit, self.options.deadlock, turn,
+                *learner.kinds_of_misses,
+            )  # fmt: skip
+        visited.count = int(stats[depth_first.STATS_COUNT])
+        return int(code), int(stats[depth_first.STATS_TOP])
 
     def _make_room(self, code: int, top: int) -> None:
         """Resolve a cache miss or grow the array that is full."""
