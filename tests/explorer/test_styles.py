@@ -8,6 +8,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,15 +72,31 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
     tables_first(monkeypatch)
     monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
     monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
-    found = checked(SEARCHES["si-one"], None)
+    limits = {"memory": "4G"} if engine == "bytecode" else {}
+    found = loaded(SEARCHES["si-one"]).check(workers=2, **limits)
     assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")
-    assert any("AbortTxn, AllFinished" in note and f"the {engine} engine searched" in note for note in found.notes)
+    why = f"the {engine} engine searched in one thread; see"
+    assert any("AbortTxn, AllFinished" in note and why in note for note in found.notes)
     assert (found.distinct_states, found.generated_states, found.depth, found.actions) == (
         expected.distinct_states,
         expected.generated_states,
         expected.depth,
         expected.actions,
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "able"),
+    [
+        ({"workers": 2}, ["bytecode", "reference"]),
+        ({"memory": 4 << 30}, ["bytecode"]),
+        ({"memory": (4 << 30) - 1}, []),
+        ({"checkpoint": "kept"}, []),
+    ],
+)
+def test_other_engines_keep_the_limits(asked: dict[str, Any], able: list[str]) -> None:
+    choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest(**asked))
+    assert choice._others == able
 
 
 @pytest.mark.parametrize(("calls", "is_dear"), [(10_000, True), (3_000, False)])
