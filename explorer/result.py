@@ -483,7 +483,7 @@ class Bookkeeping:
 
     def _nothing_searched(self) -> list[str]:
         """Return a warning if no state was searched because every initial state violates a constraint."""
-        found, names = self.result, ", ".join(prop.name for prop in self.options.constraints)
+        found, names = self.result, ", ".join(dict.fromkeys(prop.name for prop in self.options.constraints))
         if not names or found.runs is not None or found.distinct_states or found.limit:
             return []
         return [f"no state was searched: every initial state violates CONSTRAINT {names}"]

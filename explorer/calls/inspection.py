@@ -61,8 +61,6 @@ def with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchReq
 
     The reads of other parts, and those of invariants over whole states, are tracked.
     """
-    if options.view is not None:
-        return options
     constraints = [[one] if one.name in whole else _split_property(one) for one in options.constraints]
     properties = [one if one.name in whole else _with_tracked_reads(one) for one in options.properties]
     return replace(options, constraints=tuple(chain(*constraints)), properties=tuple(properties))

@@ -129,6 +129,10 @@ class StateProxy(SharedProxy):
     def __init__(self, read: Callable[[str], Value]) -> None:
         super().__init__(State, read)
 
+    def __with_parts__(self, change: Callable[[str, Value], Value]) -> StateProxy:
+        """Return a proxy of the same state that applies `change` to each part, given its name."""
+        return StateProxy(lambda name: change(name, self.__read__(name)))
+
 
 FieldPath = tuple[str, ...]
 """The path to a field of a record, through records in it; () for the record itself."""

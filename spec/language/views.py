@@ -88,6 +88,8 @@ class HiddenReadLog:
             note((*shared, *spent))
             return value
         if parameter == "state":
+            if hasattr(type(value), "__with_parts__"):  # a proxy
+                return value.__with_parts__(partial(self.seen, reader, name))
             return value.but(
                 shared=_TrackedRecord(value.shared, shared, note), spent=_TrackedSpent(value.spent, spent, note)
             )
