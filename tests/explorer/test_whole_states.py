@@ -152,6 +152,22 @@ def test_parts_may_not_read_what_a_view_hides(examples: int, tmp_path: Path) -> 
     assert min(engines["reference"], engines["tables"]) > 0
 
 
+@pytest.mark.parametrize(
+    ("invariant", "engine"),
+    [
+        ("state.shared.last is None or state.shared.last < 3", "reference"),
+        ("state.shared == state.shared", "reference"),
+        ("state.shared.time < 2 and len(state.spent) == 0", "tables"),
+    ],
+)
+def test_a_hidden_read_is_noted(invariant: str, engine: str, tmp_path: Path) -> None:
+    file = tmp_path / "workers.py"
+    file.write_text(MODEL.replace("{constraint}", CONJUNCTS[0]).replace("{invariant}", invariant))
+    file.with_suffix(".cfg").write_text("CONSTRAINT Bounded\nINVARIANT Rare\nVIEW Hiding\n")
+    assert check(file, "tables").engine == engine
+    assert told(file, "tables") == told(file, "reference")
+
+
 def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 4)
     file = tmp_path / "workers.py"
