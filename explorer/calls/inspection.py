@@ -62,7 +62,7 @@ def with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchReq
     The reads of other parts, and those of invariants over whole states, are tracked.
     """
     constraints = [[one] if one.name in whole else _split_property(one) for one in options.constraints]
-    properties = [one if one.name in whole else _with_tracked_reads(one) for one in options.properties]
+    properties = [one if one.name in whole else with_tracked_reads(one) for one in options.properties]
     return replace(options, constraints=tuple(chain(*constraints)), properties=tuple(properties))
 
 
@@ -71,7 +71,7 @@ def tracks_state_reads(prop: Property) -> bool:
     return bool(vars(prop).get("tracks_state_reads"))
 
 
-def _with_tracked_reads(prop: Property) -> Property:
+def with_tracked_reads(prop: Property) -> Property:
     """Return a property with tracked reads of the state; unchanged if it has other parameters."""
     if prop.over_steps or prop.asks != ("state",):
         return prop
@@ -84,7 +84,7 @@ def _split_property(prop: Property) -> list[Property]:
     definition = _expression_definition(prop) if prop.asks == ("state",) else None
     returned = definition.body[-1] if definition is not None else None
     if definition is None or not isinstance(returned, ast.Return) or returned.value is None:
-        return [_with_tracked_reads(prop)]
+        return [with_tracked_reads(prop)]
     parts = _StatePartFinder(definition.args.args[-1].arg)
     groups: dict[tuple[str, ...], list[ast.expr]] = {}
     for conjunct in _conjuncts(returned.value):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.calls.inspection import with_tracked_reads
+from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
+from kraftcheck.explorer.tables.kernel.arrays import TableFull
+from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges, judge_rows
+from kraftcheck.explorer.tables.learning.answers import MemoizedCall
 from kraftcheck.explorer.tables.python_checks import non_local_read
 from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, SUCCESSOR_ROOM_A_STATE, Indices, Rows, WorkerBuffers
 from kraftcheck.explorer.transition_system import BoolArray, StepArrays
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
@@ -35,15 +41,16 @@ class WorkerEdges(EdgeArrays):
 class LearnedSystem:
     """A `TransitionSystem` whose batches are rows of ids."""
 
-    why_slow = staticmethod(non_local_read)
-
     def __init__(self, expander: Expander, starts: list[State]) -> None:
         self.expander, self.packing = expander, expander.packing
         self.labels = expander.learner.book
         self._starts = starts
         self._edges = [WorkerEdges() for _ in expander.pool]
+        # Properties are told apart by identity: those of a predicate for 1 and for "1" have one name.
+        self._roots: list[tuple[Property, int]] = []  # decision trees of properties
         self._judged: Property | None = None  # the property whose verdicts by control row are cached
         self._verdicts: dict[int, bool] = {}
+        self._plain: list[Property] = []  # properties without a decision tree
 
     def initial(self) -> Rows:
         """Return the initial states."""
@@ -57,21 +64,59 @@ class LearnedSystem:
         """Return the `State` of each row."""
         return list(map(self.expander.learner.interner.decode_state, states))
 
+    def why_slow(self, prop: Property) -> str | None:
+        """Name the input for which a property is evaluated in each state; None if it is not."""
+        return non_local_read(prop) if self._is_plain(prop) else None
+
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> BoolArray:
-        """Return whether a property holds in each state; evaluate a local property once per control row."""
+        """Return whether a property holds in each state; evaluate it once for each distinct value of its reads."""
+        controls, where = np.unique(states[:, 0], return_inverse=True)
+        mask: BoolArray
+        if not self._is_plain(prop) and self._is_of_control_rows(prop):
+            with suppress(RaisedError, UnansweredRead):  # of a proxy, perhaps
+                mask = self._learned_verdicts(prop, controls)[where]
+                return mask
+        if not self._is_plain(prop):
+            self._plain.append(prop)
         if non_local_read(prop) is not None:
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
         if prop is not self._judged:
             self._judged, self._verdicts = prop, {}
-        controls, where = np.unique(states[:, 0], return_inverse=True)
         empty = [0] * (states.shape[1] - 1)
         found = np.zeros(len(controls), bool)
         for place, control in enumerate(controls.tolist()):
             if control not in self._verdicts:
                 self._verdicts[control] = judge(prop, self.expander.learner.interner.decode_state([control, *empty]))
             found[place] = self._verdicts[control]
-        mask: BoolArray = found[where]
+        mask = found[where]
         return mask
+
+    def _is_plain(self, prop: Property) -> bool:
+        return any(prop is one for one in self._plain)
+
+    def _is_of_control_rows(self, prop: Property) -> bool:
+        """Return whether a property may be evaluated by what it reads, and each state may have any spent bounds."""
+        interner = self.expander.learner.interner
+        known = {"me", "peer", "shared", *(read.name for read in prop.reads if not read.of_inbox)}
+        is_known = prop.asks == ("state",) or known.issuperset(prop.asks)
+        return is_known and prop.only is None and not interner.tables.hidden[: len(interner.bounds)].any()
+
+    def _learned_verdicts(self, prop: Property, controls: Rows) -> BoolArray:
+        """Return whether a property holds in control rows. Raises an error if it reads inboxes, or too many values."""
+        learner, kind = self.expander.learner, 2 if "peer" in prop.asks else int("me" in prop.asks)
+        root = next((root for one, root in self._roots if one is prop), None)
+        if root is None:
+            root = learner.answers.root(MemoizedCall(with_tracked_reads(prop)))
+            self._roots.append((prop, root))
+            learner.answers.policy.misses |= {root: 0} if kind == 1 else {}
+        tables, verdicts = learner.tables, np.full(len(controls), codes.MISSING)
+        while (verdicts == codes.MISSING).any():
+            with suppress(TableFull):
+                judge_rows(tables, root, kind, controls, verdicts)
+            learner.answers.answer(self.expander.pool[0])
+            tables.grow()
+        found: BoolArray = verdicts != 0
+        return found
 
     def successors(self, states: Rows, which: Indices) -> Iterator[StepArrays]:
         """Yield the steps out of states[which], in as many parts as the buffers require."""

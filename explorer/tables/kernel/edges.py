@@ -13,6 +13,7 @@ from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_canonical_row, partition_of_words
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
+from kraftcheck.explorer.tables.kernel.tree_walk import walk_while_row_answers
 
 
 class EdgeArrays(ArrayGroup):
@@ -26,6 +27,35 @@ class EdgeArrays(ArrayGroup):
 
 BEYOND, BLOCKED = -1, -2
 """In place of an owner: a constraint prunes the target, or only an exhausted bound disables the step."""
+
+
+@jit
+def judge_rows(t: Any, root: Any, kind: Any, rows: Any, verdicts: Any) -> None:
+    """Write whether a property holds in each control row whose verdict is MISSING, or request its next result.
+
+    `kind` is the number of replicas that the property takes; it is evaluated for each of them, up to the first false.
+    """
+    base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
+    rows, verdicts = bare_array(rows), bare_array(verdicts)
+    outer, inner = slots if kind >= 1 else 1, slots if kind == 2 else 1
+    for i in range(len(rows)):
+        row, verdict = np.int64(rows[i]), np.int64(1)
+        for pair in range(outer * inner if verdicts[i] == codes.MISSING else 0):
+            s, q = pair // inner, pair % inner
+            me = np.int64(t.rows[row, base + s]) if kind >= 1 else np.int64(0)
+            peer = np.int64(t.rows[row, base + q]) if kind == 2 else np.int64(0)
+            if (kind >= 1 and me == 0) or (kind == 2 and (peer == 0 or q == s)):
+                continue
+            leaf = walk_while_row_answers(t, root, row, me, peer)
+            if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
+                arrays.request_python(t, codes.ASK_PATH, root, row, me, peer, codes.NONE)
+                verdict = np.int64(codes.MISSING)
+            elif t.nodes[leaf, codes.NODE_A] == 0:
+                verdict = np.int64(0)
+            if verdict != 1:
+                break
+        if verdicts[i] == codes.MISSING:
+            verdicts[i] = verdict
 
 
 @jit
