@@ -168,6 +168,50 @@ def test_a_hidden_read_is_noted(invariant: str, engine: str, tmp_path: Path) -> 
     assert told(file, "tables") == told(file, "reference")
 
 
+BEHAVIOURS = '''
+    @reachable
+    def back(self, state: State):
+        return {reachable}
+
+    @predicate
+    def quiet(self, state: State):
+        return {predicate}
+
+    @temporal(fairness=[weak("Work"), weak("Tick")])
+    def ends(self):
+        return eventually(self.quiet)
+'''
+
+
+@pytest.mark.parametrize("inputs", [4, 1 << 20])
+@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_properties_of_behaviours(
+    examples: int, inputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verdicts(engine: str) -> tuple[Any, ...]:
+        try:
+            found = check(file, engine)
+        except RaisedError as error:
+            return "an error", str(error).splitlines()[0]
+        noted.update(note.split(" reads ")[0] for note in found.notes if "reads whole states" in note)
+        return found.verdict, found.distinct_states, sorted(one.property for one in found.violations)
+
+    monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", inputs)
+    random, noted, seen = Random(examples), Counter[str](), set[Any]()
+    for number in range(examples):
+        file = tmp_path / f"workers_{number}.py"
+        of_states = MODEL.replace("{constraint}", "True").replace("{invariant}", "True")
+        reachable, predicate = drawn(random), drawn(random)
+        of_behaviours = BEHAVIOURS.replace("{reachable}", reachable).replace("{predicate}", predicate)
+        file.write_text(of_states + of_behaviours)
+        file.with_suffix(".cfg").write_text("PROPERTIES Back Ends\n")
+        expected = verdicts("reference")
+        assert verdicts("tables") == expected, (reachable, predicate)
+        seen.add(expected[0])
+    assert len(seen) > 1
+    assert int(examples > inputs) <= noted["Back"] < examples  # those with few inputs alone have decision trees
+
+
 def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 4)
     file = tmp_path / "workers.py"
