@@ -180,6 +180,14 @@ BEHAVIOURS = '''
     @temporal(fairness=[weak("Work"), weak("Tick")])
     def ends(self):
         return eventually(self.quiet)
+
+    @predicate
+    def apart(self, me: Worker, peer: Worker):
+        return me.id != peer.id and me.done + peer.done < {most}
+
+    @temporal
+    def low(self):
+        return always(self.apart)
 '''
 
 
@@ -203,8 +211,8 @@ def test_properties_of_behaviours(
         of_states = MODEL.replace("{constraint}", "True").replace("{invariant}", "True")
         reachable, predicate = drawn(random), drawn(random)
         of_behaviours = BEHAVIOURS.replace("{reachable}", reachable).replace("{predicate}", predicate)
-        file.write_text(of_states + of_behaviours)
-        file.with_suffix(".cfg").write_text("PROPERTIES Back Ends\n")
+        file.write_text(of_states + of_behaviours.replace("{most}", str(4 + number % 2)))
+        file.with_suffix(".cfg").write_text("PROPERTIES Back Ends Low\n")
         expected = verdicts("reference")
         assert verdicts("tables") == expected, (reachable, predicate)
         seen.add(expected[0])
