@@ -46,7 +46,7 @@ class LearnedSystem:
         self.labels = expander.learner.book
         self._starts = starts
         self._edges = [WorkerEdges() for _ in expander.pool]
-        # Properties are told apart by identity: those of a predicate for 1 and for "1" have one name.
+        # Properties are compared by identity: a predicate of 1 and one of "1" have the same name.
         self._roots: list[tuple[Property, int]] = []  # decision trees of properties
         self._judged: Property | None = None  # the property whose verdicts by control row are cached
         self._verdicts: dict[int, bool] = {}
@@ -95,7 +95,7 @@ class LearnedSystem:
         return any(prop is one for one in self._plain)
 
     def _is_of_control_rows(self, prop: Property) -> bool:
-        """Return whether a property may be evaluated by what it reads, and each state may have any spent bounds."""
+        """Return whether decision trees support a property; under a VIEW that hides bounds, each state is evaluated."""
         interner = self.expander.learner.interner
         known = {"me", "peer", "shared", *(read.name for read in prop.reads if not read.of_inbox)}
         is_known = prop.asks == ("state",) or known.issuperset(prop.asks)
