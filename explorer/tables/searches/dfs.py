@@ -102,6 +102,7 @@ class DepthFirst:
             checker.stop_at_max_states()
             checker.report_events(self.expander.events(), self._trace_to)
             if code == depth_first.DONE:
+                checker.books.report(top)
                 return limit > 0 and self.visited.has_at(limit)
             self._make_room(code, top)
             turns += 1
