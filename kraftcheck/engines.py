@@ -43,8 +43,8 @@ LEAST_BYTECODE_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
 ENGINE_CALL_THRESHOLDS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
-MOST_BYTECODE_BYTES = 4 << 30
-"""Memory at which the bytecode engine gives up: its words, and a copy of them while they grow."""
+MOST_BYTECODE_BYTES = 8 << 30
+"""Memory that is enough for the bytecode engine. It gives up at 2 GiB of words, and copies them while they grow."""
 TABLE_CALL_COST = 12
 """Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
 FIRST_SAMPLE_STATES = 1 << 6

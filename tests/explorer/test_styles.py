@@ -72,7 +72,7 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
     tables_first(monkeypatch)
     monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
     monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
-    limits = {"memory": "4G"} if engine == "bytecode" else {}
+    limits = {"memory": "8G"} if engine == "bytecode" else {}
     found = loaded(SEARCHES["si-one"]).check(workers=2, **limits)
     assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")
     why = f"the {engine} engine searched in one thread; see"
@@ -89,8 +89,8 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
     ("asked", "able"),
     [
         ({"workers": 2}, ["bytecode", "reference"]),
-        ({"memory": 4 << 30}, ["bytecode"]),
-        ({"memory": (4 << 30) - 1}, []),
+        ({"memory": 8 << 30}, ["bytecode"]),
+        ({"memory": (8 << 30) - 1}, []),
         ({"checkpoint": "kept"}, []),
     ],
 )
