@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, step_of_transition
-from kraftcheck.persistence.folder import BatchNote, Checkpoint, Identity
+from kraftcheck.persistence.folder import MANIFEST_FILE, BatchNote, Checkpoint, Identity
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape, require_valid
 from kraftcheck.spec.diagnosis import lint
 from kraftcheck.spec.discovery import classes_for_decoding, modules_of, source_path
@@ -35,6 +39,20 @@ def checkpoint_folder_of(options: SearchRequest) -> Path | None:
         )
     folder = options.checkpoint if options.resume is None else options.resume
     return None if folder is None else Path(folder)
+
+
+def resumed_request(options: SearchRequest) -> SearchRequest:
+    """Return the request of a search that resumes from its checkpoint, if it has written one."""
+    is_saved = options.checkpoint is not None and Path(options.checkpoint, MANIFEST_FILE).is_file()
+    return replace(options, resume=options.checkpoint) if is_saved else options
+
+
+def holds_finished_search(folder: str | PathLike[str]) -> bool:
+    """Return whether a folder says that it holds the checkpoint of a finished search."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(Path(folder, MANIFEST_FILE).read_bytes())
+        return isinstance(found, dict) and found.get("finished") is True
+    return False
 
 
 class SearchCheckpoint(Checkpoint):

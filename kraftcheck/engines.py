@@ -170,16 +170,17 @@ def _search_and_choose_engine(
 ) -> Result:
     """Return the table engine's result, or another engine's if the inputs of handlers hardly repeat."""
     choice = EngineChoice(protocol, options)
-    while choice.engine != "reference":
+    while True:
         with suppress(EngineChange, UntranslatableError):
-            found = _search_with_engine(choice.engine, protocol, options, compiles, choice.watched())
-            found.notes += choice.notes
+            if choice.engine == "reference":
+                found = _search_by_reference(protocol, choice.watched(), whole_levels=True)
+                assert found is not None, "only engines that support the search are chosen"
+            else:
+                found = _search_with_engine(choice.engine, protocol, options, compiles, choice.watched())
+            choice.finish(found)
             return found
         choice.change()
         gc.collect()  # frees the tables
-    found_last = _search_by_reference(protocol, choice.rest(), *choice.notes, whole_levels=True)
-    assert found_last is not None, "only searches that the reference engine supports are watched"
-    return found_last
 
 
 class EngineChange(Exception):  # noqa: N818 - a way out of a search, not an error
@@ -187,12 +188,17 @@ class EngineChange(Exception):  # noqa: N818 - a way out of a search, not an err
 
 
 class EngineChoice:
-    """The choice of an engine by how often the table engine calls handlers in Python."""
+    """The choice of an engine by how often the table engine calls handlers in Python.
+
+    The other engines write no checkpoints. With `--checkpoint` they must end before the next one is due, and within
+    half of the time limit. Else the table engine goes on from its own checkpoint.
+    """
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol, self._options, self._began = protocol, options, time.monotonic()
-        self._others = [one for one in ENGINE_CALL_THRESHOLDS if _engine_supports(protocol, self._alone(one), one)]
-        self.engine, self._following, self._most = "tables", "tables", inf
+        others = [one for one in ENGINE_CALL_THRESHOLDS if _engine_supports(protocol, self._alone(one), one)]
+        self._others = others if options.resume is None or _holds_finished_search(options.resume) else []
+        self.engine, self._following, self._most, self._until = "tables", "tables", inf, inf
         self.notes: list[str] = []
         self._restart()
 
@@ -210,6 +216,16 @@ class EngineChoice:
         """Return the request with a report that raises `EngineChange`, if there is another engine."""
         return replace(self.rest(), report=self._see) if self._others else self.rest()
 
+    def finish(self, found: Result) -> None:
+        """Add the notes to a result; mark the checkpoint as finished if another engine has ended the search."""
+        found.notes += self.notes
+        if self.engine != "tables" and self._has_checkpoint and found.limit is None:
+            _engine_module("tables").finish_checkpoint(self._protocol, self._options)
+
+    @property
+    def _has_checkpoint(self) -> bool:
+        return self._options.checkpoint is not None or self._options.resume is not None
+
     def rest(self) -> SearchRequest:
         """Return the request, without the time that the search has taken."""
         limit, spent = self._options.time_limit, time.monotonic() - self._began
@@ -217,17 +233,23 @@ class EngineChoice:
         return replace(asked, time_limit=None if limit is None else max(0.001, limit - spent))
 
     def _alone(self, engine: str) -> SearchRequest:
-        """Return the request without threads, and without a memory limit that the engine cannot reach."""
-        memory = self._options.memory
+        """Return the request without threads and checkpoints, and without a limit of memory that cannot be reached."""
+        memory, every = self._options.memory, SearchRequest.checkpoint_every
         is_met = engine == "bytecode" and memory is not None and memory >= MOST_BYTECODE_BYTES
-        return replace(self._options, workers=None, memory=None if is_met else memory)
+        asked = replace(self._options, workers=None, checkpoint=None, checkpoint_every=every, resume=None)
+        return replace(asked, memory=None) if is_met else asked
 
     def change(self) -> None:
-        """Change over to the next engine; after the bytecode engine this is the table engine, to stay."""
-        if self.engine == "bytecode":
-            self._others.remove("bytecode")
+        """Change over to the next engine; after another one this is the table engine, which then stays."""
+        if self.engine != "tables":
+            self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
             self._following = "tables"
             self.notes.clear()
+        elif self._has_checkpoint:
+            from kraftcheck.explorer.checkpoint import resumed_request
+
+            self._until = time.monotonic() + min(self._options.checkpoint_every, (self.rest().time_limit or inf) / 2)
+            self._options = resumed_request(self._options)
         self.engine = self._following
         self._restart()
 
@@ -236,7 +258,7 @@ class EngineChoice:
             self._options.report(progress)
         if self.engine == "tables":
             self._count_calls(progress)
-        elif progress.distinct_states > self._most:
+        elif progress.distinct_states > self._most or time.monotonic() > self._until:
             raise EngineChange
 
     def _count_calls(self, progress: Progress) -> None:
@@ -271,12 +293,18 @@ class EngineChoice:
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
-        if states < LEAST_BYTECODE_STATES and not _bytecode_module().is_compiled():
+        if states < LEAST_BYTECODE_STATES and not _engine_module("bytecode").is_compiled():
             return False
-        if not _bytecode_module().is_supported(self._protocol, self._alone("bytecode")):
+        if not _engine_module("bytecode").is_supported(self._protocol, self._alone("bytecode")):
             self._others.remove("bytecode")
             return False
         return True
+
+
+def _holds_finished_search(folder: Any) -> bool:
+    from kraftcheck.explorer.checkpoint import holds_finished_search  # few searches have a checkpoint
+
+    return holds_finished_search(folder)
 
 
 def _engine_change_note(progress: Progress, engine: str, workers: int) -> str:
@@ -317,15 +345,15 @@ def _small_search_by_reference(protocol: Protocol, options: SearchRequest) -> Re
 
 def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the bytecode engine's result of a complete search of some thousand states without a violation."""
-    if not _engine_supports(protocol, options, "bytecode") or not _bytecode_module().is_compiled():
+    if not _engine_supports(protocol, options, "bytecode") or not _engine_module("bytecode").is_compiled():
         return None
     return _search_unless_large(
         lambda request: _search_with_engine("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES
     )
 
 
-def _bytecode_module() -> Any:
-    return import_module(ENGINES["bytecode"].target.partition(":")[0])
+def _engine_module(name: str) -> Any:
+    return import_module(ENGINES[name].target.partition(":")[0])
 
 
 def _search_unless_large(

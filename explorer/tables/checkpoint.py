@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
+from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of, identity_of_search
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.tables import interned_values
 from kraftcheck.explorer.tables.checker import ViolationChecker
@@ -29,10 +29,12 @@ from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_states import SearchStates
 from kraftcheck.explorer.tables.rows import ID_BYTES, Rows, SuccessorsOfWorkers
 from kraftcheck.explorer.tables.visited import VisitedSet
+from kraftcheck.persistence.folder import Checkpoint
 from kraftcheck.persistence.stored_files import GrowingFile, require_valid
 from kraftcheck.spec.language.protocol import Protocol
 
 STATES_FILE = "states"
+FILES_OF_TABLES = (STATES_FILE, *FILES_OF_VALUES)
 MANIFEST_SHAPE = {
     "levels": [[(int, int)]],
     "position": int,
@@ -147,13 +149,21 @@ class CheckpointRecheck:
         return sum(map(self._python.is_within, rows))
 
 
+def finish(protocol: Protocol, options: SearchRequest) -> None:
+    """Mark the checkpoint of a search as finished."""
+    folder = checkpoint_folder_of(options)
+    assert folder is not None
+    with Checkpoint(folder, identity_of_search(protocol, options), resume=True, names=FILES_OF_TABLES) as kept:
+        kept.finish()
+
+
 class TablesCheckpoint(SearchCheckpoint):
     """Saves a search between two batches, and restores it."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, checker: ViolationChecker) -> None:
         folder = checkpoint_folder_of(options)
         assert folder is not None
-        super().__init__(folder, protocol, options, checker.starts, names=(STATES_FILE, *FILES_OF_VALUES))
+        super().__init__(folder, protocol, options, checker.starts, names=FILES_OF_TABLES)
         self._checker, self._learner = checker, checker.expander.learner
         self._values = InternerFiles(self._learner.interner, self)
         self._last = time.monotonic()

@@ -5,9 +5,7 @@ For the path of one state through its modules see `docs/architecture.md`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 
 from kraftcheck.explorer.calls.inspection import WholeStateNeededError, with_split_constraints
 from kraftcheck.explorer.request import require_supported, without_unsound_symmetry
@@ -27,17 +25,17 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
             result: Result = order.search(protocol, with_split_constraints(options, whole))
         except WholeStateNeededError as error:
             whole.add(error.name)
-            options = _from_checkpoint(options)
+            if options.checkpoint is not None:
+                from kraftcheck.explorer.checkpoint import resumed_request  # few searches have a checkpoint
+
+                options = resumed_request(options)
         else:
             result.notes += notes
             return result
 
 
-def _from_checkpoint(options: SearchRequest) -> SearchRequest:
-    """Return the request of a search that resumes from its checkpoint, if it has written one."""
-    if options.checkpoint is None:
-        return options
-    from kraftcheck.persistence.folder import MANIFEST_FILE  # few searches have a checkpoint
+def finish_checkpoint(protocol: Protocol, options: SearchRequest) -> None:
+    """Mark the checkpoint of a search as finished if another engine ended it, so a new search may use its folder."""
+    from kraftcheck.explorer.tables import checkpoint
 
-    is_saved = Path(options.checkpoint, MANIFEST_FILE).is_file()
-    return replace(options, resume=options.checkpoint) if is_saved else options
+    checkpoint.finish(protocol, options)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,11 @@ from benchmarks.peers import PEERS, TOOLS, Peer, measured
 from benchmarks.styles import SEARCHES, STYLES, Style
 from kraftcheck import Protocol, Result, engines, load
 from kraftcheck.api import Loaded
+from kraftcheck.explorer import reference
 from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.request import Progress, SearchRequest
+from kraftcheck.explorer.result import Interrupted
+from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
@@ -41,6 +47,13 @@ def tables_first(monkeypatch: pytest.MonkeyPatch, *, tried_by_bytecode: bool = F
     monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
     if not tried_by_bytecode:
         monkeypatch.setattr(engines, "_try_bytecode", lambda *_: None)
+
+
+def change_at_once(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    """Let another engine be chosen at 64 states with a call in each step."""
+    tables_first(monkeypatch)
+    monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
+    monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
 
 
 @pytest.mark.parametrize("name", ["si-one", *(pytest.param(name, marks=pytest.mark.slow) for name in MOST_CALLS)])
@@ -69,9 +82,7 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
     monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     expected = checked(SEARCHES["si-one"], "reference")
-    tables_first(monkeypatch)
-    monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
-    monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
+    change_at_once(monkeypatch, engine)
     limits = {"memory": "8G"} if engine == "bytecode" else {}
     found = loaded(SEARCHES["si-one"]).check(workers=2, **limits)
     assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")
@@ -91,12 +102,64 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
         ({"workers": 2}, ["bytecode", "reference"]),
         ({"memory": 8 << 30}, ["bytecode"]),
         ({"memory": (8 << 30) - 1}, []),
-        ({"checkpoint": "kept"}, []),
+        ({"checkpoint": "kept", "checkpoint_every": 60.0}, ["bytecode", "reference"]),
+        ({"resume": "kept"}, []),
     ],
 )
 def test_other_engines_keep_the_limits(asked: dict[str, Any], able: list[str]) -> None:
     choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest(**asked))
     assert choice._others == able
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["bytecode", "reference"])
+def test_another_engine_ends_a_search_with_a_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: str
+) -> None:
+    change_at_once(monkeypatch, engine)
+    style, options = SEARCHES["si-one"], ("checkpoint", "checkpoint", "resume")
+    for found in [loaded(style).check(**{option: tmp_path / "kept"}) for option in options]:
+        assert (found.engine, found.distinct_states, found.depth) == (engine, style.states, style.depth)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["bytecode", "reference"])
+@pytest.mark.parametrize("end", ["the next checkpoint", "Ctrl-C", "a limit"])
+def test_the_table_engine_goes_on_from_its_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: str, end: str
+) -> None:
+    change_at_once(monkeypatch, engine)
+    used: list[tuple[str, Any]] = []
+
+    def noted(name: str, run: Callable[..., Result]) -> Callable[..., Result]:
+        def explore(protocol: Protocol, options: SearchRequest, **more: bool) -> Result:
+            used.append((name, options.resume))
+            return run(protocol, options, **more)
+
+        return explore
+
+    def report(progress: Progress) -> None:
+        if end == "Ctrl-C" and engine in dict(used) and progress.distinct_states > 1_000:
+            raise KeyboardInterrupt
+
+    for name, module in (("tables", tables), ("bytecode", bytecode), ("reference", reference)):
+        monkeypatch.setattr(module, "explore", noted(name, module.explore))
+    kept, style = tmp_path / "kept", loaded(SEARCHES["si-one"])
+    if end == "the next checkpoint":
+        found = style.check(checkpoint=kept, checkpoint_every=0.001)
+    else:
+        with pytest.raises(Interrupted) if end == "Ctrl-C" else nullcontext():
+            style.check(checkpoint=kept, report=report, max_states=1_200)
+        found = style.check(resume=kept)
+    assert used == [("tables", None), (engine, None), ("tables", kept)]
+    assert (found.engine, found.distinct_states, found.notes) == ("tables", SEARCHES["si-one"].states, [])
+
+
+def test_another_engine_has_half_of_the_time_where_there_is_a_checkpoint() -> None:
+    for asked, most in (({}, inf), ({"checkpoint": "kept"}, 300), ({"checkpoint": "kept", "time_limit": 8.0}, 4)):
+        choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest(**asked))
+        choice.change()
+        assert most - 1 <= choice._until - time.monotonic() <= most
 
 
 @pytest.mark.parametrize(("calls", "is_dear"), [(10_000, True), (3_000, False)])
