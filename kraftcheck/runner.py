@@ -51,6 +51,10 @@ EXIT_CODES = {
 }
 EXIT_DEAD_END = 13
 
+ENGINES_THAT_TRACK_READS, MOST_EVALUATIONS_OF_AN_INPUT = ("tables", "symbolic"), 2
+RECOUNTED_STATES, RECOUNT_SECONDS = 1 << 8, 1.0
+"""Limits of the search that counts the inputs of properties again."""
+
 
 def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = False) -> int:
     """Return the exit code of a search's result."""
@@ -112,11 +116,43 @@ def _search_with_probes(job: Job, search: Callable[[], Result]) -> Result:
     return result
 
 
+def _count_inputs_again(protocol: Protocol, options: SearchRequest, watched: list[CoverageProbe]) -> None:
+    """Count the inputs of properties with few evaluations in the first states, as the reference engine does.
+
+    Engines that track reads evaluate all inputs at once that differ in unread fields only, and may do so twice.
+    """
+    few = [one for one in watched if 0 < one.inputs <= MOST_EVALUATIONS_OF_AN_INPUT and one.prop.asks]
+    if not few:
+        return
+    from kraftcheck.explorer.reference import explore
+
+    again = install_probes(protocol, [one.prop for one in few])
+    asked = SearchRequest(
+        init=options.init,
+        properties=tuple(one.prop for one in few),
+        constraints=options.constraints,
+        action_constraints=options.action_constraints,
+        symmetry=options.symmetry,
+        view=options.view,
+        deadlock=False,
+        keep_going=True,
+        max_states=RECOUNTED_STATES,
+        time_limit=RECOUNT_SECONDS,
+    )
+    with suppress(KeyboardInterrupt):
+        explore(protocol, asked)
+    for one, counted in zip(few, again, strict=True):
+        one.calls, one.before = counted.inputs, 0
+        del protocol.probes[one.prop.name]
+
+
 def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, watched: list[CoverageProbe]) -> None:
     """Add notes on vacuously true properties, and on parts of properties that were never evaluated."""
     violated = {violation.property for violation in result.violations}
     followed = set() if result.complete else {prop.name for prop in options.reachable}
     watched = [one for one in watched if one.prop.name not in violated | followed]
+    if result.engine in ENGINES_THAT_TRACK_READS:
+        _count_inputs_again(protocol, options, watched)
     result.vacuous = vacuous_properties(protocol, watched)
     result.notes += [f"{one.property} holds vacuously: {one.reason}" for one in result.vacuous]
     result.never_evaluated = {one.prop.name: parts for one in watched if (parts := one.never())}

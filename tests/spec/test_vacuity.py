@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck import check
 from kraftcheck.cli import main
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest
@@ -29,7 +30,7 @@ class Ghost(Record):
 
 
 class Shared(Record):
-    pass
+    limit: int = 3
 
 
 class Base(Protocol):
@@ -83,7 +84,11 @@ class Walk(Base):
 
     @invariant
     def nothing_changes(self, shared: Shared) -> bool:
-        return bool(shared) or not shared
+        return shared.limit == 3
+
+    @invariant
+    def what_it_reads_stays_but_the_state_changes(self, state: State) -> bool:
+        return len(state.replicas) < 3
 
     @invariant(needs=["Watching"])
     def watched(self, me: Node) -> bool:
@@ -140,6 +145,13 @@ def test_what_nothing_made_worth_checking() -> None:
     assert noted.keys() == VACUOUS.keys()
     for name, reason in VACUOUS.items():
         assert re.match(reason, noted[name]), noted[name]
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("engine", ["reference", "tables", "symbolic"])
+def test_engines_agree(engine: str) -> None:
+    noted = dict(check(Walk(), engine=engine, deadlock=False).vacuous)
+    assert noted == found(Walk())
 
 
 def test_a_pair_that_there_never_was() -> None:

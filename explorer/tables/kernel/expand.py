@@ -126,6 +126,8 @@ def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: An
     for k in range(t.deltas[delta, 0], last):
         column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
         if column >= 0:
+            if value < 0:
+                value = maps.find_value(t.changed_locals, codes.pair_key(~value, np.int64(t.rows[row, column])))
             changes |= t.rows[row, column] & t.assignments[k, 2] | value != t.rows[row, column]
             continue
         for c in range(~column, ~column + value):  # an exploded set loses all elements but those assigned after this

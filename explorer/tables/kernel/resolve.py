@@ -29,12 +29,14 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
     """Write the control row after a delta to a free place; return 0, REFUSED or MISSING."""
     for c in range(t.rows.shape[1]):
         t.rows[place, c] = t.rows[row, c]
+    missing, refused = False, False
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
-        if t.rows[row, column] + codes.larger(np.int64(amount), 1) > t.limits[column]:
-            return np.int64(codes.REFUSED)
+        refused |= t.rows[row, column] + codes.larger(np.int64(amount), 1) > t.limits[column]
         t.rows[place, column] += amount
-    missing = False
+    if refused and not t.meta[codes.META_WATCH_BOUNDS]:
+        return np.int64(codes.REFUSED)
+    # `record_exhausted` needs the local states after a step that a bound disables.
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
         if column < 0:  # clear the columns of an exploded set
@@ -45,7 +47,9 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
             value = local_after_change(t, t.rows[row, column], ~value)
             missing |= value < 0
         t.rows[place, column] = t.rows[place, column] & t.assignments[k, 2] | value
-    return np.int64(codes.MISSING) if missing else np.int64(0)
+    if missing:
+        return np.int64(codes.MISSING)
+    return np.int64(codes.REFUSED) if refused else np.int64(0)
 
 
 @inlined

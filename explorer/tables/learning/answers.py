@@ -51,7 +51,6 @@ class MissAnswers:
         self.policy = ProxyPolicy(interner, self.trees)
         self.effects = EffectTable(interner, action_names)
         self.tracks_changes = not of_actor
-        self.splits_actions = True
         self._of_actor = of_actor  # step properties of the acting replica, each with the flag of its violation
         self._roots: dict[int, MemoizedCall] = {}
 
@@ -105,7 +104,7 @@ class MissAnswers:
 
     def _pieces(self, action: Action, message: Any) -> Iterable[int | None]:
         """Return the numbers of the pieces of an action that may read exploded sets; None for an action in one."""
-        is_split = self.splits_actions and message is None and self.interner.shared.sets.elements
+        is_split = message is None and self.interner.shared.sets.elements
         return self.calls.pieces(action) if is_split and not any(read.of_inbox for read in action.reads) else (None,)
 
     def _answer_change(self, local: int, change: int) -> None:

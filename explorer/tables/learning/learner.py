@@ -101,7 +101,6 @@ class Learner:
         """Label steps for fairness, and record steps that only bounds disable; call before any other method."""
         self.answers.effects.labels = LabelTable(self.protocol, self.action_names, fairness)
         self.interner.tables.meta[codes.META_WATCH_BOUNDS] = 1
-        self.answers.tracks_changes = self.answers.splits_actions = False
 
     @property
     def labels(self) -> int:
