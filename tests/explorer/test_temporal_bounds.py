@@ -19,6 +19,7 @@ from kraftcheck.spec import (
     Protocol,
     Record,
     State,
+    Step,
     Steps,
     always,
     anywhere,
@@ -32,6 +33,7 @@ from kraftcheck.spec import (
     infinitely_often,
     internal,
     predicate,
+    projection,
     reachable,
     strong,
     taken,
@@ -205,6 +207,36 @@ def test_what_a_bound_alone_keeps_back_is_enabled(explore: Any, crashes: int) ->
     for fair, verdict in ((weak("Crash"), Verdict.VIOLATION), (strong("Crash"), Verdict.OK)):
         again = checked(explore, protocol, works, weak("Wander"), fair)
         assert again.verdict is verdict
+
+
+class Resetting(Protocol):
+    """A walker, and another that may set it back."""
+
+    resets: int = bound("MaxResets")
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Walker(1), Walker(2, 5)], Nothing())
+
+    @projection
+    def walkers(self, me: Walker) -> Walker:
+        return me
+
+    @internal
+    def walk(self, me: Walker) -> Steps:
+        if me.at < 2:
+            yield become(me.but(at=1 - me.at))
+
+    @internal(reads=walkers)
+    def reset(self, me: Walker, walkers: Map[int, Walker]) -> Steps:
+        if me.at == 5:
+            yield Step().write(walkers[1].but(at=0)).spend("resets")
+
+
+@pytest.mark.parametrize("explore", ENGINES)
+def test_a_write_of_the_old_value_is_no_step_that_a_bound_keeps_back(explore: Any) -> None:
+    protocol = Resetting(resets=1)
+    for formula, verdict in ((eventually(enabled("Reset")), Verdict.OK), (always(enabled("Reset")), Verdict.VIOLATION)):
+        assert checked(explore, protocol, formula, weak("Walk")).verdict is verdict
 
 
 class Alike(Protocol):
