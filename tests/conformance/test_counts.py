@@ -17,12 +17,10 @@ OBSERVER = "AcceptFetchRequestFromObserver"
 COUNTED_TWICE = {"grow-one-to-two": 14, "grow-with-election": 14, "grow-and-shrink-with-election": 14}
 """Steps of that action that TLC counts twice: where both disjuncts of ValidFetchPosition hold (docs/conformance.md)."""
 
-SLOW = (*LARGE, "two-voters-two-values-remove", "grow-and-shrink-with-election")
-LONGEST = "three-voters"  # two minutes by the reference engine; by the table engine, in CI, a second (test_tables.py)
-ALL = [
-    pytest.param(name, marks=pytest.mark.exhaustive if name == LONGEST else pytest.mark.slow) if name in SLOW else name
-    for name in MODELS
-]
+LONGEST = (*LARGE, "two-voters-two-values-remove")
+"""Minutes by the reference engine; by the table engine, in CI, seconds (test_tables.py)."""
+MARKS = dict.fromkeys(LONGEST, pytest.mark.exhaustive) | {"grow-and-shrink-with-election": pytest.mark.slow}
+ALL = [pytest.param(name, marks=MARKS.get(name, ())) for name in MODELS]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -108,7 +108,7 @@ def ways(semantics: Semantics, state: State, taken: Transition) -> int:
 
 
 @pytest.mark.sampled(2)
-@each(MODELS, exhaustive=["two-voters-disruption-value"])
+@each(MODELS, exhaustive=["two-voters-disruption-value", "two-voters-restart"])
 def test_counts_are_those_of_tlc(name: str) -> None:
     theirs = expected()[name]
     search = ReferenceSearch(prevote(name), SearchRequest(deadlock=False))

@@ -315,23 +315,14 @@ def test_a_temporal_property_is_judged_after_kills(tmp_path: Path) -> None:
     assert outcome == ("ok", counts["distinct_states"], counts["generated_states"], counts["depth"])
 
 
-def ten_million(tmp_path: Path, runs: range) -> None:
+@pytest.mark.exhaustive
+def test_ten_million_states_killed_and_resumed_twenty_times(tmp_path: Path) -> None:
     name, given_settings, distinct, generated, depth = TEN_MILLION
     arguments = ["--config", str(COUNTS / f"{name}.cfg"), *(w for text in given_settings for w in ("--set", text))]
-    for run in runs:
+    for run in range(20):
         (tmp_path / str(run)).mkdir()
         outcome = killed_at_random(tmp_path / str(run) / "c", tuple(arguments), 20, Random(run))
         assert outcome == ("ok", distinct, generated, depth), run
-
-
-@pytest.mark.slow(minutes=1)
-def test_ten_million_states_killed_and_resumed(tmp_path: Path) -> None:
-    ten_million(tmp_path, range(1))
-
-
-@pytest.mark.exhaustive
-def test_ten_million_states_killed_and_resumed_twenty_times(tmp_path: Path) -> None:
-    ten_million(tmp_path, range(20))
 
 
 @pytest.mark.slow

@@ -193,7 +193,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
     assert max(numbered for _, numbered in seen) < 4
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_eight_million_states_are_packed_together() -> None:
     """The counts are those that were found before columns were packed together, and with control rows."""
     job = load("registration", "large").job(workers=2)

@@ -161,7 +161,16 @@ def test_ctrl_c_tells_what_was_found_until_then(run: Run, tmp_path: Path, monkey
     assert found["walks"] == 2
 
 
-@pytest.mark.parametrize(("config", "walks"), [("lockstep", 60), ("lockstep-changes", 60), ("lockstep-upgrade", 30)])
+@pytest.mark.parametrize(
+    ("config", "walks"),
+    [
+        *(("lockstep", 20), ("lockstep-changes", 20), ("lockstep-upgrade", 10)),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in (("lockstep", 60), ("lockstep-changes", 60), ("lockstep-upgrade", 30))
+        ),
+    ],
+)
 def test_random_walks_agree_but_for_faults_that_are_known(config: str, walks: int, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     done = run("lockstep", "quorum", "--config", config, "--runs", walks, "--seed", 1, "--json", path, "--quiet")

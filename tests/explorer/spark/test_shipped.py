@@ -22,7 +22,6 @@ IN_CI = ("smoke", "finding.", "reading.", "trap.")
 ALSO_IN_CI = (
     "tlc:symmetry/grow-with-election-hosts",
     "tlc:counts/two-voters",
-    "quorum:default-elections",
     "quorum:trap.not-voter",  # with a VIEW
     "reconfig:fault.second-vote-in-epoch:second-vote-in-epoch",
 )
