@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -23,8 +22,9 @@ from kraftcheck.spec.language.state import State
 
 STATES_A_BATCH = 1 << 12
 """States expanded between two checks of the clock."""
-SAMPLE_INTERVAL_STATES = 1 << 9
-"""Of this number of states, the reference semantics expands one too."""
+SAMPLE_INTERVAL_STATES, EVEN_SAMPLE_BITS = 1 << 9, 17
+"""Of the first number of states, the reference semantics expands one too; of twice as many after each doubling of the
+states beyond that number of bits."""
 FIRST_SAMPLED_STATES = 64
 """States at the begin of the search that are expanded by both, as is the first one that executes an instruction."""
 WRONG_TRANSLATION_TEXT = "this protocol: its translation differs from Python in a state; please report it"
@@ -109,12 +109,12 @@ class BytecodeSearch:
             self._books.check_time_limit(self._count - first)
             self._make_room()
             last = min(end, first + STATES_A_BATCH)
-            sampled = next((one for one in self._samples(first, last)), last)
+            sampled = _next_sample(first)
             if sampled == first:
                 self._sample(first)
                 last = first + 1
             else:
-                last = int(expand_states(machine, first, sampled))
+                last = int(expand_states(machine, first, min(sampled, last)))
                 self._require_no_error(last)
                 if machine.at[codes.AT_IS_FRESH]:
                     self._sample(last)
@@ -122,10 +122,6 @@ class BytecodeSearch:
             first = last
         self.result.depth = depth + (self._count > end)
         self._report_violations()
-
-    @staticmethod
-    def _samples(first: int, last: int) -> Iterator[int]:
-        return (one for one in range(first, last) if one < FIRST_SAMPLED_STATES or one % SAMPLE_INTERVAL_STATES == 0)
 
     def _require_no_error(self, number: int) -> None:
         machine = self.heap.machine
@@ -193,3 +189,9 @@ class BytecodeSearch:
             path.append(self._state(number))
             number = int(self.heap.machine.sources[number])
         return behaviour_along(Semantics(self.protocol), path[::-1])
+
+
+def _next_sample(first: int) -> int:
+    """Return the first state from a number on that the reference semantics expands too."""
+    interval = SAMPLE_INTERVAL_STATES << max(0, first.bit_length() - EVEN_SAMPLE_BITS)
+    return first if first < FIRST_SAMPLED_STATES else -(-first // interval) * interval

@@ -39,6 +39,7 @@ class ValueHeap:
         machine.shape = np.zeros(codes.SHAPE_SIZE, np.int64)
         machine.words = np.zeros(2 * codes.SCRATCH_WORDS, np.int32)
         machine.table = np.zeros(1 << 16, np.int32)
+        machine.matched = np.zeros(1 << codes.MATCH_MEMO_BITS, np.int64)
         machine.registers = np.zeros(codes.MOST_REGISTERS + codes.MOST_REGISTERS // 2, np.int64)
         machine.frames = np.zeros((codes.MOST_FRAMES, 3), np.int64)
         machine.stack = np.zeros(codes.MOST_STACK_VALUES + codes.MOST_STACK_VALUES // 2, np.int64)

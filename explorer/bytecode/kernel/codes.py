@@ -54,6 +54,8 @@ UNSUPPORTED_ERROR, SCRATCH_FULL_ERROR, PERMANENT_FULL_ERROR, STATE_LIMIT_ERROR =
 """Errors: an operation that Python may define otherwise; scratch exhausted; permanent words,
 the table or the numbers of states exhausted; the limit on states reached."""
 
+MATCH_MEMO_BITS = 16
+"""Bits of a place in the cache of types that values match."""
 TYPE_ANY, TYPE_KINDS, TYPE_TUPLE, TYPE_SET, TYPE_MAP, TYPE_UNION, TYPE_PRODUCT, TYPE_LITERAL = range(8)
 """Operations of a type: see `heap.fits`."""
 
@@ -151,6 +153,7 @@ class InterpreterArrays(ArrayGroup):
     types = declare(np.int32, 3)
     type_items = declare(np.int32)
     field_types = declare(np.int32)  # types of all fields
+    matched = declare(np.int64)  # cache of types that permanent collections match: the value, and below it the type
     first_field = declare(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
     # The search
     shape = declare(np.int64)  # see `search.py`

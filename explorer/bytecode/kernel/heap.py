@@ -118,6 +118,8 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
     """Return whether two values are equal. Those of different kinds that Python may take for equal are an error."""
     if one == other:
         return True
+    if one & 1 and other & 1:
+        return False
     kind, others = kind_of(m, one), kind_of(m, other)
     if may_kinds_be_equal(m, kind, others) or one == 0 or other == 0:
         record_error(m, codes.UNSUPPORTED_ERROR)
@@ -353,6 +355,10 @@ def matches_type(m: Any, kind: Any, value: Any) -> Any:
             if item == value if operation == codes.TYPE_LITERAL else matches_type(m, item, value):
                 return True
         return False
+    key = (np.int64(value) << 32) | kind
+    slot = (np.uint64(key) * _HASH_FACTOR) >> np.uint64(64 - codes.MATCH_MEMO_BITS)
+    if m.matched[slot] == key:
+        return True
     wanted = codes.FROZENSET_KIND if operation == codes.TYPE_SET else codes.TUPLE_KIND
     if found != (codes.MAP_KIND if operation == codes.TYPE_MAP else wanted):
         return False
@@ -367,4 +373,5 @@ def matches_type(m: Any, kind: Any, value: Any) -> Any:
             own = count
         if not matches_type(m, own, node_item(m, value, place)):
             return False
+    m.matched[slot] = key
     return True

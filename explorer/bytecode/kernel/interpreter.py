@@ -73,6 +73,10 @@ def find_element(m: Any, value: Any, key: Any) -> Any:
     """Return the place of an element or a key in a collection; -1 if it is not there."""
     stride = items_per_element(m, value)
     if stride:
+        # An identical element is equal. In a set or a map, no element before it can be.
+        for place in range(0, heap.node_size(m, value), stride):
+            if heap.node_item(m, value, place) == key:
+                return place
         for place in range(0, heap.node_size(m, value), stride):
             if heap.are_equal(m, heap.node_item(m, value, place), key):
                 return place
@@ -562,13 +566,12 @@ def run_function(m: Any, function: Any) -> Any:
     """Run a function on the values in the first registers; return its value, with `AT_ERROR` set if it failed."""
     code, registers, at = m.code, m.registers, m.at
     place, base, depth = np.int64(m.functions[function, 0]), np.int64(0), 0
-    room, fuel = np.int64(m.functions[function, 1]), np.int64(codes.INSTRUCTION_FUEL)
+    room, fuel, line = np.int64(m.functions[function, 1]), np.int64(codes.INSTRUCTION_FUEL), place
     while at[codes.AT_ERROR] == 0:
         operation, a, b, c, d = code[place, 0], code[place, 1], code[place, 2], code[place, 3], code[place, 4]
-        at[codes.AT_ERROR_LINE] = place
         if m.passed[place] == 0:
             m.passed[place] = at[codes.AT_IS_FRESH] = 1
-        place, fuel = place + 1, fuel - 1
+        line, place, fuel = place, place + 1, fuel - 1
         if fuel < 0:
             heap.record_error(m, codes.SCRATCH_FULL_ERROR)
         # Moves, jumps and calls
@@ -597,6 +600,7 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_RETURN:
             value = registers[base + a]
             if depth == 0:
+                at[codes.AT_ERROR_LINE] = line
                 return value
             depth -= 1
             place, room = m.frames[depth, 0] >> 20, m.frames[depth, 0] & ((1 << 20) - 1)
@@ -677,4 +681,5 @@ def run_function(m: Any, function: Any) -> Any:
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
         else:
             registers[base + a] = run_rare_operation(m, operation, registers, base, b, c, d)
+    at[codes.AT_ERROR_LINE] = line
     return 0
