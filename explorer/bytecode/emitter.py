@@ -19,6 +19,11 @@ from kraftcheck.spec.language.protocol import Protocol
 
 MOST_FOLDED_ELEMENTS = 100_000
 """Elements of an iterator that is evaluated at translation."""
+OPS_WITHOUT_RESULT = {
+    *(Op.JUMP, Op.IF, Op.UNLESS, Op.RETURN, Op.PUSH, Op.PUSH_ALL, Op.ITERATE),
+    *(Op.UNPACK, Op.IMMUTABLE, Op.UNSET, Op.SEEN, Op.REQUIRE, Op.FAIL),
+}
+"""Operations whose first operand is not the register of one result."""
 _VIEW_TYPES: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
 
 
@@ -38,6 +43,7 @@ class Emitter:
             self.tree = definition
         self._line = 0
         self._code: list[list[Any]] = []
+        self._labelled = 0  # instructions before the last place that a jump may lead to
         self.lines: list[int] = []
         self._registers = 0
         self._names: dict[str, int] = {}
@@ -74,8 +80,16 @@ class Emitter:
     def _constant(self, value: Any) -> int:
         return self._result(Op.CONST, self.program.constant(value))
 
+    def _store(self, into: int, value: int) -> None:
+        """Store a value, which nothing else uses, in a register: where possible, by the instruction that makes it."""
+        made = self._code[-1] if self._labelled < len(self._code) else [Op.FAIL]
+        if made[0] not in OPS_WITHOUT_RESULT and made[1] == value and value not in self._names.values():
+            made[1] = into
+        else:
+            self._emit(Op.MOVE, into, value)
+
     def _here(self, label: JumpLabel) -> None:
-        label.place = len(self._code)
+        label.place = self._labelled = len(self._code)
 
     def _require_owned(self) -> None:
         """Raise unless no other name can refer to a list, set or dict that a variable changes."""

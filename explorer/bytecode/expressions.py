@@ -130,7 +130,7 @@ class ExpressionTranslator(Emitter, ABC):
     def _of_boolop(self, node: ast.BoolOp) -> int:
         into, end = self._register(), JumpLabel()
         for place, one in enumerate(node.values):
-            self._emit(Op.MOVE, into, self._value(one))
+            self._store(into, self._value(one))
             if place < len(node.values) - 1:
                 self._emit(Op.UNLESS if isinstance(node.op, ast.And) else Op.IF, into, end)
         self._here(end)
@@ -145,16 +145,17 @@ class ExpressionTranslator(Emitter, ABC):
             if place < len(node.ops) - 1:
                 self._emit(Op.UNLESS, into, end)
             left = other
-        self._here(end)
+        if len(node.ops) > 1:
+            self._here(end)
         return into
 
     def _of_ifexp(self, node: ast.IfExp) -> int:
         into, otherwise, end = self._register(), JumpLabel(), JumpLabel()
         self._emit(Op.UNLESS, self._value(node.test), otherwise)
-        self._emit(Op.MOVE, into, self._value(node.body))
+        self._store(into, self._value(node.body))
         self._emit(Op.JUMP, end)
         self._here(otherwise)
-        self._emit(Op.MOVE, into, self._value(node.orelse))
+        self._store(into, self._value(node.orelse))
         self._here(end)
         return into
 

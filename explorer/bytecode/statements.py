@@ -23,7 +23,7 @@ class FunctionTranslator(CallTranslator):
         self._block(self.tree.body)
         self._emit(Op.RETURN, self._constant(None))
         placed = [tuple(one.place if isinstance(one, JumpLabel) else one for one in code) for code in self._code]
-        return placed, self._registers + 1
+        return [_with_last_target(code, placed) for code in placed], self._registers + 1
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -79,6 +79,8 @@ class FunctionTranslator(CallTranslator):
     def _do_assign(self, statement: ast.Assign) -> None:
         unpacks = [isinstance(one, ast.Tuple | ast.List) for one in statement.targets] == [True]
         value = (self._consumed if unpacks else self._value)(statement.value)
+        if len(statement.targets) > 1:
+            self._here(JumpLabel())  # keeps the value in its register
         for target in statement.targets:
             self._assign(target, value)
 
@@ -98,7 +100,7 @@ class FunctionTranslator(CallTranslator):
 
     def _assign(self, target: ast.expr, value: int) -> None:
         if isinstance(target, ast.Name):
-            self._emit(Op.MOVE, self._names[target.id], value)
+            self._store(self._names[target.id], value)
             self._certain.add(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             self._unpack(target, value)
@@ -175,3 +177,26 @@ class FunctionTranslator(CallTranslator):
 
     def _do_raise(self, _: ast.Raise) -> None:
         self._emit(Op.FAIL)
+
+
+def _with_last_target(code: tuple[int, ...], placed: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return a jump with the target to which further jumps from its own lead, other instructions unchanged."""
+    operation, tested = code[:2]
+    if operation == Op.JUMP:
+        return operation, _last_target(code[1], placed), *code[2:]
+    if operation in (Op.IF, Op.UNLESS):
+        return operation, tested, _last_target(code[2], placed, operation, tested), *code[3:]
+    return code
+
+
+def _last_target(target: int, placed: list[tuple[int, ...]], operation: int = Op.JUMP, tested: int = -1) -> int:
+    """Return where a jump ends that leads to other jumps, which may test the same register for the same."""
+    for _ in placed:  # a loop may be endless
+        following = placed[target]
+        if following[0] == Op.JUMP:
+            target = following[1]
+        elif following[:2] == (operation, tested):
+            target = following[2]
+        else:
+            break
+    return target
