@@ -109,7 +109,7 @@ class BytecodeSearch:
             self._books.check_time_limit(self._count - first)
             self._make_room()
             last = min(end, first + STATES_A_BATCH)
-            sampled = _next_sample(first)
+            sampled = self._next_sample(first)
             if sampled == first:
                 self._sample(first)
                 last = first + 1
@@ -122,6 +122,12 @@ class BytecodeSearch:
             first = last
         self.result.depth = depth + (self._count > end)
         self._report_violations()
+
+    @staticmethod
+    def _next_sample(first: int) -> int:
+        """Return the first state from a number on that the reference semantics expands too."""
+        interval = SAMPLE_INTERVAL_STATES << max(0, first.bit_length() - EVEN_SAMPLE_BITS)
+        return first if first < FIRST_SAMPLED_STATES else -(-first // interval) * interval
 
     def _require_no_error(self, number: int) -> None:
         machine = self.heap.machine
@@ -189,9 +195,3 @@ class BytecodeSearch:
             path.append(self._state(number))
             number = int(self.heap.machine.sources[number])
         return behaviour_along(Semantics(self.protocol), path[::-1])
-
-
-def _next_sample(first: int) -> int:
-    """Return the first state from a number on that the reference semantics expands too."""
-    interval = SAMPLE_INTERVAL_STATES << max(0, first.bit_length() - EVEN_SAMPLE_BITS)
-    return first if first < FIRST_SAMPLED_STATES else -(-first // interval) * interval

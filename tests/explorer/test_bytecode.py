@@ -7,6 +7,7 @@ import importlib.util
 import random
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kraftcheck import Protocol, engines, load
 from kraftcheck.explorer.bytecode import description, engine
 from kraftcheck.explorer.bytecode.engine import explore
 from kraftcheck.explorer.bytecode.kernel.codes import Op
+from kraftcheck.explorer.bytecode.search import BytecodeSearch
 from kraftcheck.explorer.reference import explore as by_reference
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
@@ -271,13 +273,13 @@ def wrong_among(path: Path, expressions: list[str]) -> list[str]:
 
     class Unsampled(search.BytecodeSearch):
         @staticmethod
-        def _samples(first: int, last: int) -> Any:
-            return iter(())
+        def _next_sample(first: int) -> int:
+            return 1 << 62
 
     body = "".join(
         f"""
     def expression_{number}(self, s):
-        return {expression}
+        {expression if "return" in expression else f"return {expression}"}
 
     @environment
     def try_{number}(self, shared: Box) -> Steps:
@@ -317,6 +319,23 @@ class Drawer:
             self._variables.pop()
             return found
         return self._filled(form, depth)
+
+    def statements(self, depth: int = 2) -> str:
+        """Return statements that change three variables."""
+        return "\n".join(self._statement(depth) for _ in range(self._random.randint(1, 3)))
+
+    def _statement(self, depth: int) -> str:
+        form = self._random.choice(STATEMENTS[: None if depth else 4])
+        form = form.replace("{v}", self._random.choice("abc")).replace("{w}", self._random.choice("abc"))
+        while "{block}" in form:
+            form = form.replace("{block}", indent(self.statements(depth - 1), "    "), 1)
+        return self._filled(form, 1)
+
+    def function(self) -> str:
+        """Return the body of a function of `s`."""
+        self._variables = ["a", "b", "c"]
+        lines = f"a, b, c = 1, s.n, 0\n{self.statements()}\n{self.statements()}\nreturn a, b, c"
+        return indent(lines, 8 * " ").strip()
 
     def _filled(self, form: str, depth: int) -> str:
         for part in ("number", "bool", "tuple", "set"):
@@ -393,6 +412,20 @@ def test_random_expressions_are_evaluated_as_python_does(tmp_path: Path, seed: i
     drawer, kinds = Drawer(seed), list(FORMS)
     expressions = [drawer.draw(kinds[number % 4]) for number in range(160)]
     assert wrong_among(tmp_path, expressions) == []
+
+
+STATEMENTS = (
+    *("{v} = <number> % 9", "{v} = {w} = <number> % 9", "{v}, {w} = <number> % 9, {v}", "{v} += <digit>"),
+    *("if {v}:\n{block}", "if <bool>:\n{block}\nelse:\n{block}", "if ({v} := <number> % 9) > {w}:\n{block}"),
+    *("for {v} in (2, {w}, 1):\n{block}", "for {v} in range({w} % 4):\n{block}\n    if {w}:\n        break"),
+    "for {v} in range(3):\n    if <bool>:\n        continue\n{block}\nelse:\n{block}",
+)
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 9))])
+def test_random_statements_are_executed_as_python_does(tmp_path: Path, seed: int) -> None:
+    drawer = Drawer(seed)
+    assert wrong_among(tmp_path, [drawer.function() for _ in range(60)]) == []
 
 
 REFUSED = {
@@ -633,6 +666,13 @@ def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: py
     protocol = protocol_of(tmp_path, COUNTING.format(limit=20))
     with pytest.raises(UntranslatableError, match="differs from Python"):
         explore(protocol, request(protocol))
+
+
+@pytest.mark.parametrize(
+    ("first", "sampled"), [(7, 7), (65, 512), (1_024, 1_024), (1 << 17, 1 << 17), ((1 << 20) + 1, (1 << 20) + (1 << 13))]
+)
+def test_samples_become_rarer(first: int, sampled: int) -> None:
+    assert BytecodeSearch._next_sample(first) == sampled
 
 
 def test_a_wrong_verdict_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
