@@ -325,7 +325,7 @@ class Drawer:
         return "\n".join(self._statement(depth) for _ in range(self._random.randint(1, 3)))
 
     def _statement(self, depth: int) -> str:
-        form = self._random.choice(STATEMENTS[: None if depth else 4])
+        form = self._random.choice(STATEMENTS[: None if depth else 5])
         form = form.replace("{v}", self._random.choice("abc")).replace("{w}", self._random.choice("abc"))
         while "{block}" in form:
             form = form.replace("{block}", indent(self.statements(depth - 1), "    "), 1)
@@ -415,7 +415,7 @@ def test_random_expressions_are_evaluated_as_python_does(tmp_path: Path, seed: i
 
 
 STATEMENTS = (
-    *("{v} = <number> % 9", "{v} = {w} = <number> % 9", "{v}, {w} = <number> % 9, {v}", "{v} += <digit>"),
+    *("{v} = <number> % 9", "{v} = {w} = <number> % 9", "{v}, {w} = <number> % 9, {v}", "{v} += <digit>", "{v} = {w}"),
     *("if {v}:\n{block}", "if <bool>:\n{block}\nelse:\n{block}", "if ({v} := <number> % 9) > {w}:\n{block}"),
     *("for {v} in (2, {w}, 1):\n{block}", "for {v} in range({w} % 4):\n{block}\n    if {w}:\n        break"),
     "for {v} in range(3):\n    if <bool>:\n        continue\n{block}\nelse:\n{block}",
@@ -669,7 +669,8 @@ def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("first", "sampled"), [(7, 7), (65, 512), (1_024, 1_024), (1 << 17, 1 << 17), ((1 << 20) + 1, (1 << 20) + (1 << 13))]
+    ("first", "sampled"),
+    [(7, 7), (65, 512), (1_024, 1_024), (1 << 17, 1 << 17), ((1 << 20) + 1, (1 << 20) + (1 << 13))],
 )
 def test_samples_become_rarer(first: int, sampled: int) -> None:
     assert BytecodeSearch._next_sample(first) == sampled
