@@ -535,6 +535,7 @@ class Nested(Protocol):
 
 
 UNSURE = {
+    "a wrong type that another field has": "yield Step().put(few=frozenset({9}), items=frozenset({9}))",
     "a bool and a number": "yield Step().put(found=shared.flag == shared.n)",
     "a large number": "yield Step().put(n=shared.n * 1000 * 1000 * 1000)",
     "a missing key": "yield Step().put(n=shared.by_name['q'])",
