@@ -565,7 +565,7 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
 def run_function(m: Any, function: Any) -> Any:
     """Run a function on the values in the first registers; return its value, with `AT_ERROR` set if it failed."""
     code, registers, at = m.code, m.registers, m.at
-    place, base, depth = np.int64(m.functions[function, 0]), np.int64(0), 0
+    place, base, value, depth = np.int64(m.functions[function, 0]), np.int64(0), np.int64(0), 0
     room, fuel, line = np.int64(m.functions[function, 1]), np.int64(codes.INSTRUCTION_FUEL), place
     while at[codes.AT_ERROR] == 0:
         operation, a, b, c, d = code[place, 0], code[place, 1], code[place, 2], code[place, 3], code[place, 4]
@@ -600,8 +600,7 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_RETURN:
             value = registers[base + a]
             if depth == 0:
-                at[codes.AT_ERROR_LINE] = line
-                return value
+                break
             depth -= 1
             place, room = m.frames[depth, 0] >> 20, m.frames[depth, 0] & ((1 << 20) - 1)
             base = m.frames[depth, 1]
@@ -682,4 +681,4 @@ def run_function(m: Any, function: Any) -> Any:
         else:
             registers[base + a] = run_rare_operation(m, operation, registers, base, b, c, d)
     at[codes.AT_ERROR_LINE] = line
-    return 0
+    return value if at[codes.AT_ERROR] == 0 else 0
