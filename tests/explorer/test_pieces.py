@@ -32,7 +32,7 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names = set()
 
     def pieces(answers: MissAnswers, action: Action, message: Any) -> Iterable[int | None]:
-        if not answers.splits_actions or message is not None or any(read.of_inbox for read in action.reads):
+        if message is not None or any(read.of_inbox for read in action.reads):
             return (None,)
         names.add(action.name)
         answers.calls._pieces[action.name] = ()  # each piece is the whole action
