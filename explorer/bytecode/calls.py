@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
@@ -35,6 +36,7 @@ CALL_TRANSLATORS: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
     consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations",
+    dataclasses.replace: "_replaced",
     **dict.fromkeys(COLLECTION_TYPES, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
@@ -78,7 +80,7 @@ class CallTranslator(ExpressionTranslator):
             target = target.__func__
         if isinstance(target, CacheWrapper):
             target = target.__wrapped__
-        if not isinstance(target, FunctionType) or target in (ordered, become, consume):
+        if not isinstance(target, FunctionType) or target in (ordered, become, consume, dataclasses.replace):
             return None
         return target, self._arguments(node, target)
 
@@ -320,7 +322,7 @@ class CallTranslator(ExpressionTranslator):
 
     def _call_builtin(self, node: ast.Call, name: str, value: int) -> int:
         words = {word.arg: word.value for word in node.keywords}
-        if name == "but":
+        if name == "but" and not node.args:
             return self._but(node, value)
         if name == "put" and not node.args:
             return self._put(value, words)
@@ -345,8 +347,11 @@ class CallTranslator(ExpressionTranslator):
             return self._result(Op.NOT, found) if name == "isdisjoint" else found
         raise self._unsupported(node, f"the method .{name}()")
 
+    def _replaced(self, node: ast.Call, _: Any, __: KeywordArguments) -> int | None:
+        return self._but(node, self._value(node.args[0])) if len(node.args) == 1 else None
+
     def _but(self, node: ast.Call, value: int) -> int:
-        if node.args or any(word.arg is None for word in node.keywords):
+        if any(word.arg is None for word in node.keywords):
             raise self._unsupported(node, "a call of .but() with other than keyword arguments")
         for name, changed in [(str(word.arg), self._value(word.value)) for word in node.keywords]:
             value = self._result(Op.BUT, value, self.program.heap.name(name), changed)

@@ -425,17 +425,23 @@ class Protocol:
         found: list[State] = list(dict.fromkeys(given))
         if not found:
             raise ProtocolError(f"{self._start(method)}: there is no initial state")
+        id_types = dict.fromkeys(self.id_types)
         for state in found:
-            self.shared_record = type(state.shared)
-            self._check_views(field_types(self.shared_record))
+            if type(state.shared) is not self.shared_record:
+                self.shared_record = type(state.shared)
+                self._check_views(field_types(self.shared_record))
             note_replica_types(state.replicas.values(), self.replica_types)
-            for destination in state.inboxes:
-                if destination not in state.replicas:
-                    what = f"a message is sent to {destination!r}, which is no replica"
-                    raise ProtocolError(f"{self._start(method)}: {what}")
-            self.id_types += tuple(field_types(type(one)).get("id", Any) for one in state.replicas.values())
-        self.id_types = tuple(dict.fromkeys(self.id_types))
+            self._require_known_destinations(state, method)
+            id_types.update((field_types(type(one)).get("id", Any), None) for one in state.replicas.values())
+        self.id_types = tuple(id_types)
         return found
+
+    def _require_known_destinations(self, state: State, method: str) -> None:
+        """Raise ProtocolError if a message of an initial state is sent to no replica."""
+        for destination in state.inboxes:
+            if destination not in state.replicas:
+                what = f"a message is sent to {destination!r}, which is no replica"
+                raise ProtocolError(f"{self._start(method)}: {what}")
 
 
 def _place_of_attribute(cls: type, attribute: str) -> str:

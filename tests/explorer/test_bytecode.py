@@ -27,8 +27,10 @@ STYLES = Path(__file__).parents[2] / "benchmarks" / "styles"
 pytestmark = pytest.mark.kernel
 
 HEAD = """
+import dataclasses
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from kraftcheck import *
 
@@ -120,6 +122,7 @@ EXPRESSIONS = [
     *("s.by_name | {'a': 9, 'y': 8}", "sorted(s.by_name.values())", "ordered(s.by_name)", "ordered(s.by_name.items())"),
     *("sum(v for k, v in s.by_name.items())", "s.item.number", "s.item.double", "s.item.plus(1)"),
     *("s.item.plus(1, twice=True)", "s.item.but(number=s.n, more=())", "s.item.colour is Colour.BLUE"),
+    *("replace(s.item, number=s.n, more=())", "dataclasses.replace(s.item, colour=Colour.RED)", "replace(s.item)"),
     *("s.item.colour == Colour.RED", "s.item == Item(7, Colour.BLUE, (4, 5))", "s.item in s.items", "Item(s.n)"),
     *("Item(number=s.n, more=(s.n,))", "ordered(s.items)", "[i.number for i in ordered(s.items)]"),
     *(

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 from typing import Any
 
@@ -708,3 +708,30 @@ def test_a_small_search_leaves_frozen_what_was() -> None:
     frozen = gc.get_freeze_count()
     assert explore(TwoPhaseCommit(resource_managers=HOSTS)).distinct_states > 100
     assert gc.get_freeze_count() > frozen / 2
+
+
+class Lamp(Record):
+    id: int
+    is_on: bool = False
+
+
+class Lamps(Protocol):
+    """Each assignment of lamps is an initial state."""
+
+    def initial(self) -> Iterator[State]:
+        for lit in product((False, True), repeat=5):
+            yield self.start(map(Lamp, range(5), lit))
+
+    @internal
+    def switch(self, me: Lamp) -> Steps:
+        yield become(me.but(is_on=not me.is_on))
+
+
+def test_what_initial_states_have_in_common_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time to check the initial states is in proportion to their number."""
+    protocol, looked = Lamps(), list[Any]()
+    monkeypatch.setattr(Lamps, "_check_views", lambda _, shared: looked.append(shared))
+    assert len(protocol.checked_initial()) == 32
+    assert protocol.id_types == (int,)
+    assert protocol.replica_types == {number: {Lamp} for number in range(5)}
+    assert len(looked) == 1
