@@ -322,7 +322,7 @@ class CallTranslator(ExpressionTranslator):
 
     def _call_builtin(self, node: ast.Call, name: str, value: int) -> int:
         words = {word.arg: word.value for word in node.keywords}
-        if name == "but" and not node.args:
+        if name == "but":
             return self._but(node, value)
         if name == "put" and not node.args:
             return self._put(value, words)
@@ -348,10 +348,10 @@ class CallTranslator(ExpressionTranslator):
         raise self._unsupported(node, f"the method .{name}()")
 
     def _replaced(self, node: ast.Call, _: Any, __: KeywordArguments) -> int | None:
-        return self._but(node, self._value(node.args[0])) if len(node.args) == 1 else None
+        return self._but(node, self._value(node.args[0]), 1) if node.args else None
 
-    def _but(self, node: ast.Call, value: int) -> int:
-        if any(word.arg is None for word in node.keywords):
+    def _but(self, node: ast.Call, value: int, positional: int = 0) -> int:
+        if len(node.args) > positional or any(word.arg is None for word in node.keywords):
             raise self._unsupported(node, "a call of .but() with other than keyword arguments")
         for name, changed in [(str(word.arg), self._value(word.value)) for word in node.keywords]:
             value = self._result(Op.BUT, value, self.program.heap.name(name), changed)
