@@ -140,8 +140,12 @@ def search(
     """
     if engine != "tables" or is_named:
         return _search_with_engine(engine, protocol, options, compiles)
-    tried = _try_reference(protocol, options) or _try_bytecode(protocol, options)
-    return tried or _search_and_choose_engine(protocol, options, compiles)
+    protocol.kept_initial = {}  # there may be many, which each engine would make and check again
+    try:
+        tried = _try_reference(protocol, options) or _try_bytecode(protocol, options)
+        return tried or _search_and_choose_engine(protocol, options, compiles)
+    finally:
+        protocol.kept_initial = None
 
 
 def _search_with_engine(
@@ -345,7 +349,10 @@ def _small_search_by_reference(protocol: Protocol, options: SearchRequest) -> Re
 
 def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the bytecode engine's result of a complete search of some thousand states without a violation."""
-    if not _engine_supports(protocol, options, "bytecode") or not _engine_module("bytecode").is_compiled():
+    starts = (protocol.kept_initial or {}).get(options.init, ())
+    if len(starts) > BYTECODE_TRIAL_STATES or not _engine_supports(protocol, options, "bytecode"):
+        return None
+    if not _engine_module("bytecode").is_compiled():
         return None
     return _search_unless_large(
         lambda request: _search_with_engine("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES

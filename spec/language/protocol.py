@@ -161,6 +161,7 @@ class Protocol:
     is_sampled: bool  # whether a search repeats a sample of calls, to detect impure actions
     probes: dict[str, Any]  # property -> `CoverageProbe` of `diagnosis/lint`, called in its place
     by_type: Container[str]  # actions and properties that may tell a proxy from its record
+    kept_initial: dict[str, list[State]] | None  # initial states by name, while several engines try one search
     hidden_reads: HiddenReadLog | None  # records the methods' reads of fields that a VIEW hides
 
     def __init_subclass__(cls, variant: str | None = None, **options: Any) -> None:
@@ -203,7 +204,7 @@ class Protocol:
         self.check_constants()
         self._check_declarations()
         self.shared_record, self.id_types, self.replica_types, self.message_senders = None, (), {}, {}
-        self.is_sampled, self.probes, self.by_type, self.hidden_reads = True, {}, (), None
+        self.is_sampled, self.probes, self.by_type, self.hidden_reads, self.kept_initial = True, {}, (), None, None
 
     def __setattr__(self, name: str, value: Any) -> None:
         _refuse_write_in_search(self, name)

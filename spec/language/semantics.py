@@ -697,6 +697,15 @@ def start_methods(protocol: type | object) -> dict[str, str]:
 
 def initial_states(semantics: Semantics, init: str) -> list[State]:
     """Return the initial states of a search."""
+    kept = semantics.protocol.kept_initial
+    if kept is None:
+        return _made_initial_states(semantics, init)
+    if init not in kept:
+        kept[init] = _made_initial_states(semantics, init)
+    return kept[init]
+
+
+def _made_initial_states(semantics: Semantics, init: str) -> list[State]:
     method = start_methods(semantics.protocol)[init]
     if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
         return semantics.protocol.checked_initial(method)

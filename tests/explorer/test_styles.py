@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from math import inf
@@ -24,12 +24,30 @@ from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.request import Progress, SearchRequest
 from kraftcheck.explorer.result import Interrupted
 from kraftcheck.explorer.tables import engine as tables
+from kraftcheck.spec import Record, State, Steps, become, internal
 from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
 PAXOS = Style("paxos_shared.py:Paxos", "paxos_shared.cfg", 3_921, 17, None)
 MOST_CALLS = {"paxos": 2_000, "ewd998": 8_000, "kip279-small": 40_000, "disruptor": 20_000, "mongo": 40_000}
 """Upper limits on the calls of actions, which grow if inputs are no longer tracked by part."""
+
+
+class Number(Record):
+    id: int
+    value: int
+
+
+class EachNumber(Protocol):
+    """Each number below a hundred is an initial state."""
+
+    def initial(self) -> Iterator[State]:
+        for value in range(100):
+            yield self.start([Number(0, value)])
+
+    @internal
+    def halve(self, me: Number) -> Steps:
+        yield become(me.but(value=me.value // 2))
 
 
 def loaded(style: Style) -> Loaded:
@@ -200,6 +218,33 @@ def test_the_bytecode_engine_ends_a_search_of_some_thousand_states(monkeypatch: 
     monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", 9_026)
     job = loaded(SEARCHES["kip279-small"]).job()
     assert engines._try_bytecode(job.protocol, job.options) is None
+
+
+def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three engines try a search; its many initial states are made once, and kept no longer than the search."""
+    engines_used, made, run = list[str](), list[str](), engines._run_engine
+    protocol, initial = EachNumber(), EachNumber.initial
+
+    def noted(engine: str, *given: Any) -> Result:
+        engines_used.append(engine)
+        return run(engine, *given)
+
+    def counted(self: EachNumber) -> Iterator[State]:
+        made.append("initial")
+        return initial(self)
+
+    monkeypatch.setattr(engines, "_run_engine", noted)
+    monkeypatch.setattr(engines, "_try_reference", engines._small_search_by_reference)
+    monkeypatch.setattr(engines, "SMALL_SEARCH_STATES", 10)
+    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
+    monkeypatch.setattr(EachNumber, "initial", counted)
+    for most, wanted in ((200, "bytecode"), (99, "tables")):
+        monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", most)
+        found = engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False)
+        assert (found.engine, found.distinct_states) == (wanted, 100)
+    assert engines_used == ["bytecode", "tables"]  # the reference engine is not called by `_run_engine`
+    assert len(made) == 2
+    assert protocol.kept_initial is None
 
 
 def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
