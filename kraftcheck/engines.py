@@ -18,6 +18,7 @@ from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
 from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown_name_message
 from kraftcheck.spec.language.semantics import Semantics, initial_states
+from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import HiddenReadError
 
 if TYPE_CHECKING:
@@ -207,14 +208,17 @@ class EngineChoice:
         self._restart()
 
     @cached_property
+    def _starts(self) -> list[State]:
+        return initial_states(Semantics(self._protocol), self._options.init)
+
+    @cached_property
     def _handlers(self) -> int:
         """The number of calls that the reference engine makes in a state, if each replica has one message of a type."""
         kinds = [action.kind for action in self._protocol.actions.values()]
-        replicas = len(initial_states(Semantics(self._protocol), self._options.init)[0].replicas)
-        return sum(1 if kind == "environment" else replicas for kind in kinds)
+        return sum(1 if kind == "environment" else len(self._starts[0].replicas) for kind in kinds)
 
     def _restart(self) -> None:
-        self._last, self._calls = Progress(0, 0, 0, 0, 0.0), inf
+        self._last, self._last_size, self._calls = Progress(0, 0, 0, 0, 0.0), 0, inf
 
     def watched(self) -> SearchRequest:
         """Return the request with a report that raises `EngineChange`, if there is another engine."""
@@ -266,14 +270,17 @@ class EngineChoice:
             raise EngineChange
 
     def _count_calls(self, progress: Progress) -> None:
-        """Choose another engine by the calls since the number of states was half as large."""
-        states, last = progress.distinct_states, self._last
-        if states < max(FIRST_SAMPLE_STATES, 2 * last.distinct_states):
+        """Choose another engine by the calls since the number of states was half as large.
+
+        There may be many initial states, none of which has been expanded yet: they count as steps are taken.
+        """
+        size, last = min(progress.distinct_states, progress.generated_states - len(self._starts)), self._last
+        if size < max(FIRST_SAMPLE_STATES, 2 * self._last_size):
             return
         calls, before = _calls_per_step(last, progress), self._calls
-        self._last, self._calls = progress, calls
+        self._last, self._last_size, self._calls = progress, size, calls
         for engine in [*self._others]:
-            if self._is_faster(engine, last, progress):
+            if self._is_faster(engine, size, last, progress):
                 self.notes = [_engine_change_note(progress, engine, self._options.workers or 1)]
                 self._following, self._most = (
                     engine,
@@ -281,15 +288,15 @@ class EngineChoice:
                 )
                 raise EngineChange
 
-    def _is_faster(self, engine: str, before: Progress, progress: Progress) -> bool:
+    def _is_faster(self, engine: str, size: int, before: Progress, progress: Progress) -> bool:
         """Return whether another engine takes less time, by the calls since a sample.
 
         The reference engine does so too if the calls take longer than all of its own calls and steps.
         """
-        least = [number for first, number in ENGINE_CALL_THRESHOLDS[engine] if progress.distinct_states >= first]
+        least = [number for first, number in ENGINE_CALL_THRESHOLDS[engine] if size >= first]
         is_often = bool(least) and _calls_per_step(before, progress) >= least[-1]
         if engine != "reference" or is_often or not least:
-            return is_often and (engine == "reference" or self._is_translatable(progress.distinct_states))
+            return is_often and (engine == "reference" or self._is_translatable(size))
         states = progress.distinct_states - before.distinct_states
         steps = progress.generated_states - before.generated_states
         calls = sum(progress.handler_calls.values()) - sum(before.handler_calls.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import cache
 from inspect import isgeneratorfunction
 from typing import Any
 
@@ -41,6 +42,7 @@ class EncodedSearch:
         for of in _classes_of_protocol(protocol, initial):
             with suppress(UntranslatableError):  # it may not be used
                 self.heap.kind(of)
+        self._encode_replica = cache(self.heap.encode)  # many initial states have equal replicas
         self.starts = [self._encoded(state) for state in initial]
         self.entries: list[tuple[Action, Value]] = []
         for action in protocol.actions.values():
@@ -54,8 +56,8 @@ class EncodedSearch:
         return len(self.replicas) + len(self._fields) + len(self._bounds)
 
     def _encoded(self, state: State) -> list[int]:
-        encode = self.heap.encode
-        replicas = [encode(state.replicas[one]) if one in state.replicas else 0 for one in self.replicas]
+        encode, of_replica = self.heap.encode, self._encode_replica
+        replicas = [of_replica(state.replicas[one]) if one in state.replicas else 0 for one in self.replicas]
         shared = [encode(getattr(state.shared, one)) for one in self._fields]
         return [*replicas, *shared, *(encode(state.spent[one]) for one in self._bounds)]
 

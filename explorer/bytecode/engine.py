@@ -11,6 +11,9 @@ from kraftcheck.explorer.result import Result
 from kraftcheck.spec.errors import InputError, UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
 
+TRANSLATED_STARTS = 1 << 10
+"""Initial states that are translated to find whether a protocol is supported."""
+
 
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol. Raise UntranslatableError for what the engine does not support."""
@@ -23,7 +26,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
 def is_supported(protocol: Protocol, options: SearchRequest) -> bool:
     """Return whether the engine can search a protocol, as far as that is known before the search."""
     try:
-        BytecodeSearch(protocol, options)
+        BytecodeSearch(protocol, options, starts=TRANSLATED_STARTS)
     except (InputError, RecursionError):
         return False
     return True

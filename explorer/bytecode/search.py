@@ -35,13 +35,13 @@ LEAST_FREE_WORDS = 1 << 20
 class BytecodeSearch:
     """A breadth-first search that calls no handler in Python, but in a sample of the states."""
 
-    def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, starts: int | None = None) -> None:
         require_supported("bytecode", protocol, options)
         self.protocol, self.options = protocol, options
         self._purity = PurityTest(protocol, thorough=False)
         self.semantics: Semantics = TestedSemantics(protocol, self._purity)
         self.system = PlainSystem(self.semantics, options)
-        self._description = EncodedSearch(protocol, options, self.system.initial())
+        self._description = EncodedSearch(protocol, options, self.system.initial()[:starts])
         self.heap = self._description.heap
         self._books = Bookkeeping(options, self._totals, protocol)
 

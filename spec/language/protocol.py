@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import gc
 import inspect
 import re
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -99,6 +101,18 @@ def _non_record_text(given: object) -> str:
     if isinstance(given, list | tuple):
         return f"a {type(given).__name__}; messages are messages=[...]"
     return f"{describe_value(given)} (forgot `()`?)" if isinstance(given, type) else describe_value(given)
+
+
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Stop the garbage collector, which would look at all states again and again while many are made."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Protocol:
@@ -399,6 +413,7 @@ class Protocol:
             if message:
                 raise ProtocolError(f"{_place_of_attribute(type(self), 'views')}{name}.views[{view!r}]: {message}")
 
+    @_collecting_later()
     def checked_initial(self, method: str = "initial") -> list[State]:
         """Return the distinct initial states, after type checks of their values.
 

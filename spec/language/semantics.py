@@ -697,9 +697,7 @@ def start_methods(protocol: type | object) -> dict[str, str]:
 
 def initial_states(semantics: Semantics, init: str) -> list[State]:
     """Return the initial states of a search."""
-    kept = semantics.protocol.kept_initial
-    if kept is None:
-        return _made_initial_states(semantics, init)
+    kept = {} if semantics.protocol.kept_initial is None else semantics.protocol.kept_initial
     if init not in kept:
         kept[init] = _made_initial_states(semantics, init)
     return kept[init]
@@ -722,15 +720,13 @@ def path_to_named_start(protocol: Protocol, init: str) -> Iterator[Take]:
         return
     made = method()
     if not isinstance(made, Iterable):
-        raise ProtocolError(
-            f"{_place_in_scenario(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD_MESSAGE}"
-        )
+        what = f"{init} returned {describe_value(made)}; {FORGOT_YIELD_MESSAGE}"
+        raise ProtocolError(f"{_place_in_scenario(method)}: {what}")
     for number, chosen in enumerate(made, start=1):
         problem = _take_problem(protocol, chosen)
         if problem is not None:
-            raise ProtocolError(
-                f"{_place_in_scenario(method, generator_line(made))}: step {number} of {init}: {problem}"
-            )
+            where = _place_in_scenario(method, generator_line(made))
+            raise ProtocolError(f"{where}: step {number} of {init}: {problem}")
         yield chosen
 
 

@@ -22,6 +22,8 @@ from kraftcheck.spec.language.protocol import Protocol
 if TYPE_CHECKING:
     from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 
+FIRST_BATCH_STATES = 1 << 10
+"""Most states of the first batch; each batch has as many as were expanded before, so that limits are checked early."""
 COUNTEREXAMPLE_MAY_DIFFER_NOTE = (
     "the counterexample may differ between runs or numbers of workers: the search for the least of several shortest "
     "ones ran out of time"
@@ -146,7 +148,8 @@ class BreadthFirst:
     def _expand_batch(self) -> None:
         """Expand a batch of the last complete level."""
         expander, level = self.expander, self.levels.depth - 1
-        rows = self.levels.read(level, self._position, self.checker.batch_size(self.states.batch_size()))
+        most = min(self.states.batch_size(), max(FIRST_BATCH_STATES, self._expanded))
+        rows = self.levels.read(level, self._position, self.checker.batch_size(most))
         count, which = len(rows), expander.layout.order(rows)
         while len(which):
             rows, which = expander.expand(rows, which, self.states.add_early)
