@@ -272,7 +272,7 @@ class EngineChoice:
     def _count_calls(self, progress: Progress) -> None:
         """Choose another engine by the calls since the number of states was half as large.
 
-        There may be many initial states, none of which has been expanded yet: they count as steps are taken.
+        Initial states count as steps are taken, since there may be many.
         """
         size, last = min(progress.distinct_states, progress.generated_states - len(self._starts)), self._last
         if size < max(FIRST_SAMPLE_STATES, 2 * self._last_size):

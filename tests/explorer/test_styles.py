@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.request import Progress, SearchRequest
 from kraftcheck.explorer.result import Interrupted
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.spec import Record, State, Steps, become, internal
+from kraftcheck.spec import Record, State, Steps, become, constant, internal
 from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
@@ -39,10 +40,12 @@ class Number(Record):
 
 
 class EachNumber(Protocol):
-    """Each number below a hundred is an initial state."""
+    """Each number below a limit is an initial state."""
+
+    numbers: int = constant("Numbers", default=100)
 
     def initial(self) -> Iterator[State]:
-        for value in range(100):
+        for value in range(self.numbers):
             yield self.start([Number(0, value)])
 
     @internal
@@ -245,6 +248,17 @@ def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> No
     assert engines_used == ["bytecode", "tables"]  # the reference engine is not called by `_run_engine`
     assert len(made) == 2
     assert protocol.kept_initial is None
+
+
+def test_calls_in_many_initial_states_choose_the_engine_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All states are known at the start, so that their number never doubles."""
+    tables_first(monkeypatch)
+    protocol = EachNumber(numbers=20_000)
+    found = engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False)
+    assert (found.engine, found.distinct_states) == ("bytecode", 20_000)
+    (calls,) = (re.search(r"\((.*) calls for", note) for note in found.notes if "hardly repeat" in note)
+    assert calls is not None
+    assert 0 < int(calls[1].replace(",", "")) < 6_000
 
 
 def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
