@@ -205,6 +205,7 @@ class EngineChoice:
         self._others = others if options.resume is None or _holds_finished_search(options.resume) else []
         self.engine, self._following, self._most, self._until = "tables", "tables", inf, inf
         self.notes: list[str] = []
+        self._problem = ""  # why another engine is not chosen
         self._restart()
 
     @cached_property
@@ -281,7 +282,7 @@ class EngineChoice:
         self._last, self._last_size, self._calls = progress, size, calls
         for engine in [*self._others]:
             if self._is_faster(engine, size, last, progress):
-                self.notes = [_engine_change_note(progress, engine, self._options.workers or 1)]
+                self.notes = [_engine_change_note(progress, engine, self._options.workers or 1, self._problem)]
                 self._following, self._most = (
                     engine,
                     LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
@@ -306,10 +307,11 @@ class EngineChoice:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
         if states < LEAST_BYTECODE_STATES and not _engine_module("bytecode").is_compiled():
             return False
-        if not _engine_module("bytecode").is_supported(self._protocol, self._alone("bytecode")):
+        problem = _engine_module("bytecode").unsupported_part(self._protocol, self._alone("bytecode"))
+        if problem is not None:
             self._others.remove("bytecode")
-            return False
-        return True
+            self._problem = f"; {problem}"
+        return problem is None
 
 
 def _holds_finished_search(folder: Any) -> bool:
@@ -318,13 +320,13 @@ def _holds_finished_search(folder: Any) -> bool:
     return holds_finished_search(folder)
 
 
-def _engine_change_note(progress: Progress, engine: str, workers: int) -> str:
+def _engine_change_note(progress: Progress, engine: str, workers: int, problem: str) -> str:
     calls = progress.handler_calls
     most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
     return (
         f"the inputs of {', '.join(most)} hardly repeat ({sum(calls.values()):,} calls for "
-        f"{progress.generated_states:,} steps): the {engine} engine searched{' in one thread' * (workers > 1)}; "
-        "see docs/fast.md"
+        f"{progress.generated_states:,} steps): the {engine} engine searched{' in one thread' * (workers > 1)}"
+        f"{problem}; see docs/fast.md"
     )
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
+from kraftcheck.explorer.bytecode import library
 from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope, comprehension_variables
-from kraftcheck.explorer.bytecode.expressions import ExpressionTranslator
+from kraftcheck.explorer.bytecode.expressions import MAP_VIEW_METHODS, ExpressionTranslator, library_function
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_number
+from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_number, walrus_variables
 from kraftcheck.explorer.bytecode.values import COLLECTION_TYPES, KINDS_OF_TYPES
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step, become, consume
@@ -35,12 +37,14 @@ STEP_METHOD_PARTS = {"write": codes.STEP_WRITES, "spend": codes.STEP_SPENDS, "ne
 CALL_TRANSLATORS: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
-    consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations",
-    dataclasses.replace: "_replaced",
+    consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations", map: "_mapped", filter: "_mapped",
+    functools.reduce: "_reduced", getattr: "_getattr", dataclasses.replace: "_replaced",
     **dict.fromkeys(COLLECTION_TYPES, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
-ARGUMENT_COUNTS = {"_isinstance": 2, "_divmod": 2, "_combinations": 2, "_any_or_all": 1, "_become": 1, "_of_one": 1}
+ARGUMENT_COUNTS = {
+    "_isinstance": 2, "_divmod": 2, "_combinations": 2, "_getattr": 2, "_any_or_all": 1, "_become": 1, "_of_one": 1,
+}  # fmt: skip
 """The number of arguments of calls that take no keywords."""
 KeywordArguments = dict[str | None, ast.expr]
 """Arguments by keyword."""
@@ -54,14 +58,11 @@ class CallTranslator(ExpressionTranslator):
             into = self._register()
             self._emit(Op.SEEN, self.program.probe(self.watch, number), into)
             return into
+        if not node.keywords and (isinstance(node.func, ast.Lambda) or getattr(node.func, "id", "") in self._lambdas):
+            return self._applied(node.func, [self._value(one) for one in node.args])
         called = self._called(node)
         if called is not None:
-            function, arguments = called
-            if not inspect.isgeneratorfunction(function):
-                return self._call(function, arguments)
-            mark = self._result(Op.MARK)
-            self._call(function, arguments)
-            return self._result(Op.COLLECT, codes.LIST_KIND, mark)
+            return self._call_for_value(*called)
         target = self._object(node.func)
         if target is not None:
             return self._call_known(node, target)
@@ -69,11 +70,22 @@ class CallTranslator(ExpressionTranslator):
             return self._call_method(node, node.func)
         raise self._unsupported(node, "a call of a value")
 
+    def _call_for_value(self, function: Any, arguments: list[int]) -> int:
+        """Translate a call; a generator function returns a list."""
+        if not inspect.isgeneratorfunction(function):
+            return self._call(function, arguments)
+        mark = self._result(Op.MARK)
+        self._call(function, arguments)
+        return self._result(Op.COLLECT, codes.LIST_KIND, mark)
+
     def _called(self, node: ast.expr) -> tuple[Any, list[int]] | None:
         """Return the function of the protocol, or beside it, that a call names, and its arguments."""
         if not isinstance(node, ast.Call):
             return None
         target = self._object(node.func)
+        known = library_function(target)
+        if known is not None and target not in CALL_TRANSLATORS:
+            return known, self._arguments(node, known)
         if isinstance(target, MethodType):
             if target.__self__ is not self.program.protocol and target.__self__ is not type(self.program.protocol):
                 raise self._unsupported(node, f"a call of {target!r}")
@@ -86,21 +98,35 @@ class CallTranslator(ExpressionTranslator):
 
     def _arguments(self, node: ast.Call, function: FunctionType, given: Sequence[int] = ()) -> list[int]:
         parameters = list(inspect.signature(function).parameters.values())[self.program.is_method(function) :]
-        values = self._bound(node, parameters[len(given) :])
+        take = self._consumed if function.__module__ == library.__name__ else self._value
+        values = self._bound(node, parameters[len(given) :], take)
         return [*given, *values.values()]
 
-    def _bound(self, node: ast.Call, parameters: Sequence[inspect.Parameter]) -> dict[str, int]:
+    def _bound(
+        self, node: ast.Call, parameters: Sequence[inspect.Parameter], take: Callable[[ast.expr], int] | None = None
+    ) -> dict[str, int]:
         """Return the register of each parameter of a call, in order."""
-        names = [one.name for one in parameters]
-        if any(isinstance(one, ast.Starred) for one in node.args) or len(node.args) > len(names):
-            raise self._unsupported(node, "arguments in a star")
-        given = [*zip(names, node.args, strict=False), *((word.arg, word.value) for word in node.keywords)]
+        take = take or self._value
+        starred = [place for place, one in enumerate(parameters) if one.kind is inspect.Parameter.VAR_POSITIONAL]
+        count = starred[0] if starred else len(node.args)
         values: dict[str | None, int] = {}
-        for name, one in given:
-            if name not in names or name in values:
-                raise self._unsupported(node, f"the argument {name}")
-            values[name] = self._value(one)
+        for name, one in self._given(node, [one.name for one in parameters], node.args[:count]):
+            values[name] = take(one)
+        for place in starred:
+            values[parameters[place].name] = self._display(codes.TUPLE_KIND, node.args[count:], take)
         return {one.name: self._argument(node, values, one) for one in parameters}
+
+    def _given(
+        self, node: ast.Call, names: Sequence[str], plain: Sequence[ast.expr]
+    ) -> list[tuple[str | None, ast.expr]]:
+        """Return the names and values of the arguments by place and by keyword."""
+        if any(isinstance(one, ast.Starred) for one in plain) or len(plain) > len(names):
+            raise self._unsupported(node, "arguments in a star")
+        by_place = dict(zip(names, plain, strict=False))
+        for word in node.keywords:
+            if word.arg not in names or word.arg in by_place:
+                raise self._unsupported(node, f"the argument {word.arg}")
+        return [*by_place.items(), *((word.arg, word.value) for word in node.keywords)]
 
     def _argument(self, node: ast.Call, values: dict[str | None, int], parameter: inspect.Parameter) -> int:
         if parameter.name in values:
@@ -125,14 +151,51 @@ class CallTranslator(ExpressionTranslator):
         found: int | None = None
         if _can_translate_arguments(node, method):
             found = getattr(self, method)(node, target, words)
+        if found is None and (known := library_function(target)) is not None:
+            return self._call(known, self._arguments(node, known))
         if found is None:
             raise self._unsupported(node, f"a call of {getattr(target, '__name__', target)}")
         return found
 
+    def _mapped(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
+        """Translate map and filter."""
+        if len(node.args) < 2 or words:
+            return None
+        function, *values = node.args
+        is_none = isinstance(function, ast.Constant) and function.value is None
+        mark = self._result(Op.MARK)
+        with self._each(self._zipped(map(self._consumed, values), len(values))) as (those, again):
+            elements = [self._result(Op.INDEX, those, self._constant(place)) for place in range(len(values))]
+            found = elements[0] if is_none else self._applied(function, elements)
+            if target is filter:
+                self._emit(Op.UNLESS, found, again)
+            self._emit(Op.PUSH, elements[0] if target is filter else found)
+        return self._result(Op.COLLECT, codes.LIST_KIND, mark)
+
+    def _reduced(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
+        if len(node.args) not in (2, 3) or words:
+            return None
+        values, into = self._result(Op.CONVERT, self._consumed(node.args[1]), codes.LIST_KIND), self._register()
+        if len(node.args) == 3:
+            self._emit(Op.MOVE, into, self._value(node.args[2]))
+        else:
+            self._emit(Op.INDEX, into, values, self._constant(0))
+            values = self._result(Op.SLICE, values, self._constant(1), self._constant(None))
+        with self._each(values) as (element, _again):
+            self._emit(Op.MOVE, into, self._applied(node.args[0], [into, element]))
+        return into
+
     def _of_one(self, node: ast.Call, target: Any, _: KeywordArguments) -> int:
-        take = self._value if target in (len, bool) else self._consumed
+        is_view = isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") in MAP_VIEW_METHODS
+        take = self._value if target in (len, bool) and not is_view else self._consumed
         found = self._result(ONE_ARGUMENT_OPS[target], take(node.args[0]))
         return self._result(Op.NOT, found) if target is bool else found
+
+    def _getattr(self, node: ast.Call, _: Any, __: KeywordArguments) -> int | None:
+        owner, name = node.args
+        if not isinstance(name, ast.Constant):
+            return None
+        return self._value(ast.copy_location(ast.Attribute(owner, str(name.value), ast.Load()), node))
 
     def _divmod(self, node: ast.Call, _: Any, __: KeywordArguments) -> int:
         one, other = map(self._value, node.args)
@@ -145,10 +208,7 @@ class CallTranslator(ExpressionTranslator):
         """Translate any(...) or all(...): a loop that ends at the first decisive element."""
         given, stops_at = node.args[0], target is any
         if not isinstance(given, ast.GeneratorExp):
-            element = ast.Name("element of any or all", ast.Store())
-            loop = ast.comprehension(element, given, [], 0)
-            found = ast.GeneratorExp(ast.Name(element.id, ast.Load()), [loop])
-            given = ast.fix_missing_locations(ast.copy_location(found, node))
+            given = _each_of(node, given)
         into, end, test, stop = self._register(), JumpLabel(), given.elt, Op.IF if stops_at else Op.UNLESS
         self._emit(Op.CONST, into, self.program.constant(stops_at))
         with VariableScope(self, comprehension_variables(given.generators)):
@@ -192,6 +252,8 @@ class CallTranslator(ExpressionTranslator):
     def _next(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         """Translate next(...) over a generator expression, perhaps with a default."""
         generator = node.args[0] if node.args else None
+        if isinstance(generator, ast.Call) and self._object(generator.func) is iter and len(generator.args) == 1:
+            generator = _each_of(generator, generator.args[0])
         if not isinstance(generator, ast.GeneratorExp) or len(node.args) > 2 or words:
             return None
         into, end = self._register(), JumpLabel()
@@ -254,57 +316,68 @@ class CallTranslator(ExpressionTranslator):
 
     def _in_order(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         """Translate min, max and sorted."""
-        if not node.args or words.keys() - ({"key"} if target is sorted else {"key", "default"}):
+        if not node.args or words.keys() - ({"key", "reverse"} if target is sorted else {"key", "default"}):
             return None
-        values = self._consumed(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE_KIND, node.args)
+        is_one = len(node.args) == 1 and not isinstance(node.args[0], ast.Starred)
+        values = self._consumed(node.args[0]) if is_one else self._display(codes.TUPLE_KIND, node.args)
         key = words.get("key")
         if target is sorted:
-            sortable = values if key is None else self._with_keys(node, values, key)
-            return self._result(Op.SORTED if key is None else Op.SORTED_PAIRS, sortable)
+            return self._sorted(values, key, words.get("reverse"))
         into, end, otherwise = self._register(), JumpLabel(), JumpLabel()
         if "default" in words:
             self._emit(Op.IF, self._result(Op.LEN, values), otherwise)
             self._emit(Op.MOVE, into, self._value(words["default"]))
             self._emit(Op.JUMP, end)
         self._here(otherwise)
-        self._emit(Op.MOVE, into, self._extreme(node, values, key, is_least=target is min))
+        self._emit(Op.MOVE, into, self._extreme(values, key, is_least=target is min))
         self._here(end)
         return into
 
-    def _extreme(self, node: ast.Call, values: int, key: ast.expr | None, *, is_least: bool) -> int:
+    def _sorted(self, values: int, key: ast.expr | None, reverse: ast.expr | None) -> int | None:
+        is_reverse = reverse is not None and ast.unparse(reverse) == "True"
+        if reverse is not None and not is_reverse:
+            return None
+        if is_reverse:  # equal ones stay in order
+            values = self._result(Op.REVERSED, self._result(Op.CONVERT, values, codes.LIST_KIND))
+        sortable = values if key is None else self._with_keys(values, key)
+        found = self._result(Op.SORTED if key is None else Op.SORTED_PAIRS, sortable)
+        return self._result(Op.REVERSED, found) if is_reverse else found
+
+    def _extreme(self, values: int, key: ast.expr | None, *, is_least: bool) -> int:
         if key is None:
             return self._result(Op.MIN if is_least else Op.MAX, values)
-        pairs = self._with_keys(node, values, key)
+        pairs = self._with_keys(values, key)
         if not is_least:  # the first of equal ones is the last of those in reverse
             pairs = self._result(Op.REVERSED, pairs)
         in_order = self._result(Op.SORTED_PAIRS, pairs)
         return self._result(Op.INDEX, in_order, self._constant(0 if is_least else -1))
 
-    def _with_keys(self, node: ast.Call, values: int, key: ast.expr) -> int:
+    def _with_keys(self, values: int, key: ast.expr) -> int:
         """Return the pairs of a key and an element, for each element."""
         mark = self._result(Op.MARK)
         with self._each(values) as (element, _):
-            found = self._applied(node, key, element)
-            self._emit(Op.PUSH, self._collected(codes.TUPLE_KIND, (found, element)))
+            self._emit(Op.PUSH, self._collected(codes.TUPLE_KIND, (self._applied(key, [element]), element)))
         return self._result(Op.COLLECT, codes.LIST_KIND, mark)
 
-    def _applied(self, node: ast.Call, key: ast.expr, element: int) -> int:
-        if isinstance(key, ast.Lambda) and len(key.args.args) == 1:
-            name = key.args.args[0].arg
-            with VariableScope(self, [name]):
-                self._emit(Op.MOVE, self._names[name], element)
-                return self._value(key.body)
-        target = self._object(key)
-        if isinstance(target, MethodType):
-            target = target.__func__
-        if isinstance(target, FunctionType):
-            return self._call(target, [element])
-        raise self._unsupported(node, "a key that is neither a lambda nor a function")
+    def _applied(self, function: ast.expr, values: Sequence[int]) -> int:
+        """Return the result of a function, which an expression names, for some values."""
+        known, scope = self._lambdas.get(getattr(function, "id", ""), (function, self.scope))
+        before, names = self.scope, [f"argument {place}" for place in range(len(values))]
+        body: ast.expr = ast.Call(known, [ast.Name(name, ast.Load()) for name in names], [])
+        if isinstance(known, ast.Lambda):
+            given, names, body = known.args, [one.arg for one in known.args.args], known.body
+            if ast.unparse(given) != ", ".join(names) or len(names) != len(values) or walrus_variables(known):
+                raise self._unsupported(known, "a local function with other than plain arguments")
+        self.scope = scope
+        with VariableScope(self, names):
+            for name, value in zip(names, values, strict=True):
+                self._emit(Op.MOVE, self._names[name], value)
+            found = self._value(body)
+        self.scope = before
+        return found
 
     def _call_method(self, node: ast.Call, method: ast.Attribute) -> int:
         """Translate a call of a method of a value."""
-        if method.attr == "index" and len(node.args) == 1:
-            return self._value(_index_expression(method.value, node.args[0]))
         value = self._value(method.value)
         own = {one: inspect.getattr_static(one, method.attr, None) for one in self.program.records if one is not Step}
         own = {one: known for one, known in own.items() if isinstance(known, FunctionType)}
@@ -332,19 +405,26 @@ class CallTranslator(ExpressionTranslator):
             return self._result(Op.EXTEND, value, STEP_METHOD_PARTS[name], mark)
         if words:
             raise self._unsupported(node, f"arguments by keyword of .{name}()")
-        take = self._consumed if name in SET_METHOD_OPS else self._value
-        return self._call_plain(node, name, value, [take(one) for one in node.args])
+        return self._call_of_set(node, name, value) if name in SET_METHOD_OPS else self._call_plain(node, name, value)
 
-    def _call_plain(self, node: ast.Call, name: str, value: int, given: list[int]) -> int:
-        """Translate a method of a map or a set."""
+    def _call_of_set(self, node: ast.Call, name: str, value: int) -> int:
+        """Translate a method of a set that takes any collections."""
+        if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
+            other = self._result(Op.CONVERT, self._consumed(node.args[0]), codes.FROZENSET_KIND)
+            found = self._result(SET_METHOD_OPS[name], value, other)
+            return self._result(Op.NOT, found) if name == "isdisjoint" else found
+        return self._call_plain(node, name, value)
+
+    def _call_plain(self, node: ast.Call, name: str, value: int) -> int:
+        """Translate a method of a map, a sequence or a set."""
+        if name in library.METHODS:
+            function = library.METHODS[name]
+            return self._call(function, self._arguments(node, function, [value]))
+        given = [self._value(one) for one in node.args]
         if METHOD_OPS.get(name, (None, None))[1] == len(given):
             return self._result(METHOD_OPS[name][0], value, *given)
         if name == "get" and len(given) in (1, 2):
             return self._result(Op.GET, value, given[0], given[1] if len(given) == 2 else self._constant(None))
-        if name in SET_METHOD_OPS and len(given) == 1:
-            other = self._result(Op.CONVERT, given[0], codes.FROZENSET_KIND)
-            found = self._result(SET_METHOD_OPS[name], value, other)
-            return self._result(Op.NOT, found) if name == "isdisjoint" else found
         raise self._unsupported(node, f"the method .{name}()")
 
     def _replaced(self, node: ast.Call, _: Any, __: KeywordArguments) -> int | None:
@@ -368,19 +448,14 @@ class CallTranslator(ExpressionTranslator):
 
 def _can_translate_arguments(node: ast.Call, method: str) -> bool:
     """Return whether there is a method for a call, with as many arguments as it has."""
-    if not method or any(isinstance(one, ast.Starred) for one in node.args):
+    if not method or (method != "_in_order" and any(isinstance(one, ast.Starred) for one in node.args)):
         return False
     count = ARGUMENT_COUNTS.get(method)
     return count is None or (len(node.args) == count and not node.keywords)
 
 
-def _index_expression(sequence: ast.expr, wanted: ast.expr) -> ast.expr:
-    """Return an expression for the first place of a value in a sequence; no protocol has the names of its variables."""
-    text = "next(place for those, one in [()] for place, element in enumerate(those) if element == one)"
-    found: Any = ast.parse(text, mode="eval").body
-    for node in ast.walk(found):
-        if isinstance(node, ast.Name) and node.id in ("place", "those", "one", "element"):
-            node.id += " of index"
-    found.args[0].generators[0].iter.elts[0].elts = [sequence, wanted]
-    made: ast.expr = ast.copy_location(found, sequence)
-    return made
+def _each_of(node: ast.Call, values: ast.expr) -> ast.GeneratorExp:
+    """Return a generator expression for the elements of some values."""
+    loop = ast.comprehension(ast.Name("element of a call", ast.Store()), values, [], 0)
+    found = ast.GeneratorExp(ast.Name("element of a call", ast.Load()), [loop])
+    return ast.fix_missing_locations(ast.copy_location(found, node))

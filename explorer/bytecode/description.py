@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.bytecode.emitter import Program
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
-from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.statements import FunctionTranslator
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest

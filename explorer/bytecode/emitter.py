@@ -1,4 +1,9 @@
-"""Emission of instructions, and the parts of a function that Python evaluates at translation."""
+"""The program: translated handlers and properties.
+
+An expression that depends on the protocol's constants alone is evaluated once, by Python. The rest is translated from
+its source. Unsupported code raises `UntranslatableError`. An operation that Python may define otherwise ends the run
+with the same error. In both cases another engine searches.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,19 @@ import ast
 import builtins
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.source import checked_syntax_tree, find_aliasing, local_variables, mutated_variables
+from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.spec.diagnosis.lint import CoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import Record
 
 MOST_FOLDED_ELEMENTS = 100_000
 """Elements of an iterator that is evaluated at translation."""
@@ -25,6 +33,85 @@ OPS_WITHOUT_RESULT = {
 }
 """Operations whose first operand is not the register of one result."""
 _VIEW_TYPES: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
+
+
+class Program:
+    """The instructions of all functions that a search needs.
+
+    `translation(program, function, watch)` returns the translation of one function.
+    """
+
+    def __init__(self, protocol: Protocol, heap: ValueHeap, translation: Callable[..., Any]) -> None:
+        self.protocol, self.heap, self._translation = protocol, heap, translation
+        self._code: list[tuple[int, int, int, int, int]] = []
+        self._entries: list[tuple[int, int]] = []
+        self._constants: dict[int, int] = {}
+        self._functions: dict[Any, int] = {}
+        self._waiting: list[Any] = []  # translations
+        self.probes: dict[CoverageProbe, dict[int, int]] = {}
+        self._probes = 0
+        self.lines: list[str] = []
+        self.records = [one for one in heap.classes if issubclass(one, Record)]
+
+    def constant(self, value: Any) -> int:
+        """Return the number of a constant."""
+        return self._constants.setdefault(self.heap.encode(value), len(self._constants))
+
+    def function(self, function: Any, watch: CoverageProbe | None = None) -> int:
+        """Return the number of a function, with the probes of a watch; it is translated if it is new."""
+        key = watch or function
+        if key not in self._functions:
+            self._functions[key] = len(self._functions)
+            self._entries.append((0, 0))
+            self._waiting.append(self._translation(self, function, watch))
+        return self._functions[key]
+
+    def seen(self, watch: CoverageProbe) -> list[int]:
+        """Return the numbers of the probes of a property that a search has passed."""
+        seen = self.heap.machine.seen
+        return [number for number, place in self.probes.get(watch, {}).items() if seen[place]]
+
+    def probe(self, watch: CoverageProbe, number: int) -> int:
+        """Return the place of a probe among all probes."""
+        places = self.probes.setdefault(watch, {})
+        if number not in places:
+            places[number] = self._probes
+            self._probes += 1
+        return places[number]
+
+    def is_method(self, function: FunctionType) -> bool:
+        """Return whether a function's first parameter is the protocol."""
+        methods = [found for base in type(self.protocol).__mro__ for found in vars(base).values()]
+        known = [(one, getattr(one, "fget", None), getattr(one, "__wrapped__", None)) for one in methods]
+        return any(function in those and not isinstance(those[0], staticmethod) for those in known)
+
+    def link(self) -> None:
+        """Translate all functions that were asked for, and hand the program to the machine."""
+        while self._waiting:
+            one = self._waiting.pop()
+            first = len(self._code)
+            instructions, registers = one.translated()
+            self._entries[self._functions[one.watch or one.function]] = first, registers
+            self._code += [_relocated_instruction(code, first) for code in instructions]
+            self.lines += [f"{one.function.__qualname__}, line {line}" for line in one.lines]
+        self.heap.link()
+        machine = self.heap.machine
+        machine.code = np.array(self._code, np.int32).reshape(-1, 5)
+        machine.passed = np.zeros(len(self._code) + 1, np.uint8)
+        machine.constants = np.array([*self._constants, 0], np.int64)
+        machine.seen = np.zeros(self._probes + 1, np.uint8)
+        machine.functions = np.array([*self._entries, (0, 0)], np.int32)
+
+
+def _relocated_instruction(code: tuple[int, ...], first: int) -> tuple[int, int, int, int, int]:
+    operation, a, b, c, d = code
+    if operation == Op.JUMP:
+        a += first
+    elif operation in (Op.IF, Op.UNLESS):
+        b += first
+    elif operation == Op.NEXT:
+        c += first
+    return operation, a, b, c, d
 
 
 class JumpLabel:
@@ -50,9 +137,11 @@ class Emitter:
         closure = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
         self._globals = {**function.__globals__, **closure}
         arguments = self.tree.args
-        if arguments.vararg or arguments.kwarg:
-            raise self._unsupported(self.tree, "arguments in a star")
-        self.parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        if arguments.kwarg:
+            raise self._unsupported(self.tree, "arguments in two stars")
+        starred = [arguments.vararg] if arguments.vararg else []
+        every = (*arguments.posonlyargs, *arguments.args, *starred, *arguments.kwonlyargs)
+        self.parameters = [one.arg for one in every]
         if program.is_method(function) and self.parameters:
             self._globals[self.parameters.pop(0)] = program.protocol
         self._locals = {*self.parameters, *local_variables(self.tree)}
@@ -90,6 +179,15 @@ class Emitter:
 
     def _here(self, label: JumpLabel) -> None:
         label.place = self._labelled = len(self._code)
+
+    @property
+    def scope(self) -> tuple[Any, ...]:
+        """The registers of the variables, their names, and those that have a value."""
+        return self._names, self._locals, self._certain
+
+    @scope.setter
+    def scope(self, scope: tuple[Any, ...]) -> None:
+        self._names, self._locals, self._certain = scope
 
     def _require_owned(self) -> None:
         """Raise unless no other name can refer to a list, set or dict that a variable changes."""
@@ -157,12 +255,12 @@ class VariableScope:
 
     def __enter__(self) -> None:
         of = self._of
-        self._before = of._names, of._locals, of._certain
+        self._before = of.scope
         of._names = {**of._names, **{name: of._register() for name in self._bound}}
         of._locals, of._certain = of._locals | self._bound, of._certain | self._bound
 
     def __exit__(self, *_: object) -> None:
-        self._of._names, self._of._locals, self._of._certain = self._before
+        self._of.scope = self._before
 
 
 def comprehension_variables(loops: Sequence[ast.comprehension]) -> set[str]:

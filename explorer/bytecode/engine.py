@@ -23,13 +23,15 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
         raise UntranslatableError("values that are nested so deeply") from None
 
 
-def is_supported(protocol: Protocol, options: SearchRequest) -> bool:
-    """Return whether the engine can search a protocol, as far as that is known before the search."""
+def unsupported_part(protocol: Protocol, options: SearchRequest) -> str | None:
+    """Return what keeps the engine from searching a protocol, as far as that is known before the search, or None."""
     try:
         BytecodeSearch(protocol, options, starts=TRANSLATED_STARTS)
-    except (InputError, RecursionError):
-        return False
-    return True
+    except RecursionError:
+        return "it recurs too deeply"
+    except InputError as error:
+        return str(error).partition("; expected")[0]
+    return None
 
 
 def is_compiled() -> bool:

@@ -6,15 +6,16 @@ import ast
 import inspect
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kraftcheck.explorer.bytecode import library
 from kraftcheck.explorer.bytecode.emitter import Emitter, JumpLabel, VariableScope, comprehension_variables
 from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_KIND, TUPLE_KIND, Op
 from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import field_names
+from kraftcheck.spec.values import Record, field_names
 
 BINARY_OPS: dict[type[ast.AST], Op] = {
     ast.Add: Op.ADD, ast.Sub: Op.SUB, ast.Mult: Op.MUL, ast.FloorDiv: Op.DIV, ast.Mod: Op.MOD, ast.BitAnd: Op.AND,
@@ -22,13 +23,20 @@ BINARY_OPS: dict[type[ast.AST], Op] = {
     ast.GtE: Op.GE, ast.In: Op.IN, ast.NotIn: Op.NOT_IN, ast.Is: Op.IS, ast.IsNot: Op.IS_NOT,
 }  # fmt: skip
 
-ITERATOR_BUILTINS: tuple[Any, ...] = (zip, enumerate, reversed, range, itertools.combinations)
+ITERATOR_BUILTINS: tuple[Any, ...] = (zip, enumerate, reversed, range, map, filter, itertools.combinations)
 MAP_VIEW_METHODS = {"keys", "values", "items"}
 """Functions that return an iterator or a view, and methods of maps."""
 
 
+def library_function(target: Any) -> Any:
+    """Return the function that is translated in place of one of Python's, or None."""
+    return library.FUNCTIONS.get(target) if isinstance(target, Hashable) else None
+
+
 class ExpressionTranslator(Emitter, ABC):
     """Translation of expressions: each leaves its value in a register."""
+
+    _lambdas: dict[str, tuple[ast.Lambda, tuple[Any, ...]]]  # local functions, with their scopes
 
     @abstractmethod
     def _called(self, node: ast.expr) -> tuple[Any, list[int]] | None:
@@ -69,11 +77,12 @@ class ExpressionTranslator(Emitter, ABC):
         target = self._object(node.func)
         if target is None:
             return isinstance(node.func, ast.Attribute) and node.func.attr in MAP_VIEW_METHODS
+        target = library_function(target) or target
         is_generator = inspect.isgeneratorfunction(getattr(target, "__wrapped__", target))
         return is_generator or any(target is one for one in ITERATOR_BUILTINS)
 
     def _of_name(self, node: ast.Name) -> int:
-        if node.id in self._names:
+        if node.id in self._names and node.id not in self._lambdas:
             if node.id not in self._certain:
                 self._emit(Op.REQUIRE, self._names[node.id])
             if node.id in walrus_variables(self.tree):
@@ -115,17 +124,27 @@ class ExpressionTranslator(Emitter, ABC):
         return into
 
     def _of_binop(self, node: ast.BinOp) -> int:
-        operation = BINARY_OPS.get(type(node.op))
+        operation, left = BINARY_OPS.get(type(node.op)), node.left
+        if isinstance(left, ast.Call) and getattr(left.func, "attr", "") == "keys" and self._is_lazy(left):
+            value = self._result(Op.CONVERT, self._consumed(left), SET_KIND)
+        else:
+            value = self._value(left)
+        other = self._value(node.right)
         if operation is None:
+            return self._call(self._operator(node), [value, other])
+        return self._result(operation, value, other)
+
+    def _operator(self, node: ast.BinOp | ast.UnaryOp) -> Any:
+        if type(node.op) not in library.OPERATORS:
             raise self._unsupported(node, f"the operator {type(node.op).__name__}")
-        return self._result(operation, self._value(node.left), self._value(node.right))
+        return library.OPERATORS[type(node.op)]
 
     def _of_unaryop(self, node: ast.UnaryOp) -> int:
         if isinstance(node.op, ast.Not):
             return self._result(Op.NOT, self._value(node.operand))
         if isinstance(node.op, ast.USub):
             return self._result(Op.NEGATE, self._value(node.operand))
-        raise self._unsupported(node, "an operator")
+        return self._call(self._operator(node), [self._value(node.operand)])
 
     def _of_boolop(self, node: ast.BoolOp) -> int:
         into, end = self._register(), JumpLabel()
@@ -137,6 +156,12 @@ class ExpressionTranslator(Emitter, ABC):
         return into
 
     def _of_compare(self, node: ast.Compare) -> int:
+        match node:
+            case ast.Compare(ast.Call(called, [one]), [operator], [kind]) if (
+                self._object(called) is type and self._is_record_class(kind)
+            ):
+                is_it = self._result(Op.TEST, self._value(one), self.program.heap.among([self._object(kind)]))
+                return is_it if isinstance(operator, ast.Is | ast.Eq) else self._result(Op.NOT, is_it)
         into, end = self._register(), JumpLabel()
         left = self._value(node.left)
         for place, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
@@ -148,6 +173,10 @@ class ExpressionTranslator(Emitter, ABC):
         if len(node.ops) > 1:
             self._here(end)
         return into
+
+    def _is_record_class(self, node: ast.expr) -> bool:
+        found = self._object(node)
+        return isinstance(found, type) and issubclass(found, Record)
 
     def _of_ifexp(self, node: ast.IfExp) -> int:
         into, otherwise, end = self._register(), JumpLabel(), JumpLabel()
@@ -167,7 +196,9 @@ class ExpressionTranslator(Emitter, ABC):
         value = self._value(node.value)
         if isinstance(node.slice, ast.Slice):
             if node.slice.step is not None:
-                raise self._unsupported(node, "a slice with a step")
+                if ast.unparse(node.slice) != "::-1":
+                    raise self._unsupported(node, "a slice with a step")
+                return self._call(library.backwards, [value])
             return self._result(Op.SLICE, value, *map(self._value_or_none, (node.slice.lower, node.slice.upper)))
         return self._result(Op.INDEX, value, self._value(node.slice))
 
@@ -180,20 +211,19 @@ class ExpressionTranslator(Emitter, ABC):
     def _of_set(self, node: ast.Set) -> int:
         return self._display(SET_KIND, node.elts)
 
-    def _display(self, kind: int, elements: Sequence[ast.expr]) -> int:
+    def _display(
+        self, kind: int, elements: Sequence[ast.expr], take: Callable[[ast.expr], int] | None = None
+    ) -> int:
         mark = self._result(Op.MARK)
-        self._push_each(elements)
+        self._push_each(elements, take)
         return self._result(Op.COLLECT, kind, mark)
 
-    def _push_each(self, elements: Sequence[ast.expr]) -> None:
+    def _push_each(self, elements: Sequence[ast.expr], take: Callable[[ast.expr], int] | None = None) -> None:
         for one in elements:
-            self._push(one)
-
-    def _push(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Starred):
-            self._push_all(node.value)
-        else:
-            self._emit(Op.PUSH, self._value(node))
+            if isinstance(one, ast.Starred):
+                self._push_all(one.value)
+            else:
+                self._emit(Op.PUSH, (take or self._value)(one))
 
     def _pushed(self, values: Iterable[int]) -> int:
         """Push values on the stack; return the register of its height before."""
@@ -206,9 +236,13 @@ class ExpressionTranslator(Emitter, ABC):
         return self._result(Op.COLLECT, kind, self._pushed(values))
 
     def _of_dict(self, node: ast.Dict) -> int:
-        items = [one for pair in zip(node.keys, node.values, strict=True) for one in pair]
-        if None in items:
-            raise self._unsupported(node, "** in a dict")
+        if None in node.keys:  # {..., **more, ...} is {...} | more | {...}
+            place = node.keys.index(None)
+            found = self._of_dict(ast.Dict(node.keys[:place], node.values[:place]))
+            found = self._result(Op.OR, found, self._result(Op.CONVERT, self._value(node.values[place]), DICT_KIND))
+            rest = self._of_dict(ast.Dict(node.keys[place + 1 :], node.values[place + 1 :]))
+            return self._result(Op.OR, found, rest)
+        items = (one for pair in zip(node.keys, node.values, strict=True) for one in pair)
         return self._collected(DICT_KIND, map(self._value_or_none, items))
 
     def _of_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> int:

@@ -9,11 +9,12 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
+from kraftcheck.explorer.bytecode import library
 from kraftcheck.spec.diagnosis.lint import PROBE_NAME
 from kraftcheck.spec.diagnosis.source import unchanged_definition
 from kraftcheck.spec.errors import UntranslatableError
 
-MUTATORS = {"add", "append", "discard", "remove", "update", "extend"}
+MUTATORS = {"add", "append", "discard", "extend", "sort", *library.CHANGES}
 """Methods that change a list, a set or a dict in place."""
 CacheWrapper = type(functools.cache(len))
 """The type of a function with `functools.cache`."""
@@ -53,6 +54,8 @@ def local_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
+        if isinstance(node, ast.FunctionDef | ast.MatchAs | ast.MatchStar) and node.name is not None:
+            found.add(node.name)
         for child in ast.iter_child_nodes(node):
             visit(child)
 
@@ -65,9 +68,10 @@ def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     """Return the variables whose lists, sets or dicts a function changes in place."""
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Subscript):
-            changes = node.attr in MUTATORS if isinstance(node, ast.Attribute) else isinstance(node.ctx, ast.Store)
-            found |= _variable_in(node.value) if changes else set()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
+            found |= _variable_in(node.func.value)
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            found |= _variable_in(node.value)
         elif isinstance(node, ast.AugAssign):
             names = _variable_in(node.target)
             found |= {name for name in names if any(map(_makes_collection, _assigned_values(tree, name)))}
@@ -98,6 +102,23 @@ def _assigned_values(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
             yield node.value
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _has_name(node.target, name, ast.Store):
             yield node.target
+
+
+def is_only_consumed(tree: ast.AST, name: str) -> bool:
+    """Return whether a variable is assigned once, and each use of it looks at its elements and keeps nothing else."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    uses = [one for one in parents if isinstance(one, ast.Name) and one.id == name]
+    return len([one for one in uses if isinstance(one.ctx, ast.Store)]) == 1 and all(
+        isinstance(one.ctx, ast.Store) or _consumes(parents[one], one) for one in uses
+    )
+
+
+def _consumes(parent: ast.AST, node: ast.Name) -> bool:
+    if isinstance(parent, ast.For | ast.comprehension):
+        return parent.iter is node
+    if isinstance(parent, ast.Compare):
+        return parent.left is not node and all(isinstance(one, ast.In | ast.NotIn) for one in parent.ops)
+    return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") in _READING_BUILTINS and node in parent.args
 
 
 def _has_name(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool:

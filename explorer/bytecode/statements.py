@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any
 
+from kraftcheck.explorer.bytecode import library
 from kraftcheck.explorer.bytecode.calls import CallTranslator
-from kraftcheck.explorer.bytecode.emitter import JumpLabel
+from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope
 from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
-from kraftcheck.explorer.bytecode.source import MUTATORS, probe_number
+from kraftcheck.explorer.bytecode.source import MUTATORS, is_only_consumed, probe_number
+from kraftcheck.spec.values import field_names
+
+Pattern = tuple[list[ast.expr], dict[str, ast.expr]]
+"""Tests of a value for a pattern, and the values of the names that the pattern captures."""
 
 
 class FunctionTranslator(CallTranslator):
@@ -18,6 +25,7 @@ class FunctionTranslator(CallTranslator):
     def translated(self) -> tuple[list[tuple[int, ...]], int]:
         """Return the instructions and the number of registers."""
         self._loops: list[tuple[JumpLabel, JumpLabel]] = []  # where continue and break lead
+        self._lambdas = {}
         self._names = {name: self._register() for name in self.parameters}
         self._names |= {name: self._result(Op.UNSET) for name in self._locals if name not in self.parameters}
         self._block(self.tree.body)
@@ -61,28 +69,167 @@ class FunctionTranslator(CallTranslator):
             raise self._unsupported(statement, "an expression whose value is not used")
 
     def _change(self, call: ast.Call, method: ast.Attribute) -> None:
-        """Translate a method that changes a list or a set that a local variable alone holds."""
-        if not isinstance(method.value, ast.Name) or method.value.id not in self._names or len(call.args) != 1:
-            raise self._unsupported(call, f".{method.attr}() of something else than a local variable")
+        """Translate a method that changes a list, a set or a dict that a local variable alone holds."""
+        name = method.attr
+        if not isinstance(method.value, ast.Name) or method.value.id not in self._names:
+            raise self._unsupported(call, f".{name}() of something else than a local variable")
         into = self._names[method.value.id]
-        given = (self._consumed if method.attr == "extend" else self._value)(call.args[0])
-        if method.attr in ("add", "append"):  # of a set, or of a list: other kinds end the search
-            kind, operation = (SET_KIND, Op.OR) if method.attr == "add" else (LIST_KIND, Op.ADD)
-            self._emit(operation, into, into, self._collected(kind, [given]))
-        elif method.attr == "extend":
-            self._emit(Op.ADD, into, into, self._result(Op.CONVERT, given, LIST_KIND))
-        elif method.attr == "discard":
-            self._emit(Op.WITHOUT, into, into, given)
+        if name in library.CHANGES:
+            function = library.CHANGES[name]
+            self._emit(Op.MOVE, into, self._call(function, self._arguments(call, function, [into])))
+        elif name == "sort" and not call.args:
+            made = ast.Call(ast.Name("sorted", ast.Load()), [method.value], call.keywords)
+            self._emit(Op.MOVE, into, self._value(ast.copy_location(made, call)))
+        elif len(call.args) == 1:
+            self._change_by_one(name, into, (self._consumed if name == "extend" else self._value)(call.args[0]))
         else:
-            raise self._unsupported(call, f".{method.attr}()")
+            raise self._unsupported(call, f"the arguments of .{name}()")
+
+    def _change_by_one(self, name: str, into: int, given: int) -> None:
+        if name in ("add", "append"):  # of a set, or of a list: other kinds end the search
+            kind, operation = (SET_KIND, Op.OR) if name == "add" else (LIST_KIND, Op.ADD)
+            self._emit(operation, into, into, self._collected(kind, [given]))
+        elif name == "extend":
+            self._emit(Op.ADD, into, into, self._result(Op.CONVERT, given, LIST_KIND))
+        else:
+            self._emit(Op.WITHOUT, into, into, given)
 
     def _do_assign(self, statement: ast.Assign) -> None:
-        unpacks = [isinstance(one, ast.Tuple | ast.List) for one in statement.targets] == [True]
-        value = (self._consumed if unpacks else self._value)(statement.value)
+        value = statement.value
+        match statement.targets:
+            case [ast.Name(name)] if isinstance(value, ast.Lambda):
+                self._define(name, value)
+                return
+            case [ast.Name(name)] if self._is_view(value) and is_only_consumed(self.tree, name):
+                found = self._consumed(value)
+            case [ast.Tuple() | ast.List()]:
+                found = self._consumed(value)
+            case _:
+                found = self._popped(value) or self._value(value)
         if len(statement.targets) > 1:
             self._here(JumpLabel())  # keeps the value in its register
         for target in statement.targets:
-            self._assign(target, value)
+            self._assign(target, found)
+
+    def _popped(self, node: ast.expr) -> int | None:
+        """Translate `pop` of a local variable; return the element, or None for another expression."""
+        match node:
+            case ast.Call(ast.Attribute(ast.Name(name), "pop")) if name in self._changed:
+                returned: Any = library.popped
+                arguments = self._arguments(node, returned, [self._names[name]])
+                found = self._call(returned, arguments)
+                self._emit(Op.MOVE, self._names[name], self._call(library.without_popped, arguments))
+                return found
+        return None
+
+    def _is_view(self, node: ast.expr) -> bool:
+        """Return whether an expression is a range, or a view of something that does not change."""
+        if not isinstance(node, ast.Call) or not self._is_lazy(node):
+            return False
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        return self._object(node.func) is range or (owner is not None and _variable(owner) not in self._changed)
+
+    def _define(self, name: str, function: ast.Lambda) -> None:
+        """Define a local function, which is translated where it is called; its variables may change before that."""
+        names = [one for one in ast.walk(self.tree) if isinstance(one, ast.Name | ast.FunctionDef)]
+        stored = [one for one in names if getattr(one, "name", "") == name or _is_stored(one, name)]
+        if len(stored) != 1 or name in self.parameters or any(isinstance(n, ast.NamedExpr) for n in ast.walk(function)):
+            raise self._unsupported(function, f"the local function {name}")
+        self._lambdas[name] = function, self.scope
+
+    def _do_functiondef(self, statement: ast.FunctionDef) -> None:
+        match [one for one in statement.body if not _is_text(one)]:
+            case [ast.Return(ast.expr() as value)] if not statement.decorator_list:
+                self._define(statement.name, ast.copy_location(ast.Lambda(statement.args, value), statement))
+            case _:
+                raise self._unsupported(statement, "a local function of several statements")
+
+    def _do_delete(self, statement: ast.Delete) -> None:
+        for target in statement.targets:
+            if not isinstance(target, ast.Subscript) or _variable(target.value) not in self._changed:
+                raise self._unsupported(statement, "a deletion of something else than an item of a local variable")
+            into = self._names[_variable(target.value)]
+            self._emit(Op.MOVE, into, self._call(library.without_item, [into, self._value(target.slice)]))
+
+    def _do_match(self, statement: ast.Match) -> None:
+        """Translate a match as a chain of tests."""
+        subject = "subject of match"
+        with VariableScope(self, [subject]):
+            self._emit(Op.MOVE, self._names[subject], self._value(statement.subject))
+            found = [(one, *self._pattern(ast.Name(subject, ast.Load()), one.pattern)) for one in statement.cases]
+            chain: list[ast.stmt] = []
+            for case, tests, captured in reversed(found):
+                if case.guard is not None:
+                    for name in captured:
+                        self._require_read_in(name, [one for one, _, names in found if name in names])
+                    tests.append(_WithCaptures(captured).visit(deepcopy(case.guard)))
+                bound = [ast.Assign([ast.Name(one, ast.Store())], value) for one, value in captured.items()]
+                chain = [ast.If(_conjunction(tests), [*bound, *case.body], chain)]
+            self._block([ast.fix_missing_locations(ast.copy_location(one, statement)) for one in chain])
+
+    def _require_read_in(self, name: str, cases: Iterable[ast.AST]) -> None:
+        """Raise unless a captured name is read in these cases alone: a guard that fails has set it too."""
+        inner, outer = ([one for tree in trees for one in _loads(tree, name)] for trees in (cases, [self.tree]))
+        if len(inner) != len(outer):
+            raise self._unsupported(self.tree, f"the name {name} in a guard and beyond")
+
+    def _pattern(self, value: ast.expr, pattern: ast.pattern) -> Pattern:
+        """Return the tests of a value for a pattern, and the values of the names that it captures."""
+        method = getattr(self, f"_of_{type(pattern).__name__.lower()}", None)
+        found: Pattern | None = method and method(value, pattern)
+        if found is None or not self._changed.isdisjoint(found[1]):
+            raise self._unsupported(pattern, f"a pattern {type(pattern).__name__}")
+        return found
+
+    def _of_matchvalue(self, value: ast.expr, pattern: ast.MatchValue) -> Pattern:
+        return [ast.Compare(value, [ast.Eq()], [pattern.value])], {}
+
+    def _of_matchsingleton(self, value: ast.expr, pattern: ast.MatchSingleton) -> Pattern:
+        return [ast.Compare(value, [ast.Is()], [ast.Constant(pattern.value)])], {}
+
+    def _of_matchas(self, value: ast.expr, pattern: ast.MatchAs) -> Pattern:
+        tests, captured = ([], {}) if pattern.pattern is None else self._pattern(value, pattern.pattern)
+        return tests, captured | ({} if pattern.name is None else {pattern.name: value})
+
+    def _of_matchor(self, value: ast.expr, pattern: ast.MatchOr) -> Pattern | None:
+        ways = [self._pattern(value, one) for one in pattern.patterns]
+        test = ast.BoolOp(ast.Or(), [_conjunction(tests) for tests, _ in ways])
+        return None if any(captured for _, captured in ways) else ([test], {})
+
+    def _of_matchclass(self, value: ast.expr, pattern: ast.MatchClass) -> Pattern | None:
+        if not self._is_record_class(pattern.cls):
+            return None
+        known = field_names(self._object(pattern.cls))
+        fields = [*known[: len(pattern.patterns)], *pattern.kwd_attrs]
+        parts = [ast.Attribute(value, one, ast.Load()) for one in fields]
+        tests = [_call("isinstance", value, pattern.cls)]
+        inner = [*pattern.patterns, *pattern.kwd_patterns]
+        return self._patterns(tests, parts, inner) if {*fields} <= {*known} and len(inner) == len(fields) else None
+
+    def _of_matchsequence(self, value: ast.expr, pattern: ast.MatchSequence) -> Pattern:
+        patterns, parts = pattern.patterns, list[ast.expr]()
+        star = next((place for place, one in enumerate(patterns) if isinstance(one, ast.MatchStar)), None)
+        count, compared = (len(patterns), ast.Eq()) if star is None else (len(patterns) - 1, ast.GtE())
+        for place, one in enumerate(patterns):
+            at: ast.expr = ast.Constant(place if star is None or place <= star else place - len(patterns))
+            if isinstance(one, ast.MatchStar):
+                end = None if place == count else ast.Constant(place - count)
+                parts.append(_call("list", ast.Subscript(value, ast.Slice(at, end), ast.Load())))
+            else:
+                parts.append(ast.Subscript(value, at, ast.Load()))
+        kinds = ast.Tuple([ast.Name("tuple", ast.Load()), ast.Name("list", ast.Load())], ast.Load())
+        tests = [_call("isinstance", value, kinds), ast.Compare(_call("len", value), [compared], [ast.Constant(count)])]
+        return self._patterns(tests, parts, patterns)
+
+    def _of_matchstar(self, value: ast.expr, pattern: ast.MatchStar) -> Pattern:
+        return [], {} if pattern.name is None else {pattern.name: value}
+
+    def _patterns(self, tests: list[ast.expr], values: Sequence[ast.expr], patterns: Sequence[ast.pattern]) -> Pattern:
+        captured: dict[str, ast.expr] = {}
+        for value, pattern in zip(values, patterns, strict=True):
+            more, names = self._pattern(value, pattern)
+            tests, captured = [*tests, *more], captured | names
+        return tests, captured
 
     def _do_annassign(self, statement: ast.AnnAssign) -> None:
         if statement.value is not None:
@@ -91,6 +238,15 @@ class FunctionTranslator(CallTranslator):
     def _do_augassign(self, statement: ast.AugAssign) -> None:
         target = statement.target
         operation = BINARY_OPS.get(type(statement.op))
+        if isinstance(target, ast.Subscript):  # its value must not change in place
+            item = self._value(ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target))
+            self._emit(Op.IMMUTABLE, item)
+            with VariableScope(self, ["item of a variable"]):
+                self._emit(Op.MOVE, self._names["item of a variable"], item)
+                made = ast.BinOp(ast.Name("item of a variable", ast.Load()), statement.op, statement.value)
+                found = self._value(ast.copy_location(made, statement))
+            self._assign(target, found)
+            return
         if not isinstance(target, ast.Name) or operation is None:
             raise self._unsupported(statement, "an augmented assignment")
         into = self._names[target.id]
@@ -200,3 +356,37 @@ def _last_target(target: int, placed: list[tuple[int, ...]], operation: int = Op
         else:
             break
     return target
+
+
+class _WithCaptures(ast.NodeTransformer):
+    """Replaces names that a pattern captures by the values that they stand for."""
+
+    def __init__(self, captured: dict[str, ast.expr]) -> None:
+        self._captured = captured
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._captured.get(node.id, node)
+
+
+def _conjunction(tests: list[ast.expr]) -> ast.expr:
+    return ast.BoolOp(ast.And(), tests) if len(tests) > 1 else next(iter(tests), ast.Constant(True))
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(name, ast.Load()), [*arguments], [])
+
+
+def _variable(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_stored(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+
+
+def _loads(tree: ast.AST, name: str) -> list[ast.AST]:
+    return [one for one in ast.walk(tree) if isinstance(one, ast.Name) and one.id == name and not _is_stored(one, name)]
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

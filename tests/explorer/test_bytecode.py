@@ -31,7 +31,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
+from itertools import chain, pairwise, permutations, product
 from kraftcheck import *
 
 
@@ -100,6 +101,71 @@ def factorial(n):
 def cached(n):
     return n + 1
 
+
+def most(*values, least=0):
+    return max([least, *values])
+
+
+def matched(value):
+    match value:
+        case None | True:
+            return "none"
+        case 1 | 2:
+            return "few"
+        case Item(number=2 | 3 as n, colour=Colour.BLUE):
+            return n
+        case Item(n, Colour.RED, (first, *_)) if first + n > 3:
+            return n + first
+        case Item(more=(4, last)):
+            return last
+        case Other(n):
+            return n
+        case (1, *middle, 1):
+            return middle
+        case [first, second] if first < second:
+            return second - first
+        case ():
+            return "empty"
+        case _:
+            return "other"
+
+
+def changed(values, by_name):
+    numbers = list(values)
+    few = set(values)
+    names = dict(by_name)
+    numbers.sort()
+    numbers.insert(1, 9)
+    numbers.insert(-1, 8)
+    numbers.remove(1)
+    numbers.reverse()
+    last = numbers.pop()
+    first = numbers.pop(0)
+    few.update([5], {6})
+    few.remove(5)
+    names["q"] = 1
+    names["a"] += 4
+    del names["b"]
+    names.update({"y": 7})
+    gone = names.pop("y")
+    none = names.pop("none", 0)
+    old = numbers.copy()
+    numbers.clear()
+    return [first, last, gone, none, *old, *numbers, *ordered(few), *ordered(names.items())]
+
+
+def locally(values, by_name):
+    n = 2
+    twice = lambda x: x * n
+
+    def both(x, y):
+        return twice(x) + y + n
+
+    n = 3
+    pairs = by_name.items()
+    ids = range(n)
+    return [*map(twice, values), both(1, 2), [both(n, 1) for n in ids if n in ids], [k for k, _ in sorted(pairs)]]
+
 """
 
 EXPRESSIONS = [
@@ -164,6 +230,29 @@ EXPRESSIONS = [
         "self.either(s.item)",
         "ordered([Map({1: 2}), Map({1: s.n})])",
     ),
+    *("abs(s.n)", "abs(-s.n)", "s.n ** 2", "pow(2, s.n)", "s.n & 6", "s.n | 4", "s.n ^ 1", "-s.n & 6", "-s.n ^ 1"),
+    *("1 << s.n", "s.n >> 1", "~s.n", "+s.n", "+s.flag", "int(s.flag)", "int(s.n)", "[0] * s.n", "(1, 2) * s.n"),
+    *("s.numbers.count(1)", "sum(s.numbers, 1)", "sum([[1], [2]], [])", "s.numbers[::-1]", "s.few.copy()"),
+    *("list(map(lambda x: x + s.n, s.numbers))", "tuple(map(helper, s.numbers))", "sum(map(len, [s.numbers, ()]))"),
+    *("list(map(lambda x, y: x - y, s.numbers, s.numbers[1:]))", "any(map(lambda x: x > 2, s.numbers))"),
+    *("list(filter(lambda x: x > 1, s.numbers))", "list(filter(None, [0, s.n]))", "max(*s.numbers)", "min(*s.few, 0)"),
+    *("reduce(lambda a, b: a - b, s.numbers)", "reduce(lambda a, b: a | {b}, s.numbers, frozenset())"),
+    *("max(s.by_name, key=s.by_name.get)", "sorted(s.numbers, reverse=True)", "getattr(s.item, 'number')"),
+    *("sorted(s.numbers, key=lambda x: x % 2, reverse=True)", "sorted(s.items, key=lambda i: i.double, reverse=True)"),
+    *("list(product(s.numbers, s.numbers[2:], [s.n]))", "list(product((s.n, 1), repeat=2))", "list(product())"),
+    *("list(permutations(s.numbers, 2))", "list(permutations(ordered(s.few)))", "list(permutations((), 1))"),
+    *("list(permutations(s.numbers, 5))", "list(permutations(s.numbers, 0))", "list(permutations(()))"),
+    *("list(chain(s.numbers, range(s.n)))", "list(chain.from_iterable([s.numbers, (s.n,)]))", "list(chain())"),
+    *("list(pairwise(s.numbers))", "list(pairwise((s.n,)))", "s.few.union({1}, [s.n])", "frozenset.union(s.few, {1})"),
+    *("frozenset().union(*[s.few, {s.n}])", "s.few.intersection({3}, (3, 4))", "set.union({s.n}, s.few)"),
+    *("Map({**s.by_name, 'z': s.n})", "Map({'a': s.n, **s.by_name, 'b': 9, **{'c': 4}})", "list({**{s.n: 1}, 1: 2})"),
+    *("type(s.item) is Item", "type(s.item) != Item", "type(s.item) == Other", "(lambda x, y: x - y)(s.n, 1)"),
+    *("s.by_name.keys() - {'a'}", "s.by_name.keys() & {'a', 'z'}", "len(s.by_name.values())", "len(s.by_name.keys())"),
+    *("next(iter(s.numbers))", "next(iter(s.few & {3}))", "next(iter(()), s.n)", "most(s.n, *s.numbers, least=2)"),
+    *("most(least=s.n)", "[matched(one) for one in [None, True, 1, s.n, s.numbers, s.numbers[1:], (1, 4), (4, 1)]]"),
+    "[matched(one) for one in [Item(s.n, Colour.BLUE), Item(3, Colour.BLUE), Item(4, more=(1,)), Item(1, more=(1,))]]",
+    "[matched(one) for one in [s.item, Item(1), Other(s.n), s.few, [1, s.n, 1], [s.n, 4], s.by_name, ()]]",
+    *("changed(s.numbers, s.by_name)", "locally(s.numbers, s.by_name)"),
 ]
 
 METHODS = """
@@ -330,8 +419,9 @@ class Drawer:
     def _statement(self, depth: int) -> str:
         form = self._random.choice(STATEMENTS[: None if depth else 5])
         form = form.replace("{v}", self._random.choice("abc")).replace("{w}", self._random.choice("abc"))
-        while "{block}" in form:
-            form = form.replace("{block}", indent(self.statements(depth - 1), "    "), 1)
+        for name, margin in (("{block}", "    "), ("{inner}", 8 * " ")):
+            while name in form:
+                form = form.replace(name, indent(self.statements(depth - 1), margin), 1)
         return self._filled(form, 1)
 
     def function(self) -> str:
@@ -367,6 +457,9 @@ FORMS = {
             "-<number>",
         ),
         *("next(({x} for {x} in ordered({source}) if <bool>), <digit>)", "s.by_name.get('a', <number>)"),
+        *("abs(<number>)", "int(<bool>)", "<number> & 7", "<number> ^ <digit>", "(lambda q: q - <number>)(<number>)"),
+        *("reduce(lambda p, q: p - q, <tuple>, <number>)", "<tuple>.count(<number>)", "sum(<tuple>, <number>)"),
+        *("max(*<tuple>, <number>, 0)", "next(iter(<tuple>), <number>)", "sum(map(lambda q: q + <number>, <tuple>))"),
         *("max([<number>, *<tuple>], key=lambda q: -q)", "helper(<number>, <number>)", "s.item.plus(<number>)"),
         *(
             "min(ordered(<set>) + [<number>])",
@@ -399,12 +492,16 @@ FORMS = {
         ),
         *("tuple(ordered(<set>))", "tuple(sorted(<tuple>))", "tuple(<number> for {x} in {source} if <bool>)"),
         *("(*<tuple>, <number>)", "tuple(reversed(<tuple>))", "tuple(range(<digit>, <digit>))"),
+        *("<tuple>[::-1]", "tuple(filter(lambda q: q < <number>, <tuple>))", "tuple(map(lambda q: <number>, <tuple>))"),
+        *("tuple(sorted(<tuple>, reverse=True))", "tuple(chain(<tuple>, <tuple>))", "<tuple> * (<number> % 3)"),
+        *("tuple(q - p for q, p in product(<tuple>[:3], <tuple>[:3]))", "tuple(p + q for p, q in pairwise(<tuple>))"),
         *("tuple(a + b for a, b in zip(<tuple>, <tuple>))", "tuple(i for i, _ in enumerate(<tuple>))"),
         *("tuple(sorted(<tuple>, key=lambda q: (q % 2, q)))", "tuple(evens(<set>))", "<tuple> if <bool> else <tuple>"),
     ],
     "set": [
         *("s.few", "frozenset()", "frozenset({<digit>, <digit>})", "<set> | <set>", "<set> & <set>", "<set> - <set>"),
         *("<set> ^ <set>", "frozenset(<tuple>)", "frozenset({<number> for {x} in {source}})", "<set> | {<number>}"),
+        *("<set>.union(<tuple>, <set>)", "frozenset().union(*[<set>, <tuple>])", "<set>.intersection(<tuple>, <set>)"),
         *("<set>.union(<tuple>)", "frozenset(sum(q) for q in itertools.combinations(ordered(<set>), 2))"),
     ],
 }
@@ -422,6 +519,8 @@ STATEMENTS = (
     *("if {v}:\n{block}", "if <bool>:\n{block}\nelse:\n{block}", "if ({v} := <number> % 9) > {w}:\n{block}"),
     *("for {v} in (2, {w}, 1):\n{block}", "for {v} in range({w} % 4):\n{block}\n    if {w}:\n        break"),
     "for {v} in range(3):\n    if <bool>:\n        continue\n{block}\nelse:\n{block}",
+    "match {w} % 4:\n    case 1 | 3:\n{inner}\n    case 2 if <bool>:\n{inner}\n    case _:\n{inner}",
+    "match <tuple>:\n    case (1, *_) | ():\n{inner}\n    case (_, {v}, *_):\n{inner}",
 )
 
 
@@ -447,6 +546,21 @@ REFUSED = {
         "found = other = [1]\n        found.append(2)\n        yield Step().put(n=len(other))"
     ),
     "an expression joinedstr": "yield Step().put(n=len(f'{shared.n}'))",
+    "a local function of several": (
+        "def f(x):\n            y = x\n            return y\n        yield Step().put(n=f(1))"
+    ),
+    "the local function f": "f = lambda x: x\n        f = lambda x: x + 1\n        yield Step().put(n=f(1))",
+    "the name f": "f = lambda x: x\n        g = [f]\n        yield Step().put(n=g[0](1))",
+    "a local function with other than plain": "f = lambda x, y=2: x + y\n        yield Step().put(n=f(1))",
+    "the name k in a guard and beyond": (
+        "k = 7\n        match shared.n:\n            case k if k > 3:\n                x = 1\n            case _:\n"
+        "                x = k\n        yield Step().put(n=x)"
+    ),
+    "a pattern MatchAs": (
+        "match [shared.numbers, 2]:\n            case [x, 2]:\n                x = list(x)\n"
+        "                x.append(1)\n        yield Step().put(n=len(x))"
+    ),
+    "a call of map": "yield Step().put(n=len(list(map(lambda x: x))))",
 }
 
 
@@ -491,6 +605,25 @@ def test_a_value_is_read_before_the_rest_of_its_expression_changes_it(tmp_path: 
 """
     found, wanted = both(protocol_of(tmp_path, action), deadlock=False)
     assert found == wanted
+
+
+def test_a_local_function_takes_variables_as_they_are_when_it_is_called(tmp_path: Path) -> None:
+    code = """
+    @environment
+    def go(self, shared: Box) -> Steps:
+        add = lambda x: x + k
+        k = 5
+        numbers = [add(k) for k in (1, 2)]
+        for k in numbers:
+            yield Step().put(n=add(k))
+        items = {1: 1}
+        view = items.items()
+        items = {2: 2, 3: 3}
+        yield Step().put(n=len([key for key, _ in view]) + len(items))
+"""
+    protocol = protocol_of(tmp_path, code)
+    ours, wanted = both(protocol, deadlock=False, max_depth=3)
+    assert ours == wanted
 
 
 def test_a_local_variable_is_not_taken_for_a_global_one(tmp_path: Path) -> None:

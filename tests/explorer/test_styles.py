@@ -74,7 +74,7 @@ def change_at_once(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     """Let another engine be chosen at 64 states with a call in each step."""
     tables_first(monkeypatch)
     monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
-    monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
+    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None if engine == "bytecode" else "a word")
 
 
 @pytest.mark.parametrize("name", ["si-one", *(pytest.param(name, marks=pytest.mark.slow) for name in MOST_CALLS)])
@@ -187,11 +187,12 @@ def test_another_engine_has_half_of_the_time_where_there_is_a_checkpoint() -> No
 def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
     calls: int, is_dear: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bytecode, "is_supported", lambda *_: False)
+    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: "a word")
     choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest())
     progress = Progress(10_000, 27_000, 20, 100, 1.0, handler_calls={"FillSmallJug": calls})
     with pytest.raises(engines.EngineChange) if is_dear else nullcontext():
         choice.watched().report(progress)  # type: ignore[misc]
+    assert [note.count(": the reference engine searched; a word; see") for note in choice.notes] == [1] * is_dear
     choice.change()
     assert choice.engine == ("reference" if is_dear else "tables")
 

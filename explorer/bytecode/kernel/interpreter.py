@@ -186,6 +186,11 @@ def set_from_stack(m: Any, kind: Any, mark: Any) -> Any:
 @jit
 def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a product, a floored quotient or a remainder."""
+    if operation == OP_MUL and other & 1 and heap.is_sequence(heap.kind_of(m, one)):
+        mark = m.at[codes.AT_STACK_HEIGHT]
+        for _ in range(other >> 1):
+            push_elements(m, one)
+        return value_from_stack(m, heap.kind_of(m, one), mark)
     if not (one & 1 and other & 1):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
@@ -198,7 +203,9 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
 
 @jit
 def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
-    """Return `one & other`, `one | other` or `one ^ other`: of bools, sets or maps."""
+    """Return `one & other`, `one | other` or `one ^ other`: of integers, bools, sets or maps."""
+    if one & 1 and other & 1:  # the lowest bit marks an integer
+        return one & other if operation == OP_AND else one | other if operation == OP_OR else one ^ other | 1
     kind, others, mark = heap.kind_of(m, one), heap.kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.BOOL_KIND and others == codes.BOOL_KIND:
         if operation == OP_XOR:

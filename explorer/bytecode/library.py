@@ -1,0 +1,222 @@
+"""Functions that are translated in place of functions and methods of Python that have no operation."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def absolute(number: int) -> int:
+    """`abs`, of an int."""
+    return -number if number < 0 else number + 0
+
+
+def integer(value: int) -> int:
+    """`int`, of an int or a bool."""
+    if isinstance(value, bool):
+        return 1 if value else 0
+    return value + 0
+
+
+def power(number: int, exponent: int) -> int:
+    """`pow`, with a result that is an int."""
+    if exponent < 0:
+        raise ValueError
+    found = 1
+    for _ in range(exponent):
+        found = found * number
+    return found
+
+
+def shifted_left(number: int, places: int) -> int:
+    """`number << places`."""
+    return number * power(2, places)
+
+
+def shifted_right(number: int, places: int) -> int:
+    """`number >> places`."""
+    return number // power(2, places)
+
+
+def inverted(number: int) -> int:
+    """`~number`."""
+    return -number - 1
+
+
+def total(values: Iterable[Any], start: Any = 0) -> Any:
+    """`sum`, with a start."""
+    for one in values:
+        start = start + one
+    return start
+
+
+def first(values: Iterable[Any]) -> Any:
+    """`next(iter(values))`."""
+    for one in values:
+        return one
+    raise StopIteration
+
+
+def backwards(values: Any) -> Any:
+    """`values[::-1]`."""
+    found = values[:0]
+    for place in range(len(values)):
+        found = values[place : place + 1] + found
+    return found
+
+
+def product(*parts: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
+    """`itertools.product`."""
+    parts = parts * repeat
+    if parts:
+        for one in parts[0]:
+            for others in product(*parts[1:]):
+                yield (one, *others)
+    else:
+        yield ()
+
+
+def permutations(values: Iterable[Any], size: int | None = None) -> Iterator[tuple[Any, ...]]:
+    """`itertools.permutations`."""
+    those = tuple(values)
+    yield from _arranged(those, len(those) if size is None else size)
+
+
+def _arranged(left: tuple[Any, ...], size: int) -> Iterator[tuple[Any, ...]]:
+    if size == 0:
+        yield ()
+    elif size <= len(left):
+        for place, one in enumerate(left):
+            for others in _arranged(left[:place] + left[place + 1 :], size - 1):
+                yield (one, *others)
+
+
+def chain(*parts: Iterable[Any]) -> Iterator[Any]:
+    """`itertools.chain`."""
+    for part in parts:
+        yield from part
+
+
+def chained(parts: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    """`itertools.chain.from_iterable`."""
+    for part in parts:
+        yield from part
+
+
+def pairwise(values: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """`itertools.pairwise`."""
+    those = tuple(values)
+    yield from zip(those, those[1:], strict=False)  # noqa: RUF007 - this is it
+
+
+def united(values: Any, *others: Iterable[Any]) -> Any:
+    """`frozenset.union`."""
+    for one in others:
+        values = values | frozenset(one)
+    return values
+
+
+def intersected(values: Any, *others: Iterable[Any]) -> Any:
+    """`frozenset.intersection`."""
+    for one in others:
+        values = values & frozenset(one)
+    return values
+
+
+def count(values: Iterable[Any], wanted: Any) -> int:
+    """`list.count`."""
+    return sum(1 for one in values if one == wanted)
+
+
+def index(values: Iterable[Any], wanted: Any) -> int:
+    """`list.index`."""
+    for place, one in enumerate(values):
+        if one == wanted:
+            return place
+    raise ValueError
+
+
+def unchanged(value: Any) -> Any:
+    """`copy`, of a value that no other name changes."""
+    return value
+
+
+def removed(values: Any, wanted: Any) -> Any:
+    """Return a list or a set after `remove`."""
+    if wanted not in values:
+        raise KeyError
+    if isinstance(values, list):
+        place = values.index(wanted)
+        return values[:place] + values[place + 1 :]
+    return values - {wanted}
+
+
+def updated(values: Any, *others: Any) -> Any:
+    """Return a set or a dict after `update`."""
+    for one in others:
+        values = values | (set(one) if isinstance(values, set) else dict(one))
+    return values
+
+
+def popped(values: Any, key: Any = -1, *default: Any) -> Any:
+    """Return the element of a list, or the value of a dict, that `pop` returns."""
+    if isinstance(values, list) or key in values:
+        return values[key]
+    (found,) = default
+    return found
+
+
+def without_popped(values: Any, key: Any = -1, *_: Any) -> Any:
+    """Return a list or a dict after `pop`."""
+    if isinstance(values, list):
+        place = key + len(values) if key < 0 else key
+        return values[:place] + values[place + 1 :]
+    return {one: value for one, value in values.items() if one != key}
+
+
+def without_item(values: dict[Any, Any], key: Any) -> dict[Any, Any]:
+    """Return a dict after `del values[key]`."""
+    if not isinstance(values, dict) or key not in values:
+        raise KeyError
+    return {one: value for one, value in values.items() if one != key}
+
+
+def inserted(values: list[Any], place: int, value: Any) -> list[Any]:
+    """Return a list after `insert`."""
+    return [*values[:place], value, *values[place:]]
+
+
+def reversed_list(values: list[Any]) -> list[Any]:
+    """Return a list after `reverse`."""
+    return list(reversed(values))
+
+
+def cleared(values: Any) -> Any:
+    """Return a list, a set or a dict after `clear`."""
+    if isinstance(values, list):
+        return []
+    return set() if isinstance(values, set) else {}
+
+
+FUNCTIONS: dict[Any, Any] = {
+    abs: absolute, int: integer, pow: power, sum: total, itertools.product: product, itertools.chain: chain,
+    itertools.permutations: permutations, itertools.chain.from_iterable: chained, itertools.pairwise: pairwise,
+    **dict.fromkeys((frozenset.union, set.union), united),
+    **dict.fromkeys((frozenset.intersection, set.intersection), intersected),
+}  # fmt: skip
+"""The function that is translated in place of one of Python's."""
+METHODS: dict[str, Any] = {
+    "count": count, "index": index, "union": united, "intersection": intersected, "copy": unchanged,
+}  # fmt: skip
+"""The function that is translated in place of a method."""
+OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Pow: power, ast.LShift: shifted_left, ast.RShift: shifted_right, ast.UAdd: integer, ast.Invert: inverted,
+}  # fmt: skip
+"""The function that is translated in place of an operator."""
+CHANGES: dict[str, Any] = {
+    "remove": removed, "update": updated, "insert": inserted, "reverse": reversed_list, "clear": cleared,
+    "pop": without_popped,
+}  # fmt: skip
+"""The function whose result is the value of a variable after a method has changed it in place."""
