@@ -176,7 +176,7 @@ def _search_and_choose_engine(
     """Return the table engine's result, or another engine's if the inputs of handlers hardly repeat."""
     choice = EngineChoice(protocol, options)
     while True:
-        with suppress(EngineChange, UntranslatableError):
+        try:
             if choice.engine == "reference":
                 found = _search_by_reference(protocol, choice.watched(), whole_levels=True)
                 assert found is not None, "only engines that support the search are chosen"
@@ -184,6 +184,10 @@ def _search_and_choose_engine(
                 found = _search_with_engine(choice.engine, protocol, options, compiles, choice.watched())
             choice.finish(found)
             return found
+        except UntranslatableError as error:
+            choice.problem = f"; {str(error).partition('; expected')[0]}"
+        except EngineChange:
+            pass
         choice.change()
         gc.collect()  # frees the tables
 
@@ -205,7 +209,7 @@ class EngineChoice:
         self._others = others if options.resume is None or _holds_finished_search(options.resume) else []
         self.engine, self._following, self._most, self._until = "tables", "tables", inf, inf
         self.notes: list[str] = []
-        self._problem = ""  # why another engine is not chosen
+        self.problem = ""  # why another engine is not chosen
         self._restart()
 
     @cached_property
@@ -282,7 +286,7 @@ class EngineChoice:
         self._last, self._last_size, self._calls = progress, size, calls
         for engine in [*self._others]:
             if self._is_faster(engine, size, last, progress):
-                self.notes = [_engine_change_note(progress, engine, self._options.workers or 1, self._problem)]
+                self.notes = [_engine_change_note(progress, engine, self._options.workers or 1, self.problem)]
                 self._following, self._most = (
                     engine,
                     LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
@@ -310,7 +314,7 @@ class EngineChoice:
         problem = _engine_module("bytecode").unsupported_part(self._protocol, self._alone("bytecode"))
         if problem is not None:
             self._others.remove("bytecode")
-            self._problem = f"; {problem}"
+            self.problem = f"; {problem}"
         return problem is None
 
 

@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
@@ -37,13 +36,13 @@ STEP_METHOD_PARTS = {"write": codes.STEP_WRITES, "spend": codes.STEP_SPENDS, "ne
 CALL_TRANSLATORS: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
-    consume: "_become", divmod: "_divmod", itertools.combinations: "_combinations", map: "_mapped", filter: "_mapped",
-    functools.reduce: "_reduced", getattr: "_getattr", dataclasses.replace: "_replaced",
+    consume: "_become", divmod: "_divmod", map: "_mapped", filter: "_mapped",
+    functools.reduce: "_reduced", dataclasses.replace: "_replaced",
     **dict.fromkeys(COLLECTION_TYPES, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
 ARGUMENT_COUNTS = {
-    "_isinstance": 2, "_divmod": 2, "_combinations": 2, "_getattr": 2, "_any_or_all": 1, "_become": 1, "_of_one": 1,
+    "_isinstance": 2, "_divmod": 2, "_any_or_all": 1, "_become": 1, "_of_one": 1,
 }  # fmt: skip
 """The number of arguments of calls that take no keywords."""
 KeywordArguments = dict[str | None, ast.expr]
@@ -98,8 +97,10 @@ class CallTranslator(ExpressionTranslator):
 
     def _arguments(self, node: ast.Call, function: FunctionType, given: Sequence[int] = ()) -> list[int]:
         parameters = list(inspect.signature(function).parameters.values())[self.program.is_method(function) :]
-        take = self._consumed if function.__module__ == library.__name__ else self._value
-        values = self._bound(node, parameters[len(given) :], take)
+        is_library = function.__module__ == library.__name__
+        if is_library and any(map(self._is_text, node.args)):
+            raise self._unsupported(node, "a call with text")
+        values = self._bound(node, parameters[len(given) :], self._consumed if is_library else self._value)
         return [*given, *values.values()]
 
     def _bound(
@@ -140,7 +141,7 @@ class CallTranslator(ExpressionTranslator):
         first = self._register(max(1, len(arguments)))
         for place, one in enumerate(arguments):
             self._emit(Op.MOVE, first + place, one)
-        return self._result(Op.CALL, self.program.function(function), first, len(arguments))
+        return self._result(Op.CALL, self.program.function(function, is_helper=True), first, len(arguments))
 
     def _call_known(self, node: ast.Call, target: Any) -> int:
         """Translate a call of a class, or of a function of Python or of the language."""
@@ -186,16 +187,12 @@ class CallTranslator(ExpressionTranslator):
         return into
 
     def _of_one(self, node: ast.Call, target: Any, _: KeywordArguments) -> int:
+        if self._is_text(node.args[0]):
+            raise self._unsupported(node, "a call with text")
         is_view = isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") in MAP_VIEW_METHODS
         take = self._value if target in (len, bool) and not is_view else self._consumed
         found = self._result(ONE_ARGUMENT_OPS[target], take(node.args[0]))
         return self._result(Op.NOT, found) if target is bool else found
-
-    def _getattr(self, node: ast.Call, _: Any, __: KeywordArguments) -> int | None:
-        owner, name = node.args
-        if not isinstance(name, ast.Constant):
-            return None
-        return self._value(ast.copy_location(ast.Attribute(owner, str(name.value), ast.Load()), node))
 
     def _divmod(self, node: ast.Call, _: Any, __: KeywordArguments) -> int:
         one, other = map(self._value, node.args)
@@ -245,9 +242,6 @@ class CallTranslator(ExpressionTranslator):
         for place, one in enumerate(values):
             self._emit(Op.MOVE, first + place, one)
         return self._result(Op.ZIP, first, count)
-
-    def _combinations(self, node: ast.Call, _: Any, __: KeywordArguments) -> int:
-        return self._result(Op.COMBINATIONS, self._consumed(node.args[0]), self._value(node.args[1]))
 
     def _next(self, node: ast.Call, _: Any, words: KeywordArguments) -> int | None:
         """Translate next(...) over a generator expression, perhaps with a default."""

@@ -55,6 +55,10 @@ class EncodedSearch:
         """The number of columns of a state."""
         return len(self.replicas) + len(self._fields) + len(self._bounds)
 
+    def answer(self) -> None:
+        """Let Python answer what the interpreter asks."""
+        self._program.answer()
+
     def _encoded(self, state: State) -> list[int]:
         encode, of_replica = self.heap.encode, self._encode_replica
         replicas = [of_replica(state.replicas[one]) if one in state.replicas else 0 for one in self.replicas]

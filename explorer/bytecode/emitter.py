@@ -11,12 +11,14 @@ import ast
 import builtins
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Sequence, ValuesView
+from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import checked_syntax_tree, find_aliasing, local_variables, mutated_variables
 from kraftcheck.explorer.bytecode.values import ValueHeap
@@ -48,6 +50,7 @@ class Program:
         self._constants: dict[int, int] = {}
         self._functions: dict[Any, int] = {}
         self._waiting: list[Any] = []  # translations
+        self.asked: list[tuple[Callable[..., Any], bool]] = []  # called by Python, and whether iterators are consumed
         self.probes: dict[CoverageProbe, dict[int, int]] = {}
         self._probes = 0
         self.lines: list[str] = []
@@ -57,14 +60,45 @@ class Program:
         """Return the number of a constant."""
         return self._constants.setdefault(self.heap.encode(value), len(self._constants))
 
-    def function(self, function: Any, watch: CoverageProbe | None = None) -> int:
-        """Return the number of a function, with the probes of a watch; it is translated if it is new."""
+    def function(self, function: Any, watch: CoverageProbe | None = None, *, is_helper: bool = False) -> int:
+        """Return the number of a function, with the probes of a watch; it is translated if it is new.
+
+        Python calls a helper that cannot be translated.
+        """
         key = watch or function
         if key not in self._functions:
+            self._waiting.append(self._prepared(function, watch, is_helper))
             self._functions[key] = len(self._functions)
             self._entries.append((0, 0))
-            self._waiting.append(self._translation(self, function, watch))
         return self._functions[key]
+
+    def _prepared(self, function: Any, watch: CoverageProbe | None, is_helper: bool) -> Any:
+        try:
+            made = self._translation(self, function, watch)
+            made.is_helper = is_helper
+        except UntranslatableError:
+            if not is_helper:
+                raise
+            return FunctionOfPython(self, function)
+        return made
+
+    def asked_function(self, function: Callable[..., Any], *, is_consumed: bool) -> int:
+        """Return the number of a function that Python calls."""
+        self.asked.append((function, is_consumed))
+        return len(self.asked) - 1
+
+    def answer(self) -> None:
+        """Let Python answer what the machine asks."""
+        asked = int(self.heap.machine.at[codes.AT_ASKED])
+        number, *arguments = self.heap.decode(asked)
+        function, is_consumed = self.asked[number]
+        try:
+            found = function(*arguments)
+            if isinstance(found, Iterator | range | KeysView | ValuesView | ItemsView):
+                found = tuple(itertools.islice(found, MOST_FOLDED_ELEMENTS + 1)) if is_consumed else object()
+        except Exception:  # the reference engine raises it with its path
+            raise UntranslatableError("an error in a call of Python") from None
+        self.heap.answer(asked, found)
 
     def seen(self, watch: CoverageProbe) -> list[int]:
         """Return the numbers of the probes of a property that a search has passed."""
@@ -90,7 +124,13 @@ class Program:
         while self._waiting:
             one = self._waiting.pop()
             first = len(self._code)
-            instructions, registers = one.translated()
+            try:
+                instructions, registers = one.translated()
+            except UntranslatableError:
+                if not getattr(one, "is_helper", False):
+                    raise
+                one = FunctionOfPython(self, one.function)
+                instructions, registers = one.translated()
             self._entries[self._functions[one.watch or one.function]] = first, registers
             self._code += [_relocated_instruction(code, first) for code in instructions]
             self.lines += [f"{one.function.__qualname__}, line {line}" for line in one.lines]
@@ -112,6 +152,40 @@ def _relocated_instruction(code: tuple[int, ...], first: int) -> tuple[int, int,
     elif operation == Op.NEXT:
         c += first
     return operation, a, b, c, d
+
+
+class FunctionOfPython:
+    """A function that Python calls: its instructions ask for its result."""
+
+    watch = None
+
+    def __init__(self, program: Program, function: Any) -> None:
+        self.function, self._program = function, program
+        parameters = list(inspect.signature(function).parameters.values())
+        kinds = {one.kind for one in parameters}
+        if kinds - {inspect.Parameter.POSITIONAL_OR_KEYWORD}:
+            raise UntranslatableError(f"a call of {function.__qualname__}")
+        is_method = program.is_method(function)
+        called: Any = MethodType(function, program.protocol) if is_method else function
+        self._yields = inspect.isgeneratorfunction(function)
+        if self._yields:
+            called = partial(_elements, called)
+        self._number, self._count = program.asked_function(called, is_consumed=False), len(parameters) - is_method
+        self.lines = [function.__code__.co_firstlineno] * (self._count + 6 + self._yields)
+
+    def translated(self) -> tuple[list[tuple[int, ...]], int]:
+        """Return the instructions and the number of registers."""
+        count, number = self._count, self._program.constant(self._number)
+        mark, first, asked, found = range(count, count + 4)
+        pushed = [(Op.PUSH, one, 0, 0, 0) for one in (first, *range(count))]
+        begin = [(Op.MARK, mark, 0, 0, 0), (Op.CONST, first, number, 0, 0), *pushed]
+        ask = [(Op.COLLECT, asked, codes.TUPLE_KIND, mark, 0), (Op.ASK, found, asked, 0, 0)]
+        yielded = [(Op.PUSH_ALL, found, 0, 0, 0)] * self._yields
+        return [*begin, *ask, *yielded, (Op.RETURN, found, 0, 0, 0)], count + 5
+
+
+def _elements(function: Callable[..., Iterable[Any]], *arguments: Any) -> tuple[Any, ...]:
+    return tuple(function(*arguments))
 
 
 class JumpLabel:

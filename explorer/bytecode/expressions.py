@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from kraftcheck.explorer.bytecode import library
 from kraftcheck.explorer.bytecode.emitter import Emitter, JumpLabel, VariableScope, comprehension_variables
 from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_KIND, TUPLE_KIND, Op
 from kraftcheck.explorer.bytecode.source import walrus_variables
+from kraftcheck.explorer.bytecode.values import KINDS_OF_TYPES
+from kraftcheck.spec.diagnosis.lint import PROBE_NAME
+from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record, field_names
 
@@ -23,7 +27,7 @@ BINARY_OPS: dict[type[ast.AST], Op] = {
     ast.GtE: Op.GE, ast.In: Op.IN, ast.NotIn: Op.NOT_IN, ast.Is: Op.IS, ast.IsNot: Op.IS_NOT,
 }  # fmt: skip
 
-ITERATOR_BUILTINS: tuple[Any, ...] = (zip, enumerate, reversed, range, map, filter, itertools.combinations)
+_REFUSED_IN_ASKED = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Is, ast.IsNot)
 MAP_VIEW_METHODS = {"keys", "values", "items"}
 """Functions that return an iterator or a view, and methods of maps."""
 
@@ -54,18 +58,59 @@ class ExpressionTranslator(Emitter, ABC):
         """Translate an expression; return the register of its value."""
         if self._is_lazy(node):  # its elements would be taken too early, or twice
             raise self._unsupported(node, "an iterator or a view beyond the expression that consumes it")
-        return self._consumed(node)
+        return self._translated(node, is_consumed=False)
 
     def _consumed(self, node: ast.expr) -> int:
         """Translate an expression whose value is consumed at once, so that a list may stand for an iterator."""
+        return self._translated(node, is_consumed=True)
+
+    def _translated(self, node: ast.expr, *, is_consumed: bool) -> int:
         found, value = self._folded(node)
         if found:
             return self._constant(value)
         method = getattr(self, f"_of_{type(node).__name__.lower()}", None)
-        if method is None:
-            raise self._unsupported(node, f"an expression {type(node).__name__.lower()}")
-        result: int = method(node)
+        before = len(self._code), self._labelled, self.scope
+        try:
+            if method is None:
+                raise self._unsupported(node, f"an expression {type(node).__name__.lower()}")
+            result: int = method(node)
+        except UntranslatableError:
+            count, self._labelled, self.scope = before
+            del self._code[count:], self.lines[count:]
+            asked = self._asked(node, is_consumed=is_consumed)
+            if asked is None:
+                raise
+            return asked
         return result
+
+    def _asked(self, node: ast.expr, *, is_consumed: bool) -> int | None:
+        """Let Python evaluate an expression once for each of its inputs; None if that may differ, or it has none."""
+        inputs = _ExpressionInputs(self._locals)
+        body = inputs.visit(deepcopy(node))
+        if not inputs.found or not self._may_ask(node):
+            return None
+        names = ast.arguments([], [ast.arg(name) for name, _ in inputs.found.values()], None, [], [], None, [])
+        made = ast.fix_missing_locations(ast.Expression(ast.copy_location(ast.Lambda(names, body), node)))
+        function = eval(compile(made, self.function.__code__.co_filename, "eval"), self._globals)
+        number = self.program.asked_function(function, is_consumed=is_consumed)
+        values = [self._constant(number), *(self._value(one) for _, one in inputs.found.values())]
+        return self._result(Op.ASK, self._collected(TUPLE_KIND, values))
+
+    def _may_ask(self, node: ast.expr) -> bool:
+        """Return whether an expression has a value of its own that depends on its inputs alone."""
+        parts = list(ast.walk(node))
+        names = {name for one in parts for name in (getattr(one, "id", ""), getattr(one, "arg", ""))}
+        if names & {*self._lambdas, *self._changed, PROBE_NAME, "super"} or self._locals & bound_variables(parts):
+            return False
+        return not self._makes_foreign(node) and not any(isinstance(one, _REFUSED_IN_ASKED) for one in parts)
+
+    def _makes_foreign(self, node: ast.expr) -> bool:
+        """Return whether an expression makes a value that no state holds, such as a float, or none."""
+        target = self._object(node.func) if isinstance(node, ast.Call) else None
+        own = (Record, enum.Enum, Iterator, range)
+        is_class = isinstance(target, type) and target not in KINDS_OF_TYPES and not issubclass(target, own)
+        is_fraction = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        return is_class or is_fraction or isinstance(node, ast.Starred)
 
     def _value_or_none(self, node: ast.expr | None) -> int:
         return self._constant(None) if node is None else self._value(node)
@@ -78,8 +123,8 @@ class ExpressionTranslator(Emitter, ABC):
         if target is None:
             return isinstance(node.func, ast.Attribute) and node.func.attr in MAP_VIEW_METHODS
         target = library_function(target) or target
-        is_generator = inspect.isgeneratorfunction(getattr(target, "__wrapped__", target))
-        return is_generator or any(target is one for one in ITERATOR_BUILTINS)
+        is_class = isinstance(target, type) and (target is range or issubclass(target, Iterator))
+        return is_class or inspect.isgeneratorfunction(getattr(target, "__wrapped__", target))
 
     def _of_name(self, node: ast.Name) -> int:
         if node.id in self._names and node.id not in self._lambdas:
@@ -129,22 +174,21 @@ class ExpressionTranslator(Emitter, ABC):
             value = self._result(Op.CONVERT, self._consumed(left), SET_KIND)
         else:
             value = self._value(left)
-        other = self._value(node.right)
-        if operation is None:
-            return self._call(self._operator(node), [value, other])
-        return self._result(operation, value, other)
-
-    def _operator(self, node: ast.BinOp | ast.UnaryOp) -> Any:
-        if type(node.op) not in library.OPERATORS:
+        if operation is None or self._is_text(left) or self._is_text(node.right):
             raise self._unsupported(node, f"the operator {type(node.op).__name__}")
-        return library.OPERATORS[type(node.op)]
+        return self._result(operation, value, self._value(node.right))
+
+    def _is_text(self, node: ast.expr) -> bool:
+        is_call = isinstance(node, ast.Call) and self._object(node.func) is str
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return is_call or is_text or isinstance(node, ast.JoinedStr)
 
     def _of_unaryop(self, node: ast.UnaryOp) -> int:
         if isinstance(node.op, ast.Not):
             return self._result(Op.NOT, self._value(node.operand))
         if isinstance(node.op, ast.USub):
             return self._result(Op.NEGATE, self._value(node.operand))
-        return self._call(self._operator(node), [self._value(node.operand)])
+        raise self._unsupported(node, f"the operator {type(node.op).__name__}")
 
     def _of_boolop(self, node: ast.BoolOp) -> int:
         into, end = self._register(), JumpLabel()
@@ -196,9 +240,7 @@ class ExpressionTranslator(Emitter, ABC):
         value = self._value(node.value)
         if isinstance(node.slice, ast.Slice):
             if node.slice.step is not None:
-                if ast.unparse(node.slice) != "::-1":
-                    raise self._unsupported(node, "a slice with a step")
-                return self._call(library.backwards, [value])
+                raise self._unsupported(node, "a slice with a step")
             return self._result(Op.SLICE, value, *map(self._value_or_none, (node.slice.lower, node.slice.upper)))
         return self._result(Op.INDEX, value, self._value(node.slice))
 
@@ -289,3 +331,38 @@ class ExpressionTranslator(Emitter, ABC):
             self._call(*called)
         else:
             self._emit(Op.PUSH_ALL, self._consumed(node))
+
+
+def bound_variables(parts: Iterable[ast.AST]) -> set[str]:
+    """Return the variables of the comprehensions and lambdas among some nodes."""
+    stored = (one for one in parts if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return {*(one.id for one in stored), *(one.arg for one in parts if isinstance(one, ast.arg))}
+
+
+class _ExpressionInputs(ast.NodeTransformer):
+    """Replaces what an expression reads of local variables, as `me.term`, by the parameters of a function."""
+
+    def __init__(self, local: set[str]) -> None:
+        self._local = local
+        self.found: dict[str, tuple[str, ast.expr]] = {}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._input(node) if node.id in self._local and isinstance(node.ctx, ast.Load) else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        return self._input(node) if isinstance(root, ast.Name) and root.id in self._local else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Attribute):  # a method is no input
+            node.func.value = self.visit(node.func.value)
+            node.args = [self.visit(one) for one in node.args]
+            node.keywords = [self.visit(one) for one in node.keywords]
+            return node
+        return self.generic_visit(node)
+
+    def _input(self, node: ast.expr) -> ast.Name:
+        name, _ = self.found.setdefault(ast.dump(node), (f"input_{len(self.found)}", node))
+        return ast.copy_location(ast.Name(name, ast.Load()), node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,31 +19,6 @@ def integer(value: int) -> int:
     return value + 0
 
 
-def power(number: int, exponent: int) -> int:
-    """`pow`, with a result that is an int."""
-    if exponent < 0:
-        raise ValueError
-    found = 1
-    for _ in range(exponent):
-        found = found * number
-    return found
-
-
-def shifted_left(number: int, places: int) -> int:
-    """`number << places`."""
-    return number * power(2, places)
-
-
-def shifted_right(number: int, places: int) -> int:
-    """`number >> places`."""
-    return number // power(2, places)
-
-
-def inverted(number: int) -> int:
-    """`~number`."""
-    return -number - 1
-
-
 def total(values: Iterable[Any], start: Any = 0) -> Any:
     """`sum`, with a start."""
     for one in values:
@@ -59,14 +33,6 @@ def first(values: Iterable[Any]) -> Any:
     raise StopIteration
 
 
-def backwards(values: Any) -> Any:
-    """`values[::-1]`."""
-    found = values[:0]
-    for place in range(len(values)):
-        found = values[place : place + 1] + found
-    return found
-
-
 def product(*parts: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
     """`itertools.product`."""
     parts = parts * repeat
@@ -78,37 +44,10 @@ def product(*parts: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]
         yield ()
 
 
-def permutations(values: Iterable[Any], size: int | None = None) -> Iterator[tuple[Any, ...]]:
-    """`itertools.permutations`."""
-    those = tuple(values)
-    yield from _arranged(those, len(those) if size is None else size)
-
-
-def _arranged(left: tuple[Any, ...], size: int) -> Iterator[tuple[Any, ...]]:
-    if size == 0:
-        yield ()
-    elif size <= len(left):
-        for place, one in enumerate(left):
-            for others in _arranged(left[:place] + left[place + 1 :], size - 1):
-                yield (one, *others)
-
-
 def chain(*parts: Iterable[Any]) -> Iterator[Any]:
     """`itertools.chain`."""
     for part in parts:
         yield from part
-
-
-def chained(parts: Iterable[Iterable[Any]]) -> Iterator[Any]:
-    """`itertools.chain.from_iterable`."""
-    for part in parts:
-        yield from part
-
-
-def pairwise(values: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """`itertools.pairwise`."""
-    those = tuple(values)
-    yield from zip(those, those[1:], strict=False)  # noqa: RUF007 - this is it
 
 
 def united(values: Any, *others: Iterable[Any]) -> Any:
@@ -183,40 +122,14 @@ def without_item(values: dict[Any, Any], key: Any) -> dict[Any, Any]:
     return {one: value for one, value in values.items() if one != key}
 
 
-def inserted(values: list[Any], place: int, value: Any) -> list[Any]:
-    """Return a list after `insert`."""
-    return [*values[:place], value, *values[place:]]
-
-
-def reversed_list(values: list[Any]) -> list[Any]:
-    """Return a list after `reverse`."""
-    return list(reversed(values))
-
-
-def cleared(values: Any) -> Any:
-    """Return a list, a set or a dict after `clear`."""
-    if isinstance(values, list):
-        return []
-    return set() if isinstance(values, set) else {}
-
-
 FUNCTIONS: dict[Any, Any] = {
-    abs: absolute, int: integer, pow: power, sum: total, itertools.product: product, itertools.chain: chain,
-    itertools.permutations: permutations, itertools.chain.from_iterable: chained, itertools.pairwise: pairwise,
-    **dict.fromkeys((frozenset.union, set.union), united),
-    **dict.fromkeys((frozenset.intersection, set.intersection), intersected),
+    abs: absolute, int: integer, sum: total, itertools.product: product, itertools.chain: chain,
+    frozenset.union: united, set.union: united,
 }  # fmt: skip
 """The function that is translated in place of one of Python's."""
 METHODS: dict[str, Any] = {
     "count": count, "index": index, "union": united, "intersection": intersected, "copy": unchanged,
 }  # fmt: skip
 """The function that is translated in place of a method."""
-OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Pow: power, ast.LShift: shifted_left, ast.RShift: shifted_right, ast.UAdd: integer, ast.Invert: inverted,
-}  # fmt: skip
-"""The function that is translated in place of an operator."""
-CHANGES: dict[str, Any] = {
-    "remove": removed, "update": updated, "insert": inserted, "reverse": reversed_list, "clear": cleared,
-    "pop": without_popped,
-}  # fmt: skip
+CHANGES: dict[str, Any] = {"remove": removed, "update": updated, "pop": without_popped}
 """The function whose result is the value of a variable after a method has changed it in place."""

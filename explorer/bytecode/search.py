@@ -28,6 +28,8 @@ states beyond that number of bits."""
 FIRST_SAMPLED_STATES = 64
 """States at the begin of the search that are expanded by both, as is the first one that executes an instruction."""
 WRONG_TRANSLATION_TEXT = "this protocol: its translation differs from Python in a state; please report it"
+MOST_ANSWERS = 1 << 13
+"""Calls of Python for untranslated expressions that any search may make; a longer one, one in two steps."""
 LEAST_FREE_WORDS = 1 << 20
 """Free words before a batch."""
 
@@ -44,6 +46,7 @@ class BytecodeSearch:
         self._description = EncodedSearch(protocol, options, self.system.initial()[:starts])
         self.heap = self._description.heap
         self._books = Bookkeeping(options, self._totals, protocol)
+        self._answered = 0  # calls of Python for untranslated expressions
 
     @property
     def result(self) -> Result:
@@ -86,9 +89,12 @@ class BytecodeSearch:
         for row in self._description.starts:
             self._make_room()
             machine.row[self._description.width : 2 * self._description.width] = row
-            machine.at[codes.AT_SCRATCH_TOP], machine.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
-            address = int(insert_state(machine, -1))
-            self._require_no_error(0)
+            while True:
+                machine.at[codes.AT_SCRATCH_TOP], machine.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
+                address = int(insert_state(machine, -1))
+                if not machine.at[codes.AT_ERROR]:
+                    break
+                self._require_no_error(0)
             if self._count <= FIRST_SAMPLED_STATES or machine.at[codes.AT_IS_FRESH]:
                 self._require_alike(self._is_judged_alike(address))
                 machine.at[codes.AT_IS_FRESH] = 0
@@ -139,6 +145,11 @@ class BytecodeSearch:
             self._make_room()
             if machine.at[codes.AT_LOGGED] == machine.log.shape[0]:
                 machine.log = np.zeros((2 * machine.log.shape[0], 2), np.int64)
+        elif error == codes.ASKED_ERROR:
+            self._answered += 1
+            if self._answered > max(MOST_ANSWERS, machine.at[codes.AT_GENERATED] // 2):
+                raise UntranslatableError("more calls of Python than one in two steps")
+            self._description.answer()
         elif error:
             what = "an operation that is not translated" if error == codes.UNSUPPORTED_ERROR else "too much work"
             raise UntranslatableError(f"{what} ({self._description.place_of(machine.at[codes.AT_ERROR_LINE])})")

@@ -13,6 +13,7 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import InterpreterArrays
 from kraftcheck.explorer.bytecode.kernel.heap import intern_node, rehash_nodes
 from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.kinds import fits_type
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum, mixes_types, order_key
 
@@ -39,6 +40,8 @@ class ValueHeap:
         machine.shape = np.zeros(codes.SHAPE_SIZE, np.int64)
         machine.words = np.zeros(2 * codes.SCRATCH_WORDS, np.int32)
         machine.table = np.zeros(1 << 16, np.int32)
+        machine.answers = np.zeros((1 << 10, 2), np.int64)
+        self._answers: dict[int, int] = {}
         machine.matched = np.zeros(1 << codes.MATCH_MEMO_BITS, np.int64)
         machine.registers = np.zeros(codes.MOST_REGISTERS + codes.MOST_REGISTERS // 2, np.int64)
         machine.frames = np.zeros((codes.MOST_FRAMES, 3), np.int64)
@@ -173,9 +176,28 @@ class ValueHeap:
                 items = list(zip(items[::2], items[1::2], strict=True))
             of: Any = self._of_kind[kind]
             found = of(items) if of in COLLECTION_TYPES else of(*items)
-            if len(self._decoded) < 1 << 16:
+            if len(self._decoded) < 1 << 16 and of not in (list, set, dict):
                 self._decoded[value] = found
         return found
+
+    def answer(self, asked: int, value: Any) -> None:
+        """Keep the value that Python returned for a tuple of a function's number and its arguments."""
+        kinds, items = len(self.classes), value.items() if isinstance(value, dict) else value
+        if not all(fits_type(one, Any) for one in (items if isinstance(value, list | set | dict) else [value])):
+            raise UntranslatableError(f"a value of type {type(value).__name__}")
+        self._answers[asked] = self.encode(value)
+        if len(self.classes) > kinds:  # the kernel does not know it
+            raise UntranslatableError(f"a value of type {type(value).__name__}")
+        known, table = self._answers, self.machine.answers
+        if 2 * len(known) > len(table):
+            table = self.machine.answers = np.zeros((4 * len(table), 2), np.int64)
+        else:
+            known = {asked: known[asked]}
+        for key, found in known.items():
+            slot = (key * codes.ANSWER_FACTOR) & (len(table) - 1)
+            while table[slot, 0]:
+                slot = (slot + 1) & (len(table) - 1)
+            table[slot] = key, found
 
     # Types
 

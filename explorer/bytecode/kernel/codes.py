@@ -40,7 +40,7 @@ NUMBER_LIMIT = 1 << 29
 MOST_REGISTERS, MOST_FRAMES, MOST_STACK_VALUES, INSTRUCTION_FUEL = 1 << 16, 200, 1 << 16, 1 << 26
 
 AT_PERMANENT_TOP, AT_SCRATCH_TOP, AT_NODES, AT_STACK_HEIGHT, AT_ERROR, AT_ERROR_LINE, AT_KINDS = range(7)
-AT_STATES, AT_GENERATED, AT_DEADLOCKED, AT_LOGGED, AT_IS_FRESH, AT_SIZE = range(7, 13)
+AT_STATES, AT_GENERATED, AT_DEADLOCKED, AT_LOGGED, AT_IS_FRESH, AT_ASKED, AT_IS_ASKING, AT_SIZE = range(7, 15)
 """Scalars in `InterpreterArrays.at`."""
 SHAPE_REPLICAS, SHAPE_FIELDS, SHAPE_BOUNDS, SHAPE_ENTRIES, SHAPE_PROPERTIES, SHAPE_PROJECTIONS = range(6)
 SHAPE_SHARED_KIND, SHAPE_IS_LOGGING, SHAPE_ID_NAME, SHAPE_MOST_STATES, SHAPE_STATE_KIND, SHAPE_SIZE = range(6, 12)
@@ -50,10 +50,14 @@ ME_SOURCE, PEER_SOURCE, SHARED_SOURCE, STATE_SOURCE, PROJECTION_SOURCE = range(5
 """Sources of a function's parameters; a projection's number is added to the last. The list ends with -1."""
 EXCLUDED_STATE = -2
 """The number of a state that violates a constraint, or exceeds the limit on states."""
-UNSUPPORTED_ERROR, SCRATCH_FULL_ERROR, PERMANENT_FULL_ERROR, STATE_LIMIT_ERROR = 1, 2, 3, 4
+UNCHECKED_STATE = -3
+"""The number of a state whose check has not ended."""
+UNSUPPORTED_ERROR, SCRATCH_FULL_ERROR, PERMANENT_FULL_ERROR, STATE_LIMIT_ERROR, ASKED_ERROR = 1, 2, 3, 4, 5
 """Errors: an operation that Python may define otherwise; scratch exhausted; permanent words,
-the table or the numbers of states exhausted; the limit on states reached."""
+the table or the numbers of states exhausted; the limit on states reached; a call of Python that has no answer yet."""
 
+ANSWER_FACTOR = 40_503
+"""Multiplied with a value, it gives its place in the table of answers."""
 MATCH_MEMO_BITS = 16
 """Bits of a place in the cache of types that values match."""
 TYPE_ANY, TYPE_KINDS, TYPE_TUPLE, TYPE_SET, TYPE_MAP, TYPE_UNION, TYPE_PRODUCT, TYPE_LITERAL = range(8)
@@ -121,7 +125,7 @@ class Op(IntEnum):
     PUT = 52  # a = b with key c mapped to d
     WITHOUT = 53  # a = b without the key or element c
     CONVERT = 54  # a = b as kind c
-    COMBINATIONS = 55  # a = combinations(b, c)
+    ASK = 55  # a = what Python returns for the tuple b of a function's number and its arguments
     EXTEND = 56  # a = step b with the values above the mark d added to field c (a number)
     UNPACK = 57  # c registers from a on = elements of b
     IMMUTABLE = 58  # fail if a is a list, a set or a dict
@@ -153,6 +157,7 @@ class InterpreterArrays(ArrayGroup):
     types = declare(np.int32, 3)
     type_items = declare(np.int32)
     field_types = declare(np.int32)  # types of all fields
+    answers = declare(np.int64, 2)  # hash table of the answers of Python: the tuple that asks, and the value
     matched = declare(np.int64)  # cache of types that permanent collections match: the value, and below it the type
     first_field = declare(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
     # The search

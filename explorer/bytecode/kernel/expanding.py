@@ -249,12 +249,13 @@ def insert_state(m: Any, source: Any) -> Any:
         return 0
     for place in range(width):
         m.words[made + codes.NODE_HEAD_WORDS + place] = m.row[width + place]
-    m.words[made + codes.NODE_HEAD_WORDS + width] = codes.EXCLUDED_STATE
-    top = m.at[codes.AT_PERMANENT_TOP]
+    m.words[made + codes.NODE_HEAD_WORDS + width] = codes.UNCHECKED_STATE
     address = heap.intern_node(m, made)
-    if m.at[codes.AT_ERROR] == 0 and address == top:
+    if m.at[codes.AT_ERROR] == 0 and m.words[address + codes.NODE_HEAD_WORDS + width] == codes.UNCHECKED_STATE:
         is_inside = check_properties(m, source, address)
-        if m.at[codes.AT_ERROR] == 0 and is_inside:
+        if m.at[codes.AT_ERROR] == 0 and not is_inside:
+            m.words[address + codes.NODE_HEAD_WORDS + width] = codes.EXCLUDED_STATE
+        elif m.at[codes.AT_ERROR] == 0:
             number = m.at[codes.AT_STATES]
             m.words[address + codes.NODE_HEAD_WORDS + width] = number
             m.states[number], m.sources[number] = address, source

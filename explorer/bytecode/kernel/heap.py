@@ -320,12 +320,17 @@ def rehash_nodes(m: Any) -> Any:
 
 @jit
 def intern_value(m: Any, value: Any) -> Any:
-    """Return the permanent value equal to a value; an error if it is mutable, or a field has a wrong type."""
+    """Return the permanent value equal to a value; an error if it is mutable, or a field has a wrong type.
+
+    In a question to Python, lists, sets and dicts are copied.
+    """
     if value & 1 or value >> 1 >= codes.SCRATCH_WORDS:
         return value
     address = value >> 1
     kind = m.words[address]
-    if address == 0 or m.groups[kind] >= codes.MUTABLE_GROUP:
+    is_collection = kind == codes.LIST_KIND or kind == codes.SET_KIND or kind == codes.DICT_KIND
+    is_asked = is_collection and m.at[codes.AT_IS_ASKING] != 0
+    if address == 0 or (m.groups[kind] >= codes.MUTABLE_GROUP and not is_asked):
         return record_error(m, codes.UNSUPPORTED_ERROR)
     size = m.words[address + 1]
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):

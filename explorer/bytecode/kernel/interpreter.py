@@ -16,7 +16,7 @@ OP_COLLECT, OP_ITERATE, OP_NEXT, OP_FIELD, OP_BUT, OP_INDEX, OP_SLICE, OP_LEN, O
 OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_AND, OP_OR, OP_XOR = range(20, 28)
 OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOT_IN, OP_IS, OP_IS_NOT, OP_TEST = range(28, 39)
 OP_ORDERED, OP_SORTED, OP_SORTED_PAIRS, OP_SUM, OP_MIN, OP_MAX, OP_RANGE, OP_ZIP, OP_REVERSED = range(39, 48)
-OP_KEYS, OP_VALUES, OP_ITEMS, OP_GET, OP_PUT, OP_WITHOUT, OP_CONVERT, OP_COMBINATIONS, OP_EXTEND = range(48, 57)
+OP_KEYS, OP_VALUES, OP_ITEMS, OP_GET, OP_PUT, OP_WITHOUT, OP_CONVERT, OP_ASK, OP_EXTEND = range(48, 57)
 OP_UNPACK, OP_IMMUTABLE, OP_UNSET, OP_TEST_BY, OP_SEEN, OP_REQUIRE = range(57, 63)
 assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] == [12, 27, 38, 47, 62]
 
@@ -461,29 +461,18 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
 
 
 @jit
-def combinations_list(m: Any, value: Any, size: Any) -> Any:
-    """Return the list of the combinations of a number of elements, in the order of positions."""
-    mark = m.at[codes.AT_STACK_HEIGHT]
-    if not size & 1 or items_per_element(m, value) != 1 or size < 0:
-        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    pool, count = heap.node_size(m, value), size >> 1
-    places = np.zeros(max(count, 1), np.int64)
-    for place in range(count):
-        places[place] = place
-    while count <= pool and m.at[codes.AT_ERROR] == 0:
-        begin = m.at[codes.AT_STACK_HEIGHT]
-        for place in range(count):
-            push_value(m, heap.node_item(m, value, places[place]))
-        push_value(m, value_from_stack(m, codes.TUPLE_KIND, begin))
-        last = count - 1
-        while last >= 0 and places[last] == pool - count + last:
-            last -= 1
-        if last < 0:
-            break
-        places[last] += 1
-        for place in range(last + 1, count):
-            places[place] = places[place - 1] + 1
-    return value_from_stack(m, codes.LIST_KIND, mark)
+def answer_of_python(m: Any, asked: Any) -> Any:
+    """Return the answer of Python to a tuple of a function's number and its arguments."""
+    m.at[codes.AT_IS_ASKING] = 1
+    key = heap.intern_value(m, asked)
+    m.at[codes.AT_IS_ASKING] = 0
+    slot = (key * codes.ANSWER_FACTOR) & (m.answers.shape[0] - 1)
+    while m.answers[slot, 0] != key:
+        if m.answers[slot, 0] == 0:
+            m.at[codes.AT_ASKED] = key
+            return heap.record_error(m, codes.ASKED_ERROR)
+        slot = (slot + 1) & (m.answers.shape[0] - 1)
+    return m.answers[slot, 1]
 
 
 @jit
@@ -548,8 +537,8 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
         return without_element(m, one, registers[base + c])
     if operation == OP_CONVERT:
         return convert_collection(m, one, c)
-    if operation == OP_COMBINATIONS:
-        return combinations_list(m, one, registers[base + c])
+    if operation == OP_ASK:
+        return answer_of_python(m, one)
     if operation == OP_EXTEND:
         return step_with_longer_field(m, one, c, registers[base + d])
     if operation == OP_SLICE:
