@@ -141,7 +141,9 @@ def _loop_changes_variable(name: str, loop: ast.For) -> bool:
     return name in mutated_variables(body) or name in local_variables(body)
 
 
-_READING_BUILTINS = _COLLECTION_MAKERS | {"len", "any", "all", "sum", "min", "max", "frozenset", "tuple", "Map", "bool"}
+_READING_BUILTINS = _COLLECTION_MAKERS | {
+    *("len", "any", "all", "sum", "min", "max", "frozenset", "tuple", "Map", "bool", "enumerate", "zip", "reversed"),
+}
 _TESTING_NODES = ast.If | ast.While | ast.Return
 _READING_NODES = ast.BinOp | ast.Compare | ast.For | ast.comprehension | ast.UnaryOp | ast.AugAssign | ast.Starred
 

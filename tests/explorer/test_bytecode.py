@@ -183,6 +183,7 @@ def changed(values, by_name):
     gone = names.pop("y")
     none = names.pop("none", 0)
     old = numbers.copy()
+    gone += sum(place * one + other for place, (one, other) in enumerate(zip(numbers, reversed(numbers))))
     numbers.clear()
     return [first, last, gone, none, *old, *numbers, *ordered(few), *ordered(names.items())]
 
