@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections.abc import Iterable
+from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -22,7 +24,8 @@ ATOM_TYPES, COLLECTION_TYPES = (NoneType, bool, str, ModelValue, int), (tuple, l
 KINDS_OF_TYPES: dict[type, int] = {of: kind for kind, of in enumerate((*ATOM_TYPES, *COLLECTION_TYPES))}
 KINDS_OF_TYPES[Step] = codes.STEP_KIND
 assert KINDS_OF_TYPES[dict] == codes.DICT_KIND
-
+RANK_LIMIT = 1 << 30
+"""Greater than any rank of an atomic value."""
 _SPECIAL_METHODS = ("__bool__", "__len__", "__iter__", "__contains__", "__getitem__")
 """Methods of a class that change what operations on its instances mean."""
 
@@ -32,7 +35,7 @@ class UninhabitedType:
 
 
 class ValueHeap:
-    """The values of one search. Atomic values must be encoded before `link`, which orders them."""
+    """The values of one search. Classes must be known before `link`."""
 
     def __init__(self) -> None:
         self.machine = machine = InterpreterArrays()
@@ -52,6 +55,7 @@ class ValueHeap:
         self._tests: dict[Any, int] = {}
         self._names: dict[str, int] = {}
         self._atoms: dict[tuple[type, Any], int] = {}
+        self._ranked: list[tuple[Any, int]] = []  # the keys of atomic values in canonical order, and their addresses
         self._types: dict[Any, int] = {}
         self._rows: list[tuple[int, int, int]] = []
         self._items: list[int] = []
@@ -62,6 +66,7 @@ class ValueHeap:
         for value in (None, False, True):
             self._atom(value)
         self._append(codes.TUPLE_KIND, [])
+        self._rehash(machine.table.shape[0])  # the empty tuple is looked up
 
     def _append(self, kind: int, items: list[int]) -> int:
         """Append a permanent node that is not looked up; return its address."""
@@ -71,7 +76,6 @@ class ValueHeap:
         machine.words[address : address + codes.NODE_HEAD_WORDS + len(items)] = [kind, len(items), *items]
         machine.at[codes.AT_PERMANENT_TOP] += len(items) + codes.NODE_HEAD_WORDS
         machine.at[codes.AT_NODES] += 1
-        self._rehash(machine.table.shape[0])
         return address
 
     def _rehash(self, size: int) -> None:
@@ -145,14 +149,20 @@ class ValueHeap:
         if key not in self._atoms:
             self._atoms[key] = 2 * self._append(self.kind(type(value)), [0, int(bool(value))])
             self._decoded[self._atoms[key]] = value
-            self._order()
+            self._rank(order_key(value), self._atoms[key] >> 1)
         result: int = self._atoms[key]
         return result
 
-    def _order(self) -> None:
-        """Give every atomic value its rank in canonical order."""
-        for rank, (_, value) in enumerate(sorted(self._atoms, key=lambda key: order_key(key[1]))):
-            self.machine.words[(self._atoms[type(value), value] >> 1) + codes.NODE_HEAD_WORDS] = rank
+    def _rank(self, key: Any, address: int) -> None:
+        """Give an atomic value a rank between those of its neighbours in canonical order."""
+        place, words, at = bisect_left(self._ranked, key, key=itemgetter(0)), self.machine.words, codes.NODE_HEAD_WORDS
+        self._ranked.insert(place, (key, address))
+        below = int(words[self._ranked[place - 1][1] + at]) if place else 0
+        above = int(words[self._ranked[place + 1][1] + at]) if place + 1 < len(self._ranked) else RANK_LIMIT
+        words[address + at] = (below + above) // 2
+        if above - below < 2:  # there is no room left
+            for number, (_, one) in enumerate(self._ranked, start=1):
+                words[one + at] = number * (RANK_LIMIT // (len(self._ranked) + 1))
 
     def _node(self, kind: int, items: Iterable[int]) -> int:
         values = list(items)

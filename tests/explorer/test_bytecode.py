@@ -679,6 +679,24 @@ def test_python_answers_in_properties_and_handlers(tmp_path: Path) -> None:
             assert len(ours[-1]) == violations
 
 
+def test_texts_made_in_a_search_have_their_places_in_the_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kraftcheck.explorer.bytecode import search
+
+    monkeypatch.setattr(search.BytecodeSearch, "_next_sample", staticmethod(lambda first: first))
+    code = """
+    @environment
+    def label(self, shared: Box) -> Steps:
+        if shared.n < 400:
+            names = sorted([*shared.by_name, f"{shared.n * 7919 % 401}"])
+            yield Step().put(n=shared.n + 1, by_name=Map({name: shared.n for name in names[-3:]}))
+"""
+    ours, wanted = both(protocol_of(tmp_path, code), deadlock=False)
+    assert ours == wanted
+    assert ours[1] == 398
+
+
 def test_python_is_not_asked_in_half_of_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kraftcheck.explorer.bytecode import search
 

@@ -224,6 +224,17 @@ def test_the_bytecode_engine_ends_a_search_of_some_thousand_states(monkeypatch: 
     assert engines._try_bytecode(job.protocol, job.options) is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ewd840", "elevator", "slush"])
+def test_words_of_python_do_not_lead_to_the_reference_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers with `abs`, `replace`, `match`, nested functions, f-strings, and many initial states."""
+    tables_first(monkeypatch)
+    style, found = SEARCHES[name], checked(SEARCHES[name], None)
+    assert (found.distinct_states, found.depth) == (style.states, style.depth)
+    assert found.engine == ("tables" if name == "slush" else "bytecode")
+    assert checked(style, "bytecode").distinct_states == style.states
+
+
 def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three engines try a search; its many initial states are made once, and kept no longer than the search."""
     engines_used, made, run = list[str](), list[str](), engines._run_engine
