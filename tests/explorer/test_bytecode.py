@@ -679,18 +679,19 @@ def test_python_answers_in_properties_and_handlers(tmp_path: Path) -> None:
             assert len(ours[-1]) == violations
 
 
+@pytest.mark.parametrize(("made", "kept"), [("shared.n * 7919 % 401", "-3:"), ("9000 - shared.n", ":3")])
 def test_texts_made_in_a_search_have_their_places_in_the_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: str, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kraftcheck.explorer.bytecode import search
 
     monkeypatch.setattr(search.BytecodeSearch, "_next_sample", staticmethod(lambda first: first))
-    code = """
+    code = f"""
     @environment
     def label(self, shared: Box) -> Steps:
         if shared.n < 400:
-            names = sorted([*shared.by_name, f"{shared.n * 7919 % 401}"])
-            yield Step().put(n=shared.n + 1, by_name=Map({name: shared.n for name in names[-3:]}))
+            names = sorted([*shared.by_name, f"{{{made}}}"])
+            yield Step().put(n=shared.n + 1, by_name=Map({{name: shared.n for name in names[{kept}]}}))
 """
     ours, wanted = both(protocol_of(tmp_path, code), deadlock=False)
     assert ours == wanted
