@@ -54,9 +54,9 @@ SEARCHES = {
     "broadcast": Style("broadcast.py:Bracha", "broadcast.cfg", 246_437, 27, 11.5, module="Bracha"),
     "swim": Style("swim.py:Swim", "swim.cfg", 343_208, 17, 9.3, module="Swim"),
     "vr": Style("vr.py:VR", "vr.cfg", 425_109, 25, 18.0, module="VR"),
-    "ewd840": Style("ewd840.py:EWD840", "ewd840.cfg", 49_152, 1, 5.2, module="EWD840"),
-    "elevator": Style("elevator.py:Elevator", "elevator.cfg", 50_653, 39, 7.8),
-    "slush": Style("slush.py:Slush", "slush.cfg", 274_678, 43, None),
+    "ewd840": Style("ewd840.py:EWD840", "ewd840.cfg", 49_152, 1, 3.7, module="EWD840"),
+    "elevator": Style("elevator.py:Elevator", "elevator.cfg", 50_653, 39, 7.0),
+    "slush": Style("slush.py:Slush", "slush.cfg", 274_678, 43, 16.2),
 }
 
 
