@@ -25,7 +25,8 @@ from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.request import Progress, SearchRequest
 from kraftcheck.explorer.result import Interrupted
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.spec import Record, State, Steps, become, constant, internal
+from kraftcheck.explorer.tables.searches import bfs
+from kraftcheck.spec import Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
@@ -51,6 +52,17 @@ class EachNumber(Protocol):
     @internal
     def halve(self, me: Number) -> Steps:
         yield become(me.but(value=me.value // 2))
+
+
+class Leaving(EachNumber):
+    @internal
+    def leave(self, me: Number) -> Steps:
+        if me.value % 1_000 == 999:
+            yield become(me.but(value=-me.value))
+
+    @invariant
+    def is_small(self, me: Number) -> bool:
+        return me.value > -2_000
 
 
 def loaded(style: Style) -> Loaded:
@@ -271,6 +283,25 @@ def test_calls_in_many_initial_states_choose_the_engine_early(monkeypatch: pytes
     (calls,) = (re.search(r"\((.*) calls for", note) for note in found.notes if "hardly repeat" in note)
     assert calls is not None
     assert 0 < int(calls[1].replace(",", "")) < 6_000
+
+
+@pytest.mark.parametrize("numbers", [900, 1_900, 9_000])
+def test_a_violation_after_many_initial_states_ends_the_search_at_the_end_of_the_level(
+    numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protocol = Leaving(numbers=numbers)
+    request = SearchRequest(properties=(protocol.properties["IsSmall"],), deadlock=False)
+    ours, wanted = tables.explore(protocol, request), reference.explore(protocol, request, whole_levels=True)
+    assert (ours.verdict, ours.distinct_states, ours.generated_states) == (
+        wanted.verdict,
+        wanted.distinct_states,
+        wanted.generated_states,
+    )
+    monkeypatch.setattr(bfs, "FIRST_SLICE_STATES", numbers)
+    whole = tables.explore(protocol, request)
+    traces = [[[step.state for step in one.trace] for one in found.violations] for found in (ours, whole)]
+    assert traces[0] == traces[1]
+    assert len(traces[0]) == len(wanted.violations) == (numbers > 2_000)
 
 
 def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

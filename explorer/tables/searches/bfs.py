@@ -10,7 +10,7 @@ import numpy as np
 
 from kraftcheck.explorer.result import INTERRUPTED_LIMIT, MEMORY_LIMIT, Behaviour, Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.tables.checker import ViolationChecker
-from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.level_graph import check_graph_properties
 from kraftcheck.explorer.tables.level_states import LayoutPolicy, SearchStates
 from kraftcheck.explorer.tables.rows import Rows
@@ -22,8 +22,8 @@ from kraftcheck.spec.language.protocol import Protocol
 if TYPE_CHECKING:
     from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 
-FIRST_BATCH_STATES = 1 << 10
-"""Most states of the first batch; each batch has as many as were expanded before, so that limits are checked early."""
+FIRST_SLICE_STATES = 1 << 10
+"""Initial states that are expanded before the first report; each further slice has as many as all before it."""
 COUNTEREXAMPLE_MAY_DIFFER_NOTE = (
     "the counterexample may differ between runs or numbers of workers: the search for the least of several shortest "
     "ones ran out of time"
@@ -148,26 +148,37 @@ class BreadthFirst:
     def _expand_batch(self) -> None:
         """Expand a batch of the last complete level."""
         expander, level = self.expander, self.levels.depth - 1
-        most = min(self.states.batch_size(), max(FIRST_BATCH_STATES, self._expanded))
-        rows = self.levels.read(level, self._position, self.checker.batch_size(most))
+        rows = self.levels.read(level, self._position, self.checker.batch_size(self.states.batch_size()))
         count, which = len(rows), expander.layout.order(rows)
+        noted: list[ExpansionEvent] = []
         while len(which):
-            rows, which = expander.expand(rows, which, self.states.add_early)
-            pruned, events = [worker.take_collected() for worker in expander.pool], expander.events()
+            most = max(FIRST_SLICE_STATES, count - len(which)) if level == 1 else len(which)
+            rows, left = expander.expand(rows, which[:most], self.states.add_early)
+            which = np.concatenate((left, which[most:]))
+            pruned, events = [worker.take_collected() for worker in expander.pool], sorted(noted + expander.events())
             self._append_new(self.states.new())
             if expander.layout.is_outgrown:
                 rows = expander.unflattened(rows)
                 pruned = [np.hstack((one[:, :1], expander.unflattened(one[:, 1:]))) for one in pruned if len(one)]
                 self._switch_layout(flat=False)
                 events = self.witness.least.events_out_of(rows, self.books.violated)
-            trace_to = partial(self._trace_to, rows)
-            self.witness.note(events, level, trace_to)
-            for found in pruned:
-                if len(found) and self.checker.python is not None:
-                    self.checker.python.check_collected(found, trace_to)
-            self._stop_if_requested()
+            is_slice = level == 1 and len(which) > 0  # a violation ends the search after the whole batch
+            noted = events if is_slice else []
+            self._note([] if is_slice else events, pruned, rows)
+            if is_slice:
+                self.books.report(self.states.visited.count - count + len(which))
+            else:
+                self._stop_if_requested()
         self._position += count
         self._expanded += count
+
+    def _note(self, events: list[ExpansionEvent], pruned: list[Rows], rows: Rows) -> None:
+        """Note events of the last complete level; check the states that constraints excluded."""
+        trace_to = partial(self._trace_to, rows)
+        self.witness.note(events, self.levels.depth - 1, trace_to)
+        for found in pruned:
+            if len(found) and self.checker.python is not None:
+                self.checker.python.check_collected(found, trace_to)
 
     def _append_new(self, found: Iterable[Rows]) -> None:
         """Append new states to the next level, after the checks in Python."""
