@@ -143,7 +143,7 @@ def projections_in_reads(
     reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str
 ) -> tuple[Projection, ...]:
     """Return the projections of the methods in a `reads=`; raise ProtocolError for a method that is none."""
-    functions = [reads] if callable(reads) else list(reads)
+    functions = [reads] if callable(reads) or isinstance(reads, str) else list(reads)
     for function in functions:
         if not hasattr(function, "projection"):
             raise ProtocolError(f"{owner}: reads= takes methods marked @projection, found {function!r}")

@@ -600,6 +600,8 @@ def test_protocols_that_make_no_sense() -> None:
     )
     with pytest.raises(ProtocolError, match="@on needs the type of the message"):
         on()
+    with pytest.raises(ProtocolError, match="marked @projection, found 'whole'"):
+        internal(reads="whole")(asks)  # type: ignore[arg-type]
     with pytest.raises(ProtocolError, match="reads= takes methods marked @projection, found"):
         internal(reads=(len,))(asks)
     with pytest.raises(ProtocolError, match="takes one parameter besides self"):
