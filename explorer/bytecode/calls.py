@@ -41,9 +41,7 @@ CALL_TRANSLATORS: dict[Any, str] = {
     **dict.fromkeys(COLLECTION_TYPES, "_converted"), **dict.fromkeys(ONE_ARGUMENT_OPS, "_of_one"),
 }  # fmt: skip
 """The method that translates a call of each known function."""
-ARGUMENT_COUNTS = {
-    "_isinstance": 2, "_divmod": 2, "_any_or_all": 1, "_become": 1, "_of_one": 1,
-}  # fmt: skip
+ARGUMENT_COUNTS = {"_isinstance": 2, "_divmod": 2, "_any_or_all": 1, "_become": 1, "_of_one": 1}
 """The number of arguments of calls that take no keywords."""
 KeywordArguments = dict[str | None, ast.expr]
 """Arguments by keyword."""

@@ -12,6 +12,7 @@ import builtins
 import inspect
 import itertools
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Sequence, ValuesView
+from copy import deepcopy
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -92,12 +93,15 @@ class Program:
         asked = int(self.heap.machine.at[codes.AT_ASKED])
         number, *arguments = self.heap.decode(asked)
         function, is_consumed = self.asked[number]
+        before = deepcopy(arguments) if _is_mutable(arguments) else arguments
         try:
             found = function(*arguments)
             if isinstance(found, Iterator | range | KeysView | ValuesView | ItemsView):
                 found = tuple(itertools.islice(found, MOST_FOLDED_ELEMENTS + 1)) if is_consumed else object()
         except Exception:  # the reference engine raises it with its path
             raise UntranslatableError("an error in a call of Python") from None
+        if arguments != before:  # they are copies
+            raise UntranslatableError("a function that changes its arguments")
         self.heap.answer(asked, found)
 
     def seen(self, watch: CoverageProbe) -> list[int]:
@@ -182,6 +186,14 @@ class FunctionOfPython:
         ask = [(Op.COLLECT, asked, codes.TUPLE_KIND, mark, 0), (Op.ASK, found, asked, 0, 0)]
         yielded = [(Op.PUSH_ALL, found, 0, 0, 0)] * self._yields
         return [*begin, *ask, *yielded, (Op.RETURN, found, 0, 0, 0)], count + 5
+
+
+def _is_mutable(arguments: list[Any]) -> bool:
+    try:
+        hash(tuple(arguments))
+    except TypeError:
+        return True
+    return False
 
 
 def _elements(function: Callable[..., Iterable[Any]], *arguments: Any) -> tuple[Any, ...]:

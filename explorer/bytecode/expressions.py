@@ -27,9 +27,10 @@ BINARY_OPS: dict[type[ast.AST], Op] = {
     ast.GtE: Op.GE, ast.In: Op.IN, ast.NotIn: Op.NOT_IN, ast.Is: Op.IS, ast.IsNot: Op.IS_NOT,
 }  # fmt: skip
 
+_SAMENESS = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)
 _REFUSED_IN_ASKED = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Is, ast.IsNot)
 MAP_VIEW_METHODS = {"keys", "values", "items"}
-"""Functions that return an iterator or a view, and methods of maps."""
+"""Methods of maps that return a view."""
 
 
 def library_function(target: Any) -> Any:
@@ -202,7 +203,7 @@ class ExpressionTranslator(Emitter, ABC):
     def _of_compare(self, node: ast.Compare) -> int:
         match node:
             case ast.Compare(ast.Call(called, [one]), [operator], [kind]) if (
-                self._object(called) is type and self._is_record_class(kind)
+                self._object(called) is type and self._is_record_class(kind) and isinstance(operator, _SAMENESS)
             ):
                 is_it = self._result(Op.TEST, self._value(one), self.program.heap.among([self._object(kind)]))
                 return is_it if isinstance(operator, ast.Is | ast.Eq) else self._result(Op.NOT, is_it)

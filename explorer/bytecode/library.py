@@ -26,13 +26,6 @@ def total(values: Iterable[Any], start: Any = 0) -> Any:
     return start
 
 
-def first(values: Iterable[Any]) -> Any:
-    """`next(iter(values))`."""
-    for one in values:
-        return one
-    raise StopIteration
-
-
 def product(*parts: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
     """`itertools.product`."""
     parts = parts * repeat
@@ -131,5 +124,5 @@ METHODS: dict[str, Any] = {
     "count": count, "index": index, "union": united, "intersection": intersected, "copy": unchanged,
 }  # fmt: skip
 """The function that is translated in place of a method."""
-CHANGES: dict[str, Any] = {"remove": removed, "update": updated, "pop": without_popped}
+CHANGES: dict[str, Any] = {"remove": removed, "update": updated}
 """The function whose result is the value of a variable after a method has changed it in place."""

@@ -14,7 +14,7 @@ from kraftcheck.spec.diagnosis.lint import PROBE_NAME
 from kraftcheck.spec.diagnosis.source import unchanged_definition
 from kraftcheck.spec.errors import UntranslatableError
 
-MUTATORS = {"add", "append", "discard", "extend", "sort", *library.CHANGES}
+MUTATORS = {"add", "append", "discard", "extend", "pop", "sort", *library.CHANGES}
 """Methods that change a list, a set or a dict in place."""
 CacheWrapper = type(functools.cache(len))
 """The type of a function with `functools.cache`."""

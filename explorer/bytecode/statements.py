@@ -10,9 +10,9 @@ from typing import Any
 from kraftcheck.explorer.bytecode import library
 from kraftcheck.explorer.bytecode.calls import CallTranslator
 from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope
-from kraftcheck.explorer.bytecode.expressions import BINARY_OPS
+from kraftcheck.explorer.bytecode.expressions import BINARY_OPS, bound_variables
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
-from kraftcheck.explorer.bytecode.source import MUTATORS, is_only_consumed, probe_number
+from kraftcheck.explorer.bytecode.source import MUTATORS, is_only_consumed, probe_number, walrus_variables
 from kraftcheck.spec.values import field_names
 
 Pattern = tuple[list[ast.expr], dict[str, ast.expr]]
@@ -77,6 +77,8 @@ class FunctionTranslator(CallTranslator):
         if name in library.CHANGES:
             function = library.CHANGES[name]
             self._emit(Op.MOVE, into, self._call(function, self._arguments(call, function, [into])))
+        elif name == "pop":
+            self._popped(call)
         elif name == "sort" and not call.args:
             made = ast.Call(ast.Name("sorted", ast.Load()), [method.value], call.keywords)
             self._emit(Op.MOVE, into, self._value(ast.copy_location(made, call)))
@@ -105,7 +107,8 @@ class FunctionTranslator(CallTranslator):
             case [ast.Tuple() | ast.List()]:
                 found = self._consumed(value)
             case _:
-                found = self._popped(value) or self._value(value)
+                popped = self._popped(value)
+                found = self._value(value) if popped is None else popped
         if len(statement.targets) > 1:
             self._here(JumpLabel())  # keeps the value in its register
         for target in statement.targets:
@@ -126,8 +129,8 @@ class FunctionTranslator(CallTranslator):
         """Return whether an expression is a range, or a view of something that does not change."""
         if not isinstance(node, ast.Call) or not self._is_lazy(node):
             return False
-        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        return self._object(node.func) is range or (owner is not None and _variable(owner) not in self._changed)
+        target, owner = self._object(node.func), node.func.value if isinstance(node.func, ast.Attribute) else None
+        return target is range or (target is None and owner is not None and _variable(owner) not in self._changed)
 
     def _define(self, name: str, function: ast.Lambda) -> None:
         """Define a local function, which is translated where it is called; its variables may change before that."""
@@ -135,10 +138,11 @@ class FunctionTranslator(CallTranslator):
         stored = [one for one in names if getattr(one, "name", "") == name or _is_stored(one, name)]
         if len(stored) != 1 or name in self.parameters or any(isinstance(n, ast.NamedExpr) for n in ast.walk(function)):
             raise self._unsupported(function, f"the local function {name}")
-        self._lambdas[name] = function, self.scope
+        names_there, local, certain = self.scope
+        self._lambdas[name] = function, (names_there, local, set(certain))
 
     def _do_functiondef(self, statement: ast.FunctionDef) -> None:
-        match [one for one in statement.body if not _is_text(one)]:
+        match [one for one in statement.body if not _is_docstring(one)]:
             case [ast.Return(ast.expr() as value)] if not statement.decorator_list:
                 self._define(statement.name, ast.copy_location(ast.Lambda(statement.args, value), statement))
             case _:
@@ -160,6 +164,8 @@ class FunctionTranslator(CallTranslator):
             chain: list[ast.stmt] = []
             for case, tests, captured in reversed(found):
                 if case.guard is not None:
+                    if not bound_variables(ast.walk(case.guard)).isdisjoint(captured):
+                        raise self._unsupported(case.guard, "a captured name that the guard binds too")
                     for name in captured:
                         self._require_read_in(name, [one for one, _, names in found if name in names])
                     tests.append(_WithCaptures(captured).visit(deepcopy(case.guard)))
@@ -238,7 +244,7 @@ class FunctionTranslator(CallTranslator):
     def _do_augassign(self, statement: ast.AugAssign) -> None:
         target = statement.target
         operation = BINARY_OPS.get(type(statement.op))
-        if isinstance(target, ast.Subscript):  # its value must not change in place
+        if isinstance(target, ast.Subscript) and not walrus_variables(target):  # its value must not change in place
             item = self._value(ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target))
             self._emit(Op.IMMUTABLE, item)
             with VariableScope(self, ["item of a variable"]):
@@ -388,5 +394,5 @@ def _loads(tree: ast.AST, name: str) -> list[ast.AST]:
     return [one for one in ast.walk(tree) if isinstance(one, ast.Name) and one.id == name and not _is_stored(one, name)]
 
 
-def _is_text(node: ast.stmt) -> bool:
+def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -152,6 +152,11 @@ def doubly(*values):
     return len(other) + len(values)
 
 
+def growing(values):
+    values.append(len(values))
+    return len(values)
+
+
 def guarded(s):
     return [tried(s, name) + 1 if name in s.by_name else helper(s.n) for name in ("a", "z")]
 
@@ -713,6 +718,27 @@ def test_python_is_not_asked_in_half_of_the_steps(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(search, "MOST_ANSWERS", 20)
     with pytest.raises(UntranslatableError, match="more calls of Python than one in two steps"):
         explore(protocol, request(protocol))
+
+
+CHANGING = [
+    "d = dict(shared.by_name)\n        d.pop('zz')\n        yield Step()",
+    "x = [shared.n]\n        x.pop()\n        x.pop()\n        yield Step()",
+    "d = dict(shared.by_name)\n        n = d.setdefault('zz', 0)\n        yield Step().put(n=n + len(d))",
+    "found = [shared.n]\n        n = growing(found)\n        yield Step().put(n=n + len(found))",
+    "pairs = product((1, 2), (3, shared.n))\n        yield Step().put(n=sum(1 for _ in pairs) + len([*pairs]))",
+    "even = evens(shared.few)\n        yield Step().put(n=sum(1 for _ in even) + sum(1 for _ in even))",
+    "match shared.n:\n            case x if any(x > 1 for x in (1, 2)):\n                yield Step().put(n=x)",
+    "f = lambda x: (x, k)\n        if shared.n > 99:\n            k = 1\n        yield Step().put(n=len(f(1)))",
+]
+"""Code that raises an error, or that changes a value or consumes an iterator twice where a copy would not show it."""
+
+
+@pytest.mark.parametrize("code", CHANGING)
+def test_a_change_or_an_error_of_python_is_not_lost(tmp_path: Path, code: str) -> None:
+    protocol = protocol_of(tmp_path, f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {code}\n")
+    with pytest.raises(UntranslatableError) as caught:
+        explore(protocol, request(protocol))
+    assert "differs from Python" not in str(caught.value)
 
 
 def test_a_local_function_takes_variables_as_they_are_when_it_is_called(tmp_path: Path) -> None:
