@@ -725,7 +725,7 @@ CHANGING = [
     "x = [shared.n]\n        x.pop()\n        x.pop()\n        yield Step()",
     "d = dict(shared.by_name)\n        n = d.setdefault('zz', 0)\n        yield Step().put(n=n + len(d))",
     "found = [shared.n]\n        n = growing(found)\n        yield Step().put(n=n + len(found))",
-    "pairs = itertools.product((1,), (3, shared.n))\n        yield Step().put(n=sum(1 for _ in pairs) + len([*pairs]))",
+    "p = itertools.product((1,), (3, shared.n))\n        yield Step().put(n=sum(1 for _ in p) + sum(1 for _ in p))",
     "even = evens(shared.few)\n        yield Step().put(n=sum(1 for _ in even) + sum(1 for _ in even))",
     "match shared.n:\n            case x if any(x > 1 for x in (1, 2)):\n                yield Step().put(n=x)",
     "f = lambda x: (x, k)\n        if shared.n > 99:\n            k = 1\n        yield Step().put(n=len(f(1)))",
