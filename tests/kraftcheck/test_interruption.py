@@ -205,6 +205,37 @@ def test_ctrl_c_while_numpy_is_imported(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "result.json").read_text())["limit"] == "interrupted"
 
 
+IGNORING_EXTENSION = """
+import os, signal, sys, time
+from importlib.machinery import ExtensionFileLoader
+
+class Ignoring(ExtensionFileLoader):
+    def exec_module(self, module):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+        super().exec_module(module)
+
+Ignoring.__name__ = "ExtensionFileLoader"
+def load(name):
+    Ignoring("_struct", __import__("_struct").__file__).exec_module(sys.modules["_struct"])
+    time.sleep(20)
+
+import kraftcheck.cli as cli
+from kraftcheck.__main__ import main
+cli.import_module = load
+sys.argv[1:] = ["warm"]
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_that_an_extension_module_ignores_is_sent_again() -> None:
+    """NumPy's random generators ignore it while they are initialized, and the search would go on."""
+    done = subprocess.run([sys.executable, "-c", IGNORING_EXTENSION], capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_ctrl_c_that_python_ignores_is_sent_again() -> None:
     """Python ignores exceptions in destructors, and so in a callback of the import system."""
     code = (
