@@ -6,6 +6,11 @@ import sys
 import time
 from types import FrameType
 
+MAX_DELAY_SECONDS = 2
+"""Seconds for which an import may delay Ctrl-C."""
+delayed_since: list[float] = []
+"""The time of the first Ctrl-C during an import."""
+
 
 def main() -> int:
     """Run the command line of this process and return the exit code."""
@@ -33,13 +38,20 @@ def main() -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; within the import of an extension module, later, since its C code may ignore it."""
+    """Raise KeyboardInterrupt, after an import has ended: extension modules ignore it, and `__set_name__` wraps it."""
     while frame is not None:
-        if type(frame.f_locals.get("self")).__name__ == "ExtensionFileLoader":
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>" and _may_delay():
             _repeat_interrupt()
             return
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def _may_delay() -> bool:
+    """Whether the first delayed interrupt is recent: the import of a protocol may never end."""
+    if not delayed_since:
+        delayed_since.append(time.monotonic())
+    return time.monotonic() - delayed_since[0] < MAX_DELAY_SECONDS
 
 
 def _repeat_ignored_interrupt(ignored: "sys.UnraisableHookArgs") -> None:
@@ -52,7 +64,7 @@ def _repeat_ignored_interrupt(ignored: "sys.UnraisableHookArgs") -> None:
 
 def _repeat_interrupt() -> None:
     def interrupt() -> None:
-        time.sleep(0.05)  # until Python has left the callback or the import
+        time.sleep(0.01)  # until Python has left the callback or the import
         os.kill(os.getpid(), 2)  # SIGINT also ends a blocking call
 
     _thread.start_new_thread(interrupt, ())

@@ -205,34 +205,37 @@ def test_ctrl_c_while_numpy_is_imported(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "result.json").read_text())["limit"] == "interrupted"
 
 
-IGNORING_EXTENSION = """
-import os, signal, sys, time
-from importlib.machinery import ExtensionFileLoader
-
-class Ignoring(ExtensionFileLoader):
-    def exec_module(self, module):
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:
-            pass
-        super().exec_module(module)
-
-Ignoring.__name__ = "ExtensionFileLoader"
-def load(name):
-    Ignoring("_struct", __import__("_struct").__file__).exec_module(sys.modules["_struct"])
-    time.sleep(20)
-
+IMPORTING = """
+import sys
+sys.path.insert(0, sys.argv[1])
 import kraftcheck.cli as cli
 from kraftcheck.__main__ import main
-cli.import_module = load
+cli.import_module = lambda name: __import__("interrupted")
 sys.argv[1:] = ["warm"]
 sys.exit(main())
 """
+INTERRUPT = "import os, signal, time\ndef interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
 
 
-def test_ctrl_c_that_an_extension_module_ignores_is_sent_again() -> None:
+@pytest.mark.parametrize(
+    "ignoring",
+    [
+        "try: interrupt()\nexcept BaseException: pass\n",
+        "class Name:\n    def __set_name__(self, owner, name): interrupt()\nclass A:\n    a = Name()\n",
+    ],
+)
+def test_ctrl_c_that_an_import_would_lose_is_delayed(tmp_path: Path, ignoring: str) -> None:
     """NumPy's random generators ignore it while they are initialized, and the search would go on."""
-    done = subprocess.run([sys.executable, "-c", IGNORING_EXTENSION], capture_output=True, text=True, timeout=15)
+    (tmp_path / "interrupted.py").write_text(INTERRUPT + ignoring + "def declare(*_): time.sleep(20)\n")
+    command = [sys.executable, "-c", IMPORTING, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_ctrl_c_ends_an_endless_import(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPT + "interrupt()\nwhile True: time.sleep(0.1)\n")
+    command = [sys.executable, "-c", IMPORTING, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=15)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
