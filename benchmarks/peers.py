@@ -89,8 +89,8 @@ def numbered(size: int) -> str:
 PEERS = (
     Peer(
         "two_phase", "TwoPhase", "two-phase-commit", (3, 8), 1_745_408,
-        lambda size: f"CONSTANT RM = {names('m', size)}\nINVARIANT Consistent\nCHECK_DEADLOCK FALSE\n",
-        lambda size: f"CONSTANT Managers = {names('m', size)}\n",
+        lambda size: f"CONSTANT Managers = {names('m', size)}\nINVARIANT Consistent\nCHECK_DEADLOCK FALSE\n",
+        lambda size: f"CONSTANT RM = {names('m', size)}\n",
     ),
     Peer(
         "paxos", "Paxos", "paxos", (1, 3), 185_369,
