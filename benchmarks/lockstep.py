@@ -19,7 +19,7 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.process import Driver, DriverAnswer
-from kraftcheck.lockstep.survey import Survey, rare_garbage_collection
+from kraftcheck.lockstep.survey import LockstepCampaign, rare_garbage_collection
 from kraftcheck.lockstep.walks import WalkFile
 from kraftcheck.spec.cfg.binding import bind
 
@@ -55,7 +55,7 @@ def main() -> None:
     with Timed(path.java, path.text, path.options) as driver, rare_garbage_collection():
         driver.ask("nothing")
         print(f"start-up {time.perf_counter() - began:.2f} s")
-        survey = Survey(driver, protocol, WalkFile("quorum", "", (), False, ()))
+        survey = LockstepCampaign(driver, protocol, WalkFile("quorum", "", (), False, ()))
         driver.waited, began, used = 0.0, time.perf_counter(), os.times()
         survey.draw(options.runs, options.depth, options.seed)
         seconds, now = time.perf_counter() - began, os.times()

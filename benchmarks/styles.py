@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.traces.crosscheck import find_tool
+from kraftcheck.traces.crosscheck import find_tlc
 
 STYLES = Path(__file__).parent / "styles"
 
@@ -88,7 +88,7 @@ def timed(command: list[str], folder: Path, timeout: float) -> tuple[float, int,
 
 def run_tlc(style: Style, timeout: float) -> float:
     """Return TLC's processor seconds, with one worker; exit if its counts are others."""
-    tool = find_tool()
+    tool = find_tlc()
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(STYLES / f"{style.module}.tla", folder)
         config = (STYLES / style.config).read_text()

@@ -34,7 +34,7 @@ from kraftcheck.lockstep.walks import (
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
 from kraftcheck.spec.language.semantics import choose_transition, path_to_named_start
-from kraftcheck.spec.values import cut
+from kraftcheck.spec.values import truncate_text
 
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""
@@ -162,7 +162,7 @@ def main() -> None:
             for found in tellings(driver, fault, options):
                 if isinstance(found, Told):
                     what = found.finding._replace(violated=()) if found.finding.differences else found.finding
-                    row = found.walk, len(found.steps), cut(finding_summary(what)[0], 100), both_differ
+                    row = found.walk, len(found.steps), truncate_text(finding_summary(what)[0], 100), both_differ
                     print(f"| `{fault.protocol.variant}` |", *(f"{cell} |" for cell in row), flush=True)
                     told += 1
                     break

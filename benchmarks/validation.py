@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from kraftcheck.reporting.as_json import peak_memory_bytes
-from kraftcheck.validation.cluster import replay_of_logs
+from kraftcheck.validation.cluster import prepare_log_replay
 from kraftcheck.validation.events import Event
 from kraftcheck.validation.log4j import events_of_lines
 
@@ -147,7 +147,7 @@ def main() -> None:
     for node in list(texts):
         parsed[node] = list(events_of_lines(texts.pop(node), f"node{node}.log"))
     times.append(time.process_time())
-    replay = replay_of_logs(parsed)
+    replay = prepare_log_replay(parsed)
     times.append(time.process_time())
     total = sum(map(len, parsed.values()))
     marks = [(0, times[-1])]

@@ -15,7 +15,7 @@ from typing import Any
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, step_of_transition
 from kraftcheck.persistence.folder import MANIFEST_FILE, BatchNote, Checkpoint, Identity
-from kraftcheck.persistence.stored_files import CorruptFileError, require_shape, require_valid
+from kraftcheck.persistence.stored_files import CorruptFileError, require_condition, require_json_shape
 from kraftcheck.spec.diagnosis import lint
 from kraftcheck.spec.discovery import classes_for_decoding, modules_of, source_path
 from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
@@ -27,7 +27,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import ModelValue, Value, order_key, text_of
 
 MANIFEST_SHAPE = {"classes": [(str, str)], "model_values": [(str, int)], "violations": [(str, str)], "watched": dict}
-"""Shape of the manifest entries of every engine: see `require_shape`."""
+"""Shape of the manifest entries of every engine: see `require_json_shape`."""
 
 
 def checkpoint_folder_of(options: SearchRequest) -> Path | None:
@@ -93,13 +93,13 @@ class SearchCheckpoint(Checkpoint):
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
             "violations": [(one.property, encode(trace_as_value(one.trace)).hex()) for one in violations],
-            "watched": lint.probe_checkpoint(self.protocol),
+            "watched": lint.checkpoint_of_probes(self.protocol),
         }
         self.write({**noted, **common}, finished=finished)
 
     def read_search(self, shape: BatchNote) -> tuple[BatchNote, list[Violation]]:
         """Return the engine's entries, validated against `shape`, and the recorded violations, each one verified."""
-        require_shape(self.noted, {**MANIFEST_SHAPE, **shape})
+        require_json_shape(self.noted, {**MANIFEST_SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in MANIFEST_SHAPE}
         lint.restore_probe_checkpoint(self.protocol, self.noted["watched"])
         for module, name in self.noted["classes"]:
@@ -109,7 +109,7 @@ class SearchCheckpoint(Checkpoint):
             self.lexicon.add(cls)
         order = {value.name: value.index for value in model_values_of(self.protocol)}
         for name, index in self.noted["model_values"]:
-            require_valid(index == order.get(name, index), f"{name} has another place in the order")
+            require_condition(index == order.get(name, index), f"{name} has another place in the order")
             self.lexicon.model_values[name] = ModelValue(name, index)
         violations = [Violation(name, decode_trace(text, self.lexicon)) for name, text in self.noted["violations"]]
         require_violating_behaviours(self.protocol, self.options, self.starts, violations)
@@ -181,11 +181,11 @@ def require_violating_behaviours(
     for name, trace in ((violation.property, violation.trace) for violation in violations):
         said = f"the counterexample to {name}"
         begins = bool(trace) and trace[0] in map(TraceStep, starts)
-        require_valid(begins, f"{said} does not begin with an initial state")
+        require_condition(begins, f"{said} does not begin with an initial state")
         for before, step in pairwise(trace):
             follows = step in map(step_of_transition, semantics.transitions(before.state))
-            require_valid(follows, f"{said} is not a behaviour of the protocol")
-        require_valid(_violates_property(semantics, checked.get(name), trace), f"{said} does not violate it")
+            require_condition(follows, f"{said} is not a behaviour of the protocol")
+        require_condition(_violates_property(semantics, checked.get(name), trace), f"{said} does not violate it")
 
 
 def _violates_property(semantics: Semantics, prop: Property | None, trace: Behaviour) -> bool:

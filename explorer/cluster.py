@@ -26,7 +26,7 @@ from kraftcheck.explorer import executor_boot as boot
 from kraftcheck.explorer.executor_boot import PACKAGE_NAME, USER_FOLDER, files_digest, source_files
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.processes import LEAST_JAVA_VERSION, java_program, java_version, kill_children_on_interrupt
+from kraftcheck.processes import LEAST_JAVA_VERSION, find_jdk_program, java_version, kill_children_on_interrupt
 from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_path
 from kraftcheck.spec.errors import InputError, ProcessFailureError
 from kraftcheck.spec.language.protocol import Protocol
@@ -70,7 +70,7 @@ to the end of a run. By default an aggregation takes pages of 32 MiB.
 """
 
 
-class Cluster:
+class SparkApplication:
     """A Spark application that runs tasks of the engine."""
 
     def __init__(
@@ -339,7 +339,7 @@ def require_pyspark(least: tuple[int, int], version: str | None = None) -> None:
 def require_java() -> None:
     """Raise InputError if Java is missing or too old."""
     needs = f"--engine spark needs Java {LEAST_JAVA_VERSION} or newer"
-    program, where = java_program("java")
+    program, where = find_jdk_program("java")
     if program is None:
         raise InputError(f"{needs}: there is none on {where}; install it, or use --engine tables")
     found = java_version(program)

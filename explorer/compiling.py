@@ -1,6 +1,6 @@
 """Compile times, and the folder of compiled code.
 
-No kernel module may be imported before the first call of `find_cache_problem`, which chooses the folder.
+No kernel module may be imported before the first call of `ensure_cache_folder`, which chooses the folder.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _require_compiler_enabled() -> None:
 
 
 @cache
-def find_cache_problem() -> str | None:
+def ensure_cache_folder() -> str | None:
     """Return the reason why the folder for compiled code is unusable, and replace it by a temporary one; else None."""
     _require_compiler_enabled()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -60,14 +60,16 @@ def find_cache_problem() -> str | None:
     return f"the compiled kernel cannot be kept: {problem}, {elsewhere}"
 
 
-def is_compiled() -> bool:
+def are_kernels_compiled() -> bool:
     """Whether the kernels that take longest to compile are compiled, in this process or in Numba's cache."""
-    find_cache_problem()
+    ensure_cache_folder()
     from kraftcheck.explorer.tables.kernel.expand import expand_batch
-    from kraftcheck.explorer.tables.kernel.resolve import resolve_states
+    from kraftcheck.explorer.tables.kernel.resolve import resolve_misses_of_states
 
     with suppress(OSError):
-        return all(one.signatures or one._cache._cache_file._load_index() for one in (expand_batch, resolve_states))
+        return all(
+            one.signatures or one._cache._cache_file._load_index() for one in (expand_batch, resolve_misses_of_states)
+        )
     return True
 
 

@@ -49,7 +49,7 @@ def code_cache_folder() -> Path:
     return Path(given or Path.home() / ".cache") / "kraftcheck" / "code"
 
 
-def unpacked_folder(name: str, archive: Path | BytesIO, parents: tuple[Path, ...]) -> Path:
+def ensure_unpacked(name: str, archive: Path | BytesIO, parents: tuple[Path, ...]) -> Path:
     """Return the folder of a zip's files; if there is none yet, unpack the zip into the first usable parent folder."""
     for parent in parents:
         folder = parent / name
@@ -93,7 +93,7 @@ def remote_task(
         from pyspark import SparkFiles
 
         code = Path(SparkFiles.get(f"{archive}.zip")) if content is None else BytesIO(content)
-        folder = unpacked_folder(archive, code, (code_cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
+        folder = ensure_unpacked(archive, code, (code_cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
         if "kraftcheck.explorer" not in sys.modules:
             found = find_spec(PACKAGE_NAME)
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
@@ -104,9 +104,9 @@ def remote_task(
         user = str(folder / USER_FOLDER)
         if user not in sys.path:
             sys.path.append(user)
-        from kraftcheck.explorer.compiling import find_cache_problem
+        from kraftcheck.explorer.compiling import ensure_cache_folder
 
-        find_cache_problem()
+        ensure_cache_folder()
         module, _, name = task.rpartition(":")
         yield from getattr(import_module(module), name)({**json.loads(arguments), "user_files": user}, batches)
 

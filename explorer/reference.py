@@ -19,19 +19,19 @@ from inspect import unwrap
 from types import CodeType, FunctionType
 from typing import Any
 
-from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
+from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
 from kraftcheck.explorer.request import require_supported, without_unsound_symmetry
 from kraftcheck.explorer.result import (
     DEADLOCK,
     Behaviour,
-    Bookkeeping,
-    NoSuchPathError,
     Result,
     Search,
     SearchCounts,
+    SearchMonitor,
     SearchRequest,
     SearchStopped,
     TraceStep,
+    UnreplayableBehaviourError,
     step_of_transition,
 )
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph
@@ -65,7 +65,7 @@ class RenamingViewTest:
         self._system, self._options, self._thorough = system, options, thorough
         self._semantics = Semantics(protocol)  # its calls are neither counted nor tested
         self._renamed = system.renames
-        self._lifts = twin_lift_numbers(protocol) if self._renamed is not None else ()
+        self._lifts = renaming_test_offsets(protocol) if self._renamed is not None else ()
         self._labels = LabelTable(protocol, system.actions, options.all_fairness)
         atoms = [atom for prop in options.temporal for atom in prop.formula(protocol).atoms()]
         predicates = tuple(atom.prop for atom in atoms if isinstance(atom, StatePredicate))
@@ -161,7 +161,7 @@ class RenamingViewTest:
         )
 
 
-def twin_lift_numbers(protocol: Protocol) -> tuple[int, ...]:
+def renaming_test_offsets(protocol: Protocol) -> tuple[int, ...]:
     """Return the lifts of twins: small ones, one beyond every constant, and those around the protocol's constants."""
     found = dict.fromkeys((0, 1, 2, 3, LIFT_BEYOND_CONSTANTS))
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR
@@ -231,7 +231,7 @@ class ReferenceSearch:
         self.options, notes = without_unsound_symmetry(options)
         options = self.options
         self.purity = PurityTest(protocol, thorough=options.check_actions)
-        self.semantics: Semantics = TestedSemantics(protocol, self.purity)
+        self.semantics: Semantics = PurityTestingSemantics(protocol, self.purity)
         self.system = PlainSystem(self.semantics, options)
         self._twins = RenamingViewTest(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
@@ -240,7 +240,7 @@ class ReferenceSearch:
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # the state, or the step, under evaluation
-        self._books = Bookkeeping(options, self._totals, protocol, first_found=options.search == Search.BFS)
+        self._books = SearchMonitor(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
 
     @property
@@ -440,7 +440,7 @@ class ReferenceSearch:
             if self.identity(transition.target) == wanted and again.allows(before, transition.target):
                 return transition
         self.purity.call_again()  # names the action if it is one of the tested calls
-        raise NoSuchPathError(again.semantics, "a step was not found again")
+        raise UnreplayableBehaviourError(again.semantics, "a step was not found again")
 
     @cached_property
     def _again(self) -> PlainSystem:

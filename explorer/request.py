@@ -20,7 +20,7 @@ from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.declarations import REFINES, Property
 from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, Fairness, Taken, stutter_sensitive_taken
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import cut
+from kraftcheck.spec.values import truncate_text
 
 MOST_WORKERS = 4096
 _SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -92,7 +92,7 @@ class Progress:
 def parse_count(text: str) -> int:
     """Parse a number of at least 1."""
     if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {cut(text, 60)!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {truncate_text(text, 60)!r}")
     return int(text)
 
 
@@ -109,7 +109,7 @@ def parse_seconds(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) < math.inf:
             return float(text)
-    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {cut(text, 60)!r}")
+    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {truncate_text(text, 60)!r}")
 
 
 def parse_bytes(text: str) -> int:
@@ -119,7 +119,7 @@ def parse_bytes(text: str) -> int:
         found = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
         if 1 <= found < math.inf:
             return int(found)
-    raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {cut(text, 60)!r}")
+    raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {truncate_text(text, 60)!r}")
 
 
 def parse_folder(text: str) -> Path:
@@ -133,7 +133,7 @@ def parse_spark_setting(text: str) -> tuple[str, str]:
     """Parse a setting of Spark."""
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {cut(text, 60)!r}")
+        raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {truncate_text(text, 60)!r}")
     return key, value
 
 
@@ -441,13 +441,13 @@ def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> No
             if isinstance(atom, Enabled | Taken):
                 _require_known_actions(prop.name, sorted(atom.actions), known, protocol)
         for one in prop.fairness:
-            _require_known_condition(f"{prop.name}, {one}", one, protocol)
+            _require_valid_fairness(f"{prop.name}, {one}", one, protocol)
     for one in options.fairness:
-        _require_known_condition(str(one), one, protocol)
+        _require_valid_fairness(str(one), one, protocol)
     require_no_hidden_fields(protocol, options.view, options.temporal, "the verdict")
 
 
-def _require_known_condition(where: str, fairness: Fairness, protocol: Protocol) -> None:
+def _require_valid_fairness(where: str, fairness: Fairness, protocol: Protocol) -> None:
     """Raise InputError if a condition names an unknown action or predicate."""
     _require_known_actions(where, fairness.actions, [NEXT_ACTION, *_action_names(protocol)], protocol)
     if not fairness.when:

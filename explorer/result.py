@@ -253,7 +253,7 @@ Behaviour = tuple[TraceStep, ...]
 # Behaviours
 
 
-class NoSuchPathError(InputError):
+class UnreplayableBehaviourError(InputError):
     """Raised when the reference semantics cannot follow a path of states, for example after an impure action."""
 
     def __init__(self, semantics: Semantics, problem: str) -> None:
@@ -287,7 +287,7 @@ def behaviour_along(
     see = class_of or (lambda state: state)
     first = next((state for state in (starts if class_of else path[:1]) if see(state) == path[0]), None)
     if first is None:
-        raise NoSuchPathError(semantics, "it begins in no initial state")
+        raise UnreplayableBehaviourError(semantics, "it begins in no initial state")
     steps = [TraceStep(first)]
     for number, wanted in enumerate(path[1:]):
         fitting = [
@@ -296,7 +296,7 @@ def behaviour_along(
             if (actions is None or taken.action == actions[number]) and see(taken.target) == wanted
         ]
         if not fitting:
-            raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
+            raise UnreplayableBehaviourError(semantics, f"no step leads from its state {number + 1} to the next")
         steps.append(step_of_transition(least_transition(fitting)))
     return tuple(steps)
 
@@ -416,10 +416,10 @@ def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_fo
     """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
     if options.view is None:
         return None
-    from kraftcheck.explorer.calls.inspection import type_inspectors  # few searches have a VIEW
+    from kraftcheck.explorer.calls.inspection import find_proxy_revealing_methods  # few searches have a VIEW
 
     reads = HiddenReadLog(
-        options.view, protocol.hidden(options.view), type_inspectors(protocol), first_found=first_found
+        options.view, protocol.hidden(options.view), find_proxy_revealing_methods(protocol), first_found=first_found
     )
     for name, _, spends in protocol.network.own_operations():
         reads.note(f"action {name}", [bound for bound in spends if protocol.bounds[bound]])
@@ -428,7 +428,7 @@ def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_fo
     return reads
 
 
-class Bookkeeping:
+class SearchMonitor:
     """Records the findings of a search, and ends it at its limits."""
 
     def __init__(

@@ -115,7 +115,7 @@ class _TimeOver(Exception):  # noqa: N818 - a way out, not an error
     """Raised when the time limit is reached."""
 
 
-class Simplifier:
+class CounterexampleSimplifier:
     """Simplifies one counterexample."""
 
     def __init__(
@@ -251,7 +251,9 @@ class Simplifier:
         if exactly:
             return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
         same = [t for t in fitting if t.message == step.message]
-        same = same or [t for t in fitting if _type_and_source(t.message) == _type_and_source(step.message)]
+        same = same or [
+            t for t in fitting if _message_type_and_source(t.message) == _message_type_and_source(step.message)
+        ]
         if step.actor is not None:
             wanted = step.state.replicas.get(step.actor)
             same.sort(key=lambda t: t.target.replicas.get(step.actor) != wanted)
@@ -375,7 +377,7 @@ def _behaviour_to(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | N
     return tuple(reversed(steps))
 
 
-def _type_and_source(message: Any) -> tuple[Any, ...]:
+def _message_type_and_source(message: Any) -> tuple[Any, ...]:
     return type(message), getattr(message, "source", None) if message is not None else None
 
 
@@ -385,7 +387,7 @@ def find_violation_at_end(protocol: Protocol, trace: Behaviour, name: str | None
     names = [name] if name in (DEADLOCK, *protocol.properties) else [prop.name for prop in kinds]
     for one in names:
         violation = Violation(one, trace)
-        if Simplifier(protocol, SearchRequest(), violation).shows_it():
+        if CounterexampleSimplifier(protocol, SearchRequest(), violation).shows_it():
             return violation
     return None
 

@@ -19,7 +19,7 @@ def main() -> int:
         import signal
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _interrupt)
+            signal.signal(signal.SIGINT, _handle_interrupt)
         from kraftcheck.cli import main
 
         return main()
@@ -37,17 +37,17 @@ def main() -> int:
         return 130
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _handle_interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, after an import has ended: extension modules ignore it, and `__set_name__` wraps it."""
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>" and _may_delay():
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>" and _may_delay_interrupt():
             _repeat_interrupt()
             return
         frame = frame.f_back
     raise KeyboardInterrupt
 
 
-def _may_delay() -> bool:
+def _may_delay_interrupt() -> bool:
     """Whether the first delayed interrupt is recent: the import of a protocol may never end."""
     if not delayed_since:
         delayed_since.append(time.monotonic())

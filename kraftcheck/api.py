@@ -10,13 +10,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
-from kraftcheck.catalogue import Job, Model, find_model, model_of_class, protocol_errors_with_place
-from kraftcheck.engines import run_timing_compilation, search
+from kraftcheck.catalogue import Model, SearchJob, find_model, locate_protocol_errors, model_of_class
+from kraftcheck.engines import run_with_compile_timing, search
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.jobs import bind_option_names, configuration_with_settings, job_of_bound_config, parse_option
 from kraftcheck.reporting.counterexample import counterexample_text
-from kraftcheck.runner import run_diagnosed
+from kraftcheck.runner import run_with_diagnosis
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError, require_assertions, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
@@ -110,11 +110,11 @@ class Loaded(NamedTuple):
         return self.job().protocol
 
     @_show_options_in_signature
-    def job(self, **options: Unpack[SearchOptions]) -> Job:
+    def job(self, **options: Unpack[SearchOptions]) -> SearchJob:
         """Return the search of `check`. Raise InputError for an option or a configuration that does not fit."""
         asked = _parsed_options(SearchOptions, options)
         settings = [f"{name}={value}" for name, value in self.constants.items()]
-        with protocol_errors_with_place(self.model):
+        with locate_protocol_errors(self.model):
             name, content = configuration_with_settings(self.model, self.config, settings)
             return job_of_bound_config(
                 self.model, name, bind(self.model.protocol, content), asked, asked.pop("engine", None)
@@ -133,7 +133,7 @@ class Loaded(NamedTuple):
             `symmetry=True`, `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
         """
         job = self.job(**options)
-        with protocol_errors_with_place(self.model):
+        with locate_protocol_errors(self.model):
             return _run_check(job, strict)
 
     @_show_options_in_signature
@@ -154,7 +154,7 @@ class Loaded(NamedTuple):
             The options of `check`.
         """
         job = self.job(**options)
-        with protocol_errors_with_place(self.model):
+        with locate_protocol_errors(self.model):
             return _run_simulation(job, runs, depth, seed)
 
     @_show_options_in_signature
@@ -375,8 +375,8 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
     return {name: parse_option(name, value) if name in OPTIONS else value for name, value in values.items()}
 
 
-def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> Job:
-    """Return the `Job` that searches a protocol without a configuration."""
+def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> SearchJob:
+    """Return the `SearchJob` that searches a protocol without a configuration."""
     if isinstance(protocol, type):
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
     require_assertions()
@@ -385,28 +385,28 @@ def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> Job
     return job_of_bound_config(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
 
 
-def _run_check(job: Job, strict: bool) -> Result:
+def _run_check(job: SearchJob, strict: bool) -> Result:
     run = partial(search, job.engine, job.protocol, job.options, is_named=job.is_named)
-    return run_diagnosed(job, run, strict=strict)
+    return run_with_diagnosis(job, run, strict=strict)
 
 
-def _run_simulation(job: Job, runs: int, depth: int, seed: int, keep: WalkCallback | None = None) -> Result:
+def _run_simulation(job: SearchJob, runs: int, depth: int, seed: int, keep: WalkCallback | None = None) -> Result:
     def walk() -> Result:
         from kraftcheck.explorer import random_walks as walks
 
         return walks.simulate(job.protocol, job.options, walks.WalkPlan(runs, depth, seed), keep)
 
-    return run_timing_compilation(walk)
+    return run_with_compile_timing(walk)
 
 
-def _explored_graph(job: Job) -> Graph:
+def _explored_graph(job: SearchJob) -> Graph:
     from kraftcheck.explorer.graph import search_with_graph
 
     asked = replace(job.options, properties=(), reachable=(), temporal=(), deadlock=False)
     return search_with_graph(job.protocol, asked, lambda state: state)[1]
 
 
-def _write_result_report(job: Job, result: Result, path: Path) -> None:
+def _write_result_report(job: SearchJob, result: Result, path: Path) -> None:
     from kraftcheck.reporting.report import run_as_data, write_report
 
     write_report(path, [run_as_data(job, result, {})])

@@ -209,7 +209,7 @@ class Model(NamedTuple):
             yield Path(file).parent
 
 
-class Job(NamedTuple):
+class SearchJob(NamedTuple):
     """A search request with its model and its engine."""
 
     model: Model
@@ -376,12 +376,12 @@ def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
 def requested_model(arguments: argparse.Namespace) -> Iterator[Model]:
     """Yield the model of a command line; prefix errors in the block with the model's file and line."""
     model = find_model(arguments.model, arguments.variant)
-    with protocol_errors_with_place(model):
+    with locate_protocol_errors(model):
         yield model
 
 
 @contextmanager
-def protocol_errors_with_place(model: Model) -> Iterator[None]:
+def locate_protocol_errors(model: Model) -> Iterator[None]:
     """Prefix an error that a user's protocol causes with its file and line, as InputError."""
     try:
         yield

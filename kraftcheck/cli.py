@@ -166,7 +166,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
             raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED: no buffer
             if name == "stderr" and sys.stderr is stream and type(raw) is FileIO:
-                sys.stderr = sys.__stderr__ = _lossy_stream(stream)  # type: ignore[misc]
+                sys.stderr = sys.__stderr__ = _stream_dropping_unwritable_output(stream)  # type: ignore[misc]
 
 
 class _LossyFile(FileIO):
@@ -183,7 +183,7 @@ class _LossyFile(FileIO):
         return len(data) if written is None else written  # None also for a write that would block
 
 
-def _lossy_stream(stream: TextIOWrapper) -> TextIOWrapper:
+def _stream_dropping_unwritable_output(stream: TextIOWrapper) -> TextIOWrapper:
     """Return a text stream to the same file as `stream`, which drops output that cannot be written."""
     with suppress(OSError):
         stream.flush()

@@ -158,7 +158,7 @@ def _search_with_engine(
 ) -> Result:
     run = partial(_run_engine, engine, protocol, watched or options)
     try:
-        return replace(run() if engine == "reference" else run_timing_compilation(run, compiles), engine=engine)
+        return replace(run() if engine == "reference" else run_with_compile_timing(run, compiles), engine=engine)
     except HiddenReadError:
         found = (
             _search_by_reference_in_tlc_order(protocol, options)
@@ -174,7 +174,7 @@ def _search_and_choose_engine(
     protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None
 ) -> Result:
     """Return the table engine's result, or another engine's if the inputs of handlers hardly repeat."""
-    choice = EngineChoice(protocol, options)
+    choice = EngineChooser(protocol, options)
     while True:
         try:
             if choice.engine == "reference":
@@ -186,17 +186,17 @@ def _search_and_choose_engine(
             return found
         except UntranslatableError as error:
             choice.problem = f"; {str(error).partition('; expected')[0]}"
-        except EngineChange:
+        except EngineChangeSignal:
             pass
         choice.change()
         gc.collect()  # frees the tables
 
 
-class EngineChange(Exception):  # noqa: N818 - a way out of a search, not an error
+class EngineChangeSignal(Exception):  # noqa: N818 - a way out of a search, not an error
     """Raised to end a search that another engine does in less time."""
 
 
-class EngineChoice:
+class EngineChooser:
     """The choice of an engine by how often the table engine calls handlers in Python.
 
     The other engines write no checkpoints. With `--checkpoint` they must end before the next one is due, and within
@@ -226,14 +226,14 @@ class EngineChoice:
         self._last, self._last_size, self._calls = Progress(0, 0, 0, 0, 0.0), 0, inf
 
     def watched(self) -> SearchRequest:
-        """Return the request with a report that raises `EngineChange`, if there is another engine."""
+        """Return the request with a report that raises `EngineChangeSignal`, if there is another engine."""
         return replace(self.rest(), report=self._see) if self._others else self.rest()
 
     def finish(self, found: Result) -> None:
         """Add the notes to a result; mark the checkpoint as finished if another engine has ended the search."""
         found.notes += self.notes
         if self.engine != "tables" and self._has_checkpoint and found.limit is None:
-            _engine_module("tables").finish_checkpoint(self._protocol, self._options)
+            _engine_module("tables").mark_checkpoint_finished(self._protocol, self._options)
 
     @property
     def _has_checkpoint(self) -> bool:
@@ -272,7 +272,7 @@ class EngineChoice:
         if self.engine == "tables":
             self._count_calls(progress)
         elif progress.distinct_states > self._most or time.monotonic() > self._until:
-            raise EngineChange
+            raise EngineChangeSignal
 
     def _count_calls(self, progress: Progress) -> None:
         """Choose another engine by the calls since the number of states was half as large.
@@ -291,7 +291,7 @@ class EngineChoice:
                     engine,
                     LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
                 )
-                raise EngineChange
+                raise EngineChangeSignal
 
     def _is_faster(self, engine: str, size: int, before: Progress, progress: Progress) -> bool:
         """Return whether another engine takes less time, by the calls since a sample.
@@ -309,7 +309,7 @@ class EngineChoice:
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
-        if states < LEAST_BYTECODE_STATES and not _engine_module("bytecode").is_compiled():
+        if states < LEAST_BYTECODE_STATES and not _engine_module("bytecode").is_interpreter_compiled():
             return False
         problem = _engine_module("bytecode").unsupported_part(self._protocol, self._alone("bytecode"))
         if problem is not None:
@@ -365,7 +365,7 @@ def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     starts = (protocol.kept_initial or {}).get(options.init, ())
     if len(starts) > BYTECODE_TRIAL_STATES or not _engine_supports(protocol, options, "bytecode"):
         return None
-    if not _engine_module("bytecode").is_compiled():
+    if not _engine_module("bytecode").is_interpreter_compiled():
         return None
     return _search_unless_large(
         lambda request: _search_with_engine("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES
@@ -437,11 +437,11 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
         return _result_with_error_path(error, protocol, options)
 
 
-def run_timing_compilation(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
+def run_with_compile_timing(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run a search that uses a kernel; its result has the compile time apart from the search time."""
-    from kraftcheck.explorer.compiling import find_cache_problem, timed_compilation
+    from kraftcheck.explorer.compiling import ensure_cache_folder, timed_compilation
 
-    problem = find_cache_problem()
+    problem = ensure_cache_folder()
     with timed_compilation(compiles) as noting:
         result = run()
     warnings = [*result.warnings, *([problem] if problem and noting.seconds else [])]
@@ -449,9 +449,9 @@ def run_timing_compilation(run: Callable[[], Result], compiles: Callable[[], obj
 
 
 def _are_kernels_compiled() -> bool:
-    from kraftcheck.explorer.compiling import is_compiled
+    from kraftcheck.explorer.compiling import are_kernels_compiled
 
-    return is_compiled()
+    return are_kernels_compiled()
 
 
 def _result_with_error_path(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Job, Model, find_config, find_model, shipped_model_modules, with_settings
+from kraftcheck.catalogue import Model, SearchJob, find_config, find_model, shipped_model_modules, with_settings
 from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options, search_order_names
 from kraftcheck.explorer.request import OPTIONS, SearchRequest, parse_bytes, parse_seconds, parse_spark_setting
 from kraftcheck.explorer.request import parse_count as parse_count
@@ -30,14 +30,16 @@ from kraftcheck.spec.language.declarations import (
     Property,
 )
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import start_methods
-from kraftcheck.spec.values import cut
+from kraftcheck.spec.language.semantics import initial_state_methods
+from kraftcheck.spec.values import truncate_text
 
 
 def parse_seed(text: str) -> int:
     """Parse a seed, any whole number."""
     if not re.fullmatch("-?[0-9]{1,1000}", text):
-        raise argparse.ArgumentTypeError(f"expected a whole number of at most 1000 digits, found {cut(text, 60)!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at most 1000 digits, found {truncate_text(text, 60)!r}"
+        )
     return int(text)
 
 
@@ -187,10 +189,10 @@ def job_of_arguments(
     arguments: argparse.Namespace,
     others: Iterable[str] = (),
     beside: Iterable[type[Protocol]] = (),
-) -> Job:
+) -> SearchJob:
     """Return the validated job of a command line; `others` are engine options outside of `SearchRequest`."""
     config_name, content = configuration_with_settings(model, config, getattr(arguments, "set", ()))
-    bound = bind(model.protocol, _drop_names_of_others(content, model.protocol, beside))
+    bound = bind(model.protocol, _drop_foreign_config_names(content, model.protocol, beside))
     return job_of_bound_config(model, config_name, bound, given_options(arguments), arguments.engine, others)
 
 
@@ -201,7 +203,7 @@ def job_of_bound_config(
     asked: Mapping[str, Any],
     engine: str | None,
     others: Iterable[str] = (),
-) -> Job:
+) -> SearchJob:
     """Return the validated job of a bound configuration, with the request fields `asked` that the user gave."""
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: no checkpoint to write; add --checkpoint or --resume")
@@ -209,7 +211,7 @@ def job_of_bound_config(
     asked = {**order, **asked, "symmetry": _symmetry_of_search(bound, asked.get("symmetry"))}
     options = SearchRequest.of(bound, **asked)
     name = choose_engine(engine, options.search, [*others, *engine_specific_options(options)])
-    return Job(model, config_name, bound.protocol, name, engine is not None, options)
+    return SearchJob(model, config_name, bound.protocol, name, engine is not None, options)
 
 
 def configuration_with_settings(model: Model, choice: str | None, settings: Iterable[str]) -> tuple[str, ModelConfig]:
@@ -218,7 +220,7 @@ def configuration_with_settings(model: Model, choice: str | None, settings: Iter
     return name, with_settings(content, settings)
 
 
-def _drop_names_of_others(
+def _drop_foreign_config_names(
     config: ModelConfig, protocol: type[Protocol], beside: Iterable[type[Protocol]]
 ) -> ModelConfig:
     """Drop from a configuration the constants and properties that its protocol lacks but a compared protocol has."""
@@ -265,7 +267,7 @@ def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
         return tuple(prop for prop in checked if prop.kind in kinds)
 
     views = chosen("view", "view", protocol.views)
-    (init,) = chosen("init", "start", start_methods(protocol), "Init")
+    (init,) = chosen("init", "start", initial_state_methods(protocol), "Init")
     checked = [everything[name] for name in chosen("properties", "property", everything, default)]
     return BoundConfig(
         protocol,
@@ -282,7 +284,7 @@ def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
 
 def lenient_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False, properties: bool = False
-) -> tuple[Job, list[str]]:
+) -> tuple[SearchJob, list[str]]:
     """Return the job of a command that compares traces or state sets, with the warnings of `bind_leniently`."""
     config_name, content = configuration_with_settings(model, arguments.config, getattr(arguments, "set", ()))
     bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space, properties=properties)
@@ -294,4 +296,4 @@ def lenient_job(
     temporal = tuple(one.name for one in content.properties if kinds.get(one.name) == TEMPORAL)
     engine = choose_engine(None, options.search)
     next_name = "Next" if content.next is None else content.next.name
-    return Job(model, config_name, bound.protocol, engine, False, options, seen_as, temporal, next_name), warnings
+    return SearchJob(model, config_name, bound.protocol, engine, False, options, seen_as, temporal, next_name), warnings

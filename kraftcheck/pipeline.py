@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import find_model, model_of_class, protocol_errors_with_place
+from kraftcheck.catalogue import find_model, locate_protocol_errors, model_of_class
 from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, require_pyspark, task_with_code
 from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown_name_message
@@ -99,7 +99,7 @@ def replay(
             f"model: {found.protocol.__name__} is defined in a notebook; put it into a file, model='FILE.py'"
         )
     settings = [f"{name}={value}" for name, value in (constants or {}).items()]
-    with protocol_errors_with_place(found):
+    with locate_protocol_errors(found):
         job, notes = lenient_job(found, Namespace(config=config and fspath(config), set=settings))
     for note in notes:
         warnings.warn(note, stacklevel=2)

@@ -26,7 +26,7 @@ def default_worker_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def java_program(name: str) -> tuple[Path | None, str]:
+def find_jdk_program(name: str) -> tuple[Path | None, str]:
     """Return the path of a JDK program (None if missing), and the place of the lookup for messages."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home, "bin", name)) if home else name)
@@ -110,7 +110,7 @@ GRACE_SECONDS = 4.5
 EXIT_INTERRUPTED = 130
 
 
-class Interruption:
+class InterruptHandler:
     """Records the first Ctrl-C, SIGTERM or SIGHUP; a second one raises KeyboardInterrupt at once.
 
     If the search does not end within `STOP_TIMEOUT_SECONDS`, as with an endless action, Ctrl-C prints a message.

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.engines import search
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import (
@@ -30,7 +30,7 @@ from kraftcheck.explorer.result import (
 from kraftcheck.jobs import COLUMNS_VIEW
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.lines import Meter, print_lines
+from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import (
     OutputFiles,
     github_annotations,
@@ -39,7 +39,13 @@ from kraftcheck.reporting.output import (
     write_counterexamples,
     write_junit,
 )
-from kraftcheck.spec.diagnosis.lint import CoverageProbe, install_probes, lint, unevaluated_notes, vacuous_properties
+from kraftcheck.spec.diagnosis.lint import (
+    CoverageProbe,
+    install_probes,
+    lint,
+    notes_on_unevaluated_parts,
+    vacuous_properties,
+)
 from kraftcheck.spec.language.protocol import Protocol
 
 EXIT_CODES = {
@@ -66,10 +72,10 @@ def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = 
 
 
 def run_job(
-    job: Job, *, quiet: bool, waiting: str = "frontier", work: Callable[[SearchRequest], Result] | None = None
+    job: SearchJob, *, quiet: bool, waiting: str = "frontier", work: Callable[[SearchRequest], Result] | None = None
 ) -> Result:
     """Run a search with a progress meter. An interruption returns the partial result."""
-    with Meter(quiet=quiet, waiting=waiting) as meter:
+    with ProgressMeter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
             result = work(options) if work else _search_job(job, options, quiet=quiet)
@@ -80,7 +86,7 @@ def run_job(
     return replace(result, engine=result.engine or job.engine)
 
 
-def _search_job(job: Job, options: SearchRequest, *, quiet: bool) -> Result:
+def _search_job(job: SearchJob, options: SearchRequest, *, quiet: bool) -> Result:
     compiles = None if quiet else announce_compiling
     return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
 
@@ -90,7 +96,7 @@ def announce_compiling() -> None:
     print("compiling the kernel, once on this machine: about 10 s", file=sys.stderr)
 
 
-def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = False) -> Result:
+def run_with_diagnosis(job: SearchJob, search: Callable[[], Result], *, strict: bool = False) -> Result:
     """Run a search and add warnings about the model; with `strict` they make the result incomplete."""
     result = _search_with_probes(job, search)
     if strict and result.verdict is Verdict.OK and result.doubts:
@@ -98,7 +104,7 @@ def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = Fals
     return result
 
 
-def _search_with_probes(job: Job, search: Callable[[], Result]) -> Result:
+def _search_with_probes(job: SearchJob, search: Callable[[], Result]) -> Result:
     protocol, options = job.protocol, job.options
     is_local = job.engine != "spark"  # on Spark other processes evaluate the properties
     watched = install_probes(protocol, (*options.properties, *options.reachable)) if is_local else []
@@ -116,7 +122,7 @@ def _search_with_probes(job: Job, search: Callable[[], Result]) -> Result:
     return result
 
 
-def _count_inputs_again(protocol: Protocol, options: SearchRequest, watched: list[CoverageProbe]) -> None:
+def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched: list[CoverageProbe]) -> None:
     """Count the inputs of properties with few evaluations in the first states, as the reference engine does.
 
     Engines that track reads evaluate all inputs at once that differ in unread fields only, and may do so twice.
@@ -152,15 +158,17 @@ def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, wa
     followed = set() if result.complete else {prop.name for prop in options.reachable}
     watched = [one for one in watched if one.prop.name not in violated | followed]
     if result.engine in ENGINES_THAT_TRACK_READS:
-        _count_inputs_again(protocol, options, watched)
+        _recount_property_inputs(protocol, options, watched)
     result.vacuous = vacuous_properties(protocol, watched)
     result.notes += [f"{one.property} holds vacuously: {one.reason}" for one in result.vacuous]
     result.never_evaluated = {one.prop.name: parts for one in watched if (parts := one.never())}
     if result.complete:
-        result.notes += unevaluated_notes(watched, {one.property for one in result.vacuous})
+        result.notes += notes_on_unevaluated_parts(watched, {one.property for one in result.vacuous})
 
 
-def report_result(job: Job, result: Result, arguments: argparse.Namespace, files: OutputFiles, **more: Any) -> int:
+def report_result(
+    job: SearchJob, result: Result, arguments: argparse.Namespace, files: OutputFiles, **more: Any
+) -> int:
     """Write the requested output files, print the report, and return the exit code."""
     strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
     files.json(lambda: result_as_json(job, result) | more)
@@ -184,13 +192,13 @@ def report_result(job: Job, result: Result, arguments: argparse.Namespace, files
     return exit_code(result, allow_incomplete=allowed, strict=strict)
 
 
-def _write_report(job: Job, result: Result, more: dict[str, Any], path: Path) -> None:
+def _write_report(job: SearchJob, result: Result, more: dict[str, Any], path: Path) -> None:
     from kraftcheck.reporting.report import run_as_data, write_report  # imports the replay of traces
 
     write_report(path, [run_as_data(job, result, more)])
 
 
-def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
+def simplify_counterexamples(job: SearchJob, result: Result, arguments: argparse.Namespace) -> Result:
     """Return a result with shrunk counterexamples and a note on each, if `--simplify` is given."""
     if not arguments.simplify or result.limit == INTERRUPTED_LIMIT:
         return result
@@ -209,7 +217,7 @@ def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
 
 
 def simplify_trace(
-    job: Job, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
+    job: SearchJob, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
 ) -> tuple[Violation, str] | None:
     """Return a shrunk trace that violates the same property, and a note; None if the trace violates no property."""
     from kraftcheck.explorer.simplifier import find_violation_at_end
@@ -223,23 +231,23 @@ def simplify_trace(
 
 
 def _simplify_violation(
-    job: Job,
+    job: SearchJob,
     violation: Violation,
     arguments: argparse.Namespace,
     shortest: Callable[[int, float], Behaviour | None] | None,
 ) -> tuple[Violation, str]:
     """Return a shrunk counterexample and a note on the change, with a progress meter."""
-    from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
+    from kraftcheck.explorer.simplifier import CounterexampleSimplifier, describe_simplification
 
     began = time.monotonic()
-    with Meter("behaviours tried", quiet=arguments.quiet) as meter:
-        simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
+    with ProgressMeter("behaviours tried", quiet=arguments.quiet) as meter:
+        simplifier = CounterexampleSimplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
         found = simplifier.run(shortest)
     costs = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
     return found, describe_simplification(violation.property, *costs, simplifier.done, time.monotonic() - began)
 
 
-def _find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
+def _find_shortest(job: SearchJob, violation: Violation, states: int, seconds: float) -> Behaviour | None:
     """Return a shortest counterexample; None if the search finds none within the limits."""
     properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
     asked = job.options

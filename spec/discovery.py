@@ -176,7 +176,7 @@ def variant_of(protocol: type[Protocol], name: str) -> type[Protocol]:
     return known[name]
 
 
-def first_sentence(protocol: type[Protocol]) -> str:
+def first_docstring_sentence(protocol: type[Protocol]) -> str:
     """Return the first sentence of a protocol's own docstring, on one line; "" if it has none."""
     paragraph = (protocol.__dict__.get("__doc__") or "").strip().split("\n\n")[0]
     text = " ".join(paragraph.split())

@@ -13,7 +13,17 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, cut, field_names, field_values, is_enum
+from kraftcheck.spec.values import (
+    Map,
+    ModelValue,
+    Record,
+    Symbol,
+    Value,
+    field_names,
+    field_values,
+    is_enum,
+    truncate_text,
+)
 
 
 def _encode_length(number: int) -> bytes:
@@ -100,11 +110,11 @@ class DecodingVocabulary:
             return
         if isinstance(value, Record) or is_enum(type(value)):
             self.add(type(value))
-        for part in _parts_to_encode(value):
+        for part in _direct_components(value):
             self.note(part)
 
 
-def _parts_to_encode(value: Value) -> Iterable[Value]:
+def _direct_components(value: Value) -> Iterable[Value]:
     if isinstance(value, Record):
         return field_values(value)
     if isinstance(value, Map):
@@ -162,7 +172,7 @@ class _ByteReader:
     def number(self) -> int:
         text = self.text()
         if len(text) > MAX_DIGITS or _DECIMAL_NUMBER.fullmatch(text) is None:
-            raise self.error(f"expected a number, found {cut(text, 60)!r}")
+            raise self.error(f"expected a number, found {truncate_text(text, 60)!r}")
         return int(text)
 
     def model_value(self) -> ModelValue:

@@ -18,10 +18,10 @@ from kraftcheck.spec.values import (
     ModelValue,
     Record,
     Value,
-    cut,
     field_types,
     is_enum,
-    refuse_enum_equality,
+    refuse_enum_equality_override,
+    truncate_text,
 )
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -67,7 +67,7 @@ def _plural_phrase(phrase: str) -> str:
 
 def describe_value(value: Value) -> str:
     """Return a short description of a value: its type and its text, truncated if long."""
-    shown = cut(repr(value), 60)
+    shown = truncate_text(repr(value), 60)
     kind = type(value)
     if kind is bool:
         return str(value).upper()
@@ -99,10 +99,10 @@ def type_mismatch(value: Value, kind: Any, path: str = "") -> str | None:
         problem = type_mismatch(part, part_kind, place)
         if problem is not None:
             return problem
-    return f"{path}: {_mismatch_of_whole(value, kind)}"
+    return f"{path}: {_top_level_mismatch(value, kind)}"
 
 
-def _mismatch_of_whole(value: Value, kind: Any) -> str:
+def _top_level_mismatch(value: Value, kind: Any) -> str:
     """Return the text of the mismatch between a value and a type, for a value without a mismatching part."""
     wanted = get_args(kind)
     if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
@@ -151,9 +151,9 @@ def _checker_of_type(kind: Any) -> TypePredicate:
         return _is_value
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is None:
-        return _plain_checker(kind)
+        return _nongeneric_type_checker(kind)
     if origin in (Union, types.UnionType):
-        _refuse_equal_mixture(kind, arguments)
+        _refuse_ambiguous_union(kind, arguments)
         return _union_checker(arguments)
     if origin is frozenset:
         return _elements_checker(frozenset, arguments[0])
@@ -168,7 +168,7 @@ def _checker_of_type(kind: Any) -> TypePredicate:
     raise ProtocolError(f"no value has the type {kind}; a map is a Map, a sequence a tuple, a set a frozenset")
 
 
-def _refuse_equal_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
+def _refuse_ambiguous_union(kind: Any, arguments: tuple[Any, ...]) -> None:
     """Reject a union of types with values that are equal in Python but distinct: `1 == Level.LOW` of an IntEnum."""
     like = [(base, one) for one in arguments for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
     for base in (int, str):
@@ -229,7 +229,7 @@ def _tuple_checker(arguments: tuple[Any, ...]) -> TypePredicate:
     )
 
 
-def _plain_checker(kind: Any) -> TypePredicate:
+def _nongeneric_type_checker(kind: Any) -> TypePredicate:
     if not isinstance(kind, type):
         return lambda value: True
     if kind in IMMUTABLE_TYPE_OF:
@@ -241,7 +241,7 @@ def _plain_checker(kind: Any) -> TypePredicate:
     if issubclass(kind, Record):
         return lambda value: isinstance(value, kind) and _has_well_typed_fields(value)
     if issubclass(kind, enum.Enum):
-        refuse_enum_equality(kind)
+        refuse_enum_equality_override(kind)
     return lambda value: isinstance(value, kind) and _is_value(value)
 
 

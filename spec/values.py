@@ -89,7 +89,7 @@ class Symbol(enum.Enum):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        refuse_enum_equality(cls)
+        refuse_enum_equality_override(cls)
 
     def __repr__(self) -> str:
         return str(self.value)
@@ -157,7 +157,7 @@ class Record:
                     f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {IMMUTABLE_TYPE_OF[kind]}"
                 )
             if is_enum(kind):
-                refuse_enum_equality(kind)
+                refuse_enum_equality_override(kind)
         refuse_overridden_methods(cls)
         cls._is_plain &= not hasattr(cls, "__post_init__") and not {"__init__", "__new__"} & vars(cls).keys()
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
@@ -207,7 +207,7 @@ class Record:
             return False
         values = _fields_getter(type(self))
         mine, others = values(self.__dict__), values(other.__dict__)
-        return mine == others and (not _mixes_types_in_fields(type(self)) or same_types(mine, others))
+        return mine == others and (not _fields_may_conflate_values(type(self)) or same_types(mine, others))
 
     def __hash__(self) -> int:
         try:
@@ -243,7 +243,7 @@ def with_fields(record: Record, changes: Sequence[tuple[str, Value]]) -> Any:
 @memoize
 def field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the field names of a record class, in order of declaration."""
-    refuse_decorator_equality(cls, Record)
+    refuse_replaced_equality(cls, Record)
     return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
 
@@ -298,14 +298,14 @@ def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Valu
 
 
 @memoize
-def _mixes_types_in_fields(cls: type[Record]) -> bool:
+def _fields_may_conflate_values(cls: type[Record]) -> bool:
     try:
-        return not cls._is_exact and any(map(mixes_types, field_types(cls).values()))
+        return not cls._is_exact and any(map(may_conflate_values, field_types(cls).values()))
     except NameError:
         return True
 
 
-def mixes_types(kind: Any) -> bool:
+def may_conflate_values(kind: Any) -> bool:
     """Whether a type admits distinct values that are equal in Python, as 1 and True are."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is None:
@@ -315,7 +315,11 @@ def mixes_types(kind: Any) -> bool:
     choices = arguments if origin in (Union, UnionType) else ()
     like = [base for one in choices for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
     literals = any(get_origin(one) is Literal for one in choices)
-    return literals or len(set(like)) < len(like) or any(mixes_types(one) for one in arguments if one is not Ellipsis)
+    return (
+        literals
+        or len(set(like)) < len(like)
+        or any(may_conflate_values(one) for one in arguments if one is not Ellipsis)
+    )
 
 
 def same_types(one: Value, other: Value) -> bool:
@@ -368,7 +372,7 @@ def proxy_class_with_specials(classes: tuple[type, type[Record]]) -> Any:
         for name in own.keys() - _NOT_FORWARDED_SPECIALS
         if own[name] is None or callable(own[name]) or _is_descriptor(own[name])
     }
-    methods = {name: None if own[name] is None else partialmethod(_call_on_whole, name) for name in specials}
+    methods = {name: None if own[name] is None else partialmethod(_forward_to_whole_value, name) for name in specials}
     return type(proxy.__name__, (proxy,), {"__slots__": (), **methods}) if methods else proxy
 
 
@@ -376,7 +380,7 @@ def _is_descriptor(value: Any) -> bool:
     return hasattr(type(value), "__get__")
 
 
-def _call_on_whole(proxy: Any, name: str, *arguments: Any, **named: Any) -> Any:
+def _forward_to_whole_value(proxy: Any, name: str, *arguments: Any, **named: Any) -> Any:
     return getattr(proxy.__whole__(), name)(*arguments, **named)
 
 
@@ -462,7 +466,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if kind is ModelValue:
         return (3, value.index, value.name)
     if isinstance(value, enum.Enum) and is_enum(kind):
-        return (4, kind.__qualname__, _rank_by_name(kind)[value.name])
+        return (4, kind.__qualname__, _enum_declaration_ranks(kind)[value.name])
     if kind is tuple:
         return (5, len(value), tuple(map(order_key, value)))
     if isinstance(value, frozenset):
@@ -480,7 +484,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
 
 
 @memoize
-def _rank_by_name(kind: type[enum.Enum]) -> dict[str, int]:
+def _enum_declaration_ranks(kind: type[enum.Enum]) -> dict[str, int]:
     return {member.name: number for number, member in enumerate(kind)}
 
 
@@ -527,7 +531,7 @@ def refuse_overridden_methods(record_type: type) -> None:
     _refuse_overrides(record_type, (*_EQUALITY_METHODS, *_ORDER_METHODS, *_ACCESS_METHODS), _BY_FIELDS_REASON)
 
 
-def refuse_enum_equality(kind: type) -> None:
+def refuse_enum_equality_override(kind: type) -> None:
     """Raise ProtocolError if an enum overrides equality of its members."""
     _refuse_overrides(kind, _EQUALITY_METHODS, _BY_IDENTITY_REASON)
 
@@ -545,7 +549,7 @@ def refuse_field_options(record_type: type) -> None:
             raise ProtocolError(f"{_location_prefix(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
 
 
-def refuse_decorator_equality(record_type: type, base: type) -> None:
+def refuse_replaced_equality(record_type: type, base: type) -> None:
     """Raise ProtocolError if a decorator replaced the equality of a record class."""
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
         what = f"{_BY_FIELDS_REASON}; remove the method, or the decorator that adds it"
@@ -634,10 +638,10 @@ def or_phrase(choices: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(choices[:-1]), *choices[-1:]]))
 
 
-def cut(text: str, width: int) -> str:
+def truncate_text(text: str, width: int) -> str:
     """Return text truncated to `width` characters, with `...` at the end.
 
-    >>> cut("NoIllegalState", 8)
+    >>> truncate_text("NoIllegalState", 8)
     'NoIll...'
     """
     return text if len(text) <= width else text[: width - 3] + "..."

@@ -83,7 +83,7 @@ def test_the_walk_to_two_committed_logs_violates_a_property(folder: Path, run: R
     (command,) = [block for block in SHELL if "lockstep" in block]
     done = run(*shlex.split(command.removeprefix("kraftcheck ")))
     assert done.code == 12, done
-    part = "is_prefix_of_either(me.log[:me.high_watermark], shared.committed)"
+    part = "are_prefix_comparable(me.log[:me.high_watermark], shared.committed)"
     assert f"violated for me = n1: `{part}` is false" in done.out
     logs = [line.split(maxsplit=2)[2] for line in done.out.splitlines() if line.startswith("    n1.log ")]
     assert len(logs) == len(set(logs)) == 2, "a cut hides the difference"

@@ -34,8 +34,8 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.search_spec import compact_json, from_spec, to_spec
 from kraftcheck.files import atomic_replacement
-from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_note, write_note
-from kraftcheck.processes import Interruption
+from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_batch_note, write_batch_note
+from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec import Protocol, State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.text import format_value
@@ -44,7 +44,7 @@ from kraftcheck.spec.values import Value
 from kraftcheck.traces.formats.tlc_simulation import as_module
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.cluster import Cluster
+    from kraftcheck.explorer.cluster import SparkApplication
 
 MOST_CACHED_TEXTS = 20_000
 """The size of the cache of values' texts."""
@@ -59,7 +59,7 @@ class WalkWriter:
 
     def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
         """Write a walk to the file of its number."""
-        path = walk_path(self._folder, number)
+        path = walk_file_path(self._folder, number)
         with atomic_replacement(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(as_module(path.stem, map(self._step, walk)))
 
@@ -74,7 +74,7 @@ def _cached_value_text(variable: str, value: Value) -> str:
     return format_value(value)
 
 
-def walk_path(folder: Path, number: int) -> Path:
+def walk_file_path(folder: Path, number: int) -> Path:
     """Return the path of a walk's file."""
     return folder / f"walk_{number}.tla"
 
@@ -90,7 +90,7 @@ CHUNK_NOTE_SHAPE = {
     "actions": {str: int},
     "violated": {str: int},
 }
-"""The shape of a note (see `require_shape`)."""
+"""The shape of a note (see `require_json_shape`)."""
 
 
 class WalkRange(NamedTuple):
@@ -130,10 +130,10 @@ class CorpusFolder(BatchFolder):
     def walks(self, most: int) -> set[int]:
         """Return the numbers of the existing walks."""
         there = {entry.name for entry in os.scandir(self.path)}
-        beyond = walk_path(self.path, most).name
+        beyond = walk_file_path(self.path, most).name
         if beyond in there:
             raise self.error(f"it holds more walks than {most:,} ({beyond}); raise --runs to include them all")
-        return {number for number in range(most) if walk_path(self.path, number).name in there}
+        return {number for number in range(most) if walk_file_path(self.path, number).name in there}
 
     def done(self, chunks: list[WalkRange], checked: Iterable[str] = ()) -> dict[int, BatchNote]:
         """Return the recorded results of finished chunks that checked these properties, if all their files exist."""
@@ -143,7 +143,7 @@ class CorpusFolder(BatchFolder):
         for chunk in chunks:
             path = self.note_file(self.path, chunk.number)
             if path.is_file():
-                note = read_note(path, CHUNK_NOTE_SHAPE)
+                note = read_batch_note(path, CHUNK_NOTE_SHAPE)
                 walks = range(chunk.first, chunk.first + chunk.runs)
                 if not wanted <= set(note["checked"]):
                     continue
@@ -166,7 +166,12 @@ class SparkCorpusMaker:
     """Generates walks on a Spark cluster."""
 
     def __init__(
-        self, cluster: Cluster, protocol: Protocol, options: SearchRequest, plan: WalkPlan, folder: CorpusFolder
+        self,
+        cluster: SparkApplication,
+        protocol: Protocol,
+        options: SearchRequest,
+        plan: WalkPlan,
+        folder: CorpusFolder,
     ) -> None:
         require_valid_plan(plan)
         self._cluster = cluster
@@ -183,21 +188,21 @@ class SparkCorpusMaker:
         chunks, checked = split_into_chunks(self._plan.runs), names_of_checks(self._options)
         notes = self._folder.done(chunks, checked)
         todo = [chunk for chunk in chunks if chunk.number not in notes]
-        earlier, limit, failed = _walks_made(notes), None, None
+        earlier, limit, failed = _count_walks(notes), None, None
         at_once = CHUNKS_A_JOB * self._cluster.parallelism
-        with Interruption(self._cluster.cancel) as interruption:
+        with InterruptHandler(self._cluster.cancel) as interruption:
             for first in range(0, len(todo), at_once):
                 found = self._make_unless_interrupted(todo[first : first + at_once], interruption)
                 notes |= {chunk.number: note for chunk, note in found if note is not None}
                 failed = next((chunk for chunk, note in found if note is None), None)
-                report(_walks_made(notes) - earlier)
+                report(_count_walks(notes) - earlier)
                 if interruption.asked:
                     limit, notes = INTERRUPTED_LIMIT, self._folder.done(chunks, checked)
                 if interruption.asked or failed is not None:
                     break
         return self._result(notes, limit, earlier, time.monotonic() - began, failed)
 
-    def _make_unless_interrupted(self, chunks: list[WalkRange], interruption: Interruption) -> list[ChunkResult]:
+    def _make_unless_interrupted(self, chunks: list[WalkRange], interruption: InterruptHandler) -> list[ChunkResult]:
         try:
             return self._make(chunks)
         except InputError:
@@ -233,7 +238,7 @@ class SparkCorpusMaker:
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.warnings = [NOTHING_CHECKED_WARNING] if self._options.checks_nothing else []
         result.actions = {name: actions[name] for name in names}
-        result.runs = _walks_made(notes)
+        result.runs = _count_walks(notes)
         result.generated_states = sum(note["states"] for note in found)
         result.depth = max((note["longest"] for note in found), default=0)
         result.violations = self._violations(shown, failed)
@@ -261,7 +266,7 @@ class SparkCorpusMaker:
         return simulate(self._protocol, self._options, replace(self._plan, first=first, runs=runs)).violations
 
 
-def _walks_made(notes: dict[int, BatchNote]) -> int:
+def _count_walks(notes: dict[int, BatchNote]) -> int:
     return sum(note["runs"] for note in notes.values())
 
 
@@ -277,19 +282,19 @@ def _verdict(result: Result) -> Verdict:
 NOTES_DDL = "chunk int not null, note string not null"
 
 
-def _walk_as_in_file(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
+def _trace_steps_of_walk(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
     """Return a walk as trace steps with states and action names alone, as its file has them."""
     return tuple(map(TraceStep, states, [None, *actions]))
 
 
-class ChunkMaker:
+class WalkGenerator:
     """Generates chunks and keeps its memo tables from one chunk to the next."""
 
     def __init__(self, description: dict[str, Any], plan: WalkPlan, folder: Path, user_files: Path) -> None:
         protocol, options = from_spec(description, user_files)
         self._plan = plan
         writer = WalkWriter(StateView(protocol), folder)
-        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _walk_as_in_file)
+        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _trace_steps_of_walk)
         self._walks.run()
 
     def make(self, chunk: WalkRange) -> BatchNote | None:
@@ -308,9 +313,11 @@ class ChunkMaker:
 
 
 @lru_cache(maxsize=1)
-def _cached_chunk_maker(arguments: str) -> ChunkMaker:
+def _cached_walk_generator(arguments: str) -> WalkGenerator:
     given = json.loads(arguments)
-    return ChunkMaker(given["description"], WalkPlan(**given["plan"]), Path(given["folder"]), Path(given["user_files"]))
+    return WalkGenerator(
+        given["description"], WalkPlan(**given["plan"]), Path(given["folder"]), Path(given["user_files"])
+    )
 
 
 def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
@@ -328,9 +335,9 @@ def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[An
         for number in batch.column(0).to_pylist():
             for given in arguments["tasks"][number]:
                 chunk = WalkRange(*given)
-                note = _cached_chunk_maker(compact_json(lasting)).make(chunk)
+                note = _cached_walk_generator(compact_json(lasting)).make(chunk)
                 if note is None:
-                    _cached_chunk_maker.cache_clear()  # the error may have left the memo tables incomplete
+                    _cached_walk_generator.cache_clear()  # the error may have left the memo tables incomplete
                 else:
-                    write_note(CorpusFolder.note_file(folder, chunk.number), note)
+                    write_batch_note(CorpusFolder.note_file(folder, chunk.number), note)
                 yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [compact_json(note)]}, schema=schema)

@@ -29,7 +29,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.spec.values import Value, cut
+from kraftcheck.spec.values import Value, truncate_text
 from kraftcheck.traces.parsing import open_unpacked
 from kraftcheck.traces.replay.divergence import (
     Difference,
@@ -39,7 +39,7 @@ from kraftcheck.traces.replay.divergence import (
     differences,
     short_replica_names,
 )
-from kraftcheck.traces.replay.replayer import StateReader
+from kraftcheck.traces.replay.replayer import StateConverter
 from kraftcheck.traces.trace import TraceState
 
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
@@ -105,7 +105,7 @@ class TlcReport:
     complete: bool = False  # whether TLC visited all states
 
 
-def find_tool() -> TlcTool:
+def find_tlc() -> TlcTool:
     """Find Java and TLC; raise InputError if one of them is missing."""
     java = shutil.which("java")
     if java is None:
@@ -299,7 +299,7 @@ def _one_line_error(lines: list[str]) -> str:
     """Return the error message in lines of TLC's output as one line."""
     message = [line.strip() for line in lines if not _NOISE_LINE.fullmatch(line) and not _PARSE_FAILED_LINE.match(line)]
     text = " ".join(line.removeprefix("Error: ").strip() for line in message) or "no error message"
-    return cut(text, _MOST_ERROR_CHARACTERS)
+    return truncate_text(text, _MOST_ERROR_CHARACTERS)
 
 
 MOST_EXAMPLES = 5
@@ -322,7 +322,7 @@ class DumpOnlyState:
 
 
 @dataclass
-class SetCounts:
+class SetDifferenceCounts:
     """Sizes of two sets and of their differences."""
 
     ours: int  # distinct elements of the search
@@ -332,7 +332,7 @@ class SetCounts:
 
 
 @dataclass
-class StateComparison(SetCounts):
+class StateComparison(SetDifferenceCounts):
     """The comparison of two sets of states."""
 
     same: int  # duplicate states of the dump, by the identity of states here
@@ -356,7 +356,7 @@ class UnmatchedStep:
 
 
 @dataclass
-class StepComparison(SetCounts):
+class StepComparison(SetDifferenceCounts):
     """The comparison of two sets of labelled steps between common states."""
 
     labelled: bool  # whether the dump names actions; if not, steps are compared without labels
@@ -384,7 +384,7 @@ class DumpComparison:
     ) -> None:
         """Prepare the comparison. A step of the dump with the label `any_action` may be any action."""
         self._view = view = StateView(search.protocol)
-        self._reader = StateReader(view, search.protocol.name(), str(dump), limit_bytes)
+        self._reader = StateConverter(view, search.protocol.name(), str(dump), limit_bytes)
         self._search = search
         self._unlabelled = unlabelled
         self._any_action = any_action
@@ -473,8 +473,8 @@ class DumpComparison:
         labelled = not self._unlabelled and bool({*(step_counts_by_action(graph) or ())} - {self._any_action})
         ours, theirs = self._edges(graph, numbers, labelled=labelled)
         both = set(numbers.values())
-        more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_canonical_edge_key)
-        less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_canonical_edge_key)
+        more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_edge_sort_key)
+        less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_edge_sort_key)
         starts = set(self._search.starts())
         in_file = {number: found[node] for node, number in numbers.items()}
         return StepComparison(
@@ -517,7 +517,7 @@ def _name_unlabelled_edges(theirs: set[Edge], ours: set[Edge], any_action: str |
     return (theirs - matched) | named
 
 
-def _canonical_edge_key(edge: Edge) -> tuple[int, str, int]:
+def _edge_sort_key(edge: Edge) -> tuple[int, str, int]:
     return edge[0], edge[1] or "", edge[2]
 
 

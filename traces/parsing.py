@@ -177,7 +177,7 @@ def read_json(source: Source) -> Json:
                 parse_float=_refuse_number,
                 parse_constant=_refuse_number,
                 parse_int=_parse_int,
-                object_pairs_hook=_checked_object,
+                object_pairs_hook=_object_with_unique_names,
             )
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 100].split("\n")[0]
@@ -201,7 +201,7 @@ def _refuse_number(number: str) -> NoReturn:
     raise JsonError(f"the number {quoted(number)}", "whole numbers of a sensible length")
 
 
-def _checked_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def _object_with_unique_names(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.files import read_text_file
-from kraftcheck.spec.diagnosis.why import diagnose
+from kraftcheck.spec.diagnosis.why import explain_action
 from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states, sent_messages_text
 from kraftcheck.spec.language.state import State
@@ -276,7 +276,7 @@ class ScenarioPlayer:
     def refusals(self, ask: StepDescription) -> list[str]:
         """Return the reasons why no step fits a description."""
         actor = None if ask.by is None else self.replica(ask.by)
-        found = diagnose(self.semantics, self.state, ask.action, actor)
+        found = explain_action(self.semantics, self.state, ask.action, actor)
         texts = dict.fromkeys(r.text for r in found if r.message is None or _fits_message(ask, r.message))
         others = [text for text in texts if text != "enabled"]
         if others:
@@ -480,12 +480,12 @@ def command_for_step(stage: ScenarioPlayer, wanted: Transition) -> str:
     """Return a command that takes a step from the current state."""
     words: list[str] = [wanted.action]
     after: list[str] = []
-    ends = _targets_of_command(stage, words, after)
+    ends = _target_states_of_command(stage, words, after)
     for name, word in _possible_clauses(stage, wanted):
         if ends == {wanted.target} and name != "by":
             break
         more = (words, [*after, *word]) if name == "->" else ([*words, *word], after)
-        fewer = _targets_of_command(stage, *more) if all(map(_quoted_or_none, word)) else set()
+        fewer = _target_states_of_command(stage, *more) if all(map(_quoted_or_none, word)) else set()
         if wanted.target in fewer and (len(fewer) < len(ends) or name == "by"):
             (words, after), ends = more, fewer
     if ends != {wanted.target}:
@@ -509,7 +509,7 @@ def _quoted_or_none(word: str) -> str | None:
     return None
 
 
-def _targets_of_command(stage: ScenarioPlayer, words: list[str], after: list[str]) -> set[State]:
+def _target_states_of_command(stage: ScenarioPlayer, words: list[str], after: list[str]) -> set[State]:
     """Return the target states of the steps that fit a command."""
     return {step.target for step in stage.fitting(parse_step_description([*words, *(["->", *after] if after else [])]))}
 

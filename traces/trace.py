@@ -240,7 +240,7 @@ def _format_of(source: Source) -> TraceFormat:
     return next(known for known in TraceFormat if known.recognises(first, beginning))
 
 
-def default_form(path: str | PathLike[str]) -> str:
+def format_name_for_path(path: str | PathLike[str]) -> str:
     """Return the default `form` of `write_trace` for a file name, by its ending."""
     name = fspath(path).removesuffix(".gz")
     fitting = [known for known in TraceFormat if known.form is not None and name.endswith(known.ending)]
@@ -251,7 +251,7 @@ def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None
     """Write a trace to a file, gzipped if its name ends in `.gz`."""
     name = fspath(path)
     forms = {known.form: known for known in TraceFormat if known.form is not None}
-    form = form or default_form(path)
+    form = form or format_name_for_path(path)
     if form not in forms:
         raise ValueError(f"form: expected one of {', '.join(forms)}, found {form!r}")
     texts = forms[form].write(trace)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode import library
 from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope, comprehension_variables
-from kraftcheck.explorer.bytecode.expressions import MAP_VIEW_METHODS, ExpressionTranslator, library_function
+from kraftcheck.explorer.bytecode.expressions import MAP_VIEW_METHODS, ExpressionTranslator, library_replacement
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_number, walrus_variables
@@ -80,7 +80,7 @@ class CallTranslator(ExpressionTranslator):
         if not isinstance(node, ast.Call):
             return None
         target = self._object(node.func)
-        known = library_function(target)
+        known = library_replacement(target)
         if known is not None and target not in CALL_TRANSLATORS:
             return known, self._arguments(node, known)
         if isinstance(target, MethodType):
@@ -150,7 +150,7 @@ class CallTranslator(ExpressionTranslator):
         found: int | None = None
         if _can_translate_arguments(node, method):
             found = getattr(self, method)(node, target, words)
-        if found is None and (known := library_function(target)) is not None:
+        if found is None and (known := library_replacement(target)) is not None:
             return self._call(known, self._arguments(node, known))
         if found is None:
             raise self._unsupported(node, f"a call of {getattr(target, '__name__', target)}")
@@ -203,7 +203,7 @@ class CallTranslator(ExpressionTranslator):
         """Translate any(...) or all(...): a loop that ends at the first decisive element."""
         given, stops_at = node.args[0], target is any
         if not isinstance(given, ast.GeneratorExp):
-            given = _each_of(node, given)
+            given = _generator_expression_over(node, given)
         into, end, test, stop = self._register(), JumpLabel(), given.elt, Op.IF if stops_at else Op.UNLESS
         self._emit(Op.CONST, into, self.program.constant(stops_at))
         with VariableScope(self, comprehension_variables(given.generators)):
@@ -245,7 +245,7 @@ class CallTranslator(ExpressionTranslator):
         """Translate next(...) over a generator expression, perhaps with a default."""
         generator = node.args[0] if node.args else None
         if isinstance(generator, ast.Call) and self._object(generator.func) is iter and len(generator.args) == 1:
-            generator = _each_of(generator, generator.args[0])
+            generator = _generator_expression_over(generator, generator.args[0])
         if not isinstance(generator, ast.GeneratorExp) or len(node.args) > 2 or words:
             return None
         into, end = self._register(), JumpLabel()
@@ -446,7 +446,7 @@ def _can_translate_arguments(node: ast.Call, method: str) -> bool:
     return count is None or (len(node.args) == count and not node.keywords)
 
 
-def _each_of(node: ast.Call, values: ast.expr) -> ast.GeneratorExp:
+def _generator_expression_over(node: ast.Call, values: ast.expr) -> ast.GeneratorExp:
     """Return a generator expression for the elements of some values."""
     loop = ast.comprehension(ast.Name("element of a call", ast.Store()), values, [], 0)
     found = ast.GeneratorExp(ast.Name("element of a call", ast.Load()), [loop])

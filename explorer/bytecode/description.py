@@ -163,13 +163,13 @@ def _classes_of_protocol(protocol: Protocol, states: list[State]) -> list[type]:
     found: dict[type, None] = {}
     for base in type(protocol).__mro__:
         if not base.__module__.startswith(("kraftcheck.spec.language", "builtins")):
-            found |= dict.fromkeys(filter(_is_protocol_class, vars(sys.modules[base.__module__]).values()))
+            found |= dict.fromkeys(filter(_is_user_value_class, vars(sys.modules[base.__module__]).values()))
     for state in states:
         found |= dict.fromkeys(map(type, (*state.replicas.values(), state.shared)))
     return list(found)
 
 
-def _is_protocol_class(value: Any) -> bool:
+def _is_user_value_class(value: Any) -> bool:
     """Return whether a value is an enum or a class of records that kraftcheck does not define."""
     if not isinstance(value, type) or not (is_enum(value) or issubclass(value, Record)):
         return False

@@ -80,7 +80,7 @@ class Program:
         except UntranslatableError:
             if not is_helper:
                 raise
-            return FunctionOfPython(self, function)
+            return PythonCallStub(self, function)
         return made
 
     def asked_function(self, function: Callable[..., Any], *, is_consumed: bool) -> int:
@@ -133,7 +133,7 @@ class Program:
             except UntranslatableError:
                 if not getattr(one, "is_helper", False):
                     raise
-                one = FunctionOfPython(self, one.function)
+                one = PythonCallStub(self, one.function)
                 instructions, registers = one.translated()
             self._entries[self._functions[one.watch or one.function]] = first, registers
             self._code += [_relocated_instruction(code, first) for code in instructions]
@@ -158,7 +158,7 @@ def _relocated_instruction(code: tuple[int, ...], first: int) -> tuple[int, int,
     return operation, a, b, c, d
 
 
-class FunctionOfPython:
+class PythonCallStub:
     """A function that Python calls: its instructions ask for its result."""
 
     watch = None
@@ -173,7 +173,7 @@ class FunctionOfPython:
         called: Any = MethodType(function, program.protocol) if is_method else function
         self._yields = inspect.isgeneratorfunction(function)
         if self._yields:
-            called = partial(_elements, called)
+            called = partial(_call_and_collect, called)
         self._number, self._count = program.asked_function(called, is_consumed=False), len(parameters) - is_method
         self.lines = [function.__code__.co_firstlineno] * (self._count + 6 + self._yields)
 
@@ -196,7 +196,7 @@ def _is_mutable(arguments: list[Any]) -> bool:
     return False
 
 
-def _elements(function: Callable[..., Iterable[Any]], *arguments: Any) -> tuple[Any, ...]:
+def _call_and_collect(function: Callable[..., Iterable[Any]], *arguments: Any) -> tuple[Any, ...]:
     return tuple(function(*arguments))
 
 

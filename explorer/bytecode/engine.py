@@ -34,7 +34,7 @@ def unsupported_part(protocol: Protocol, options: SearchRequest) -> str | None:
     return None
 
 
-def is_compiled() -> bool:
+def is_interpreter_compiled() -> bool:
     """Whether the interpreter is compiled, in this process or in Numba's cache."""
     with suppress(OSError):
         return bool(expand_states.signatures or expand_states._cache._cache_file._load_index())

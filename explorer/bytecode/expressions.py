@@ -33,7 +33,7 @@ MAP_VIEW_METHODS = {"keys", "values", "items"}
 """Methods of maps that return a view."""
 
 
-def library_function(target: Any) -> Any:
+def library_replacement(target: Any) -> Any:
     """Return the function that is translated in place of one of Python's, or None."""
     return library.FUNCTIONS.get(target) if isinstance(target, Hashable) else None
 
@@ -86,7 +86,7 @@ class ExpressionTranslator(Emitter, ABC):
 
     def _asked(self, node: ast.expr, *, is_consumed: bool) -> int | None:
         """Let Python evaluate an expression once for each of its inputs; None if that may differ, or it has none."""
-        inputs = _ExpressionInputs(self._locals)
+        inputs = _InputExtractor(self._locals)
         body = inputs.visit(deepcopy(node))
         if not inputs.found or not self._may_ask(node):
             return None
@@ -123,7 +123,7 @@ class ExpressionTranslator(Emitter, ABC):
         target = self._object(node.func)
         if target is None:
             return isinstance(node.func, ast.Attribute) and node.func.attr in MAP_VIEW_METHODS
-        target = library_function(target) or target
+        target = library_replacement(target) or target
         is_class = isinstance(target, type) and (target is range or issubclass(target, Iterator))
         return is_class or inspect.isgeneratorfunction(getattr(target, "__wrapped__", target))
 
@@ -340,7 +340,7 @@ def bound_variables(parts: Iterable[ast.AST]) -> set[str]:
     return {*(one.id for one in stored), *(one.arg for one in parts if isinstance(one, ast.arg))}
 
 
-class _ExpressionInputs(ast.NodeTransformer):
+class _InputExtractor(ast.NodeTransformer):
     """Replaces what an expression reads of local variables, as `me.term`, by the parameters of a function."""
 
     def __init__(self, local: set[str]) -> None:

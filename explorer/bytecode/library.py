@@ -26,12 +26,12 @@ def total(values: Iterable[Any], start: Any = 0) -> Any:
     return start
 
 
-def product(*parts: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
+def cartesian_product(*parts: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
     """`itertools.product`."""
     parts = parts * repeat
     if parts:
         for one in parts[0]:
-            for others in product(*parts[1:]):
+            for others in cartesian_product(*parts[1:]):
                 yield (one, *others)
     else:
         yield ()
@@ -70,12 +70,12 @@ def index(values: Iterable[Any], wanted: Any) -> int:
     raise ValueError
 
 
-def unchanged(value: Any) -> Any:
+def elided_copy(value: Any) -> Any:
     """`copy`, of a value that no other name changes."""
     return value
 
 
-def removed(values: Any, wanted: Any) -> Any:
+def after_remove(values: Any, wanted: Any) -> Any:
     """Return a list or a set after `remove`."""
     if wanted not in values:
         raise KeyError
@@ -85,14 +85,14 @@ def removed(values: Any, wanted: Any) -> Any:
     return values - {wanted}
 
 
-def updated(values: Any, *others: Any) -> Any:
+def after_update(values: Any, *others: Any) -> Any:
     """Return a set or a dict after `update`."""
     for one in others:
         values = values | (set(one) if isinstance(values, set) else dict(one))
     return values
 
 
-def popped(values: Any, key: Any = -1, *default: Any) -> Any:
+def popped_element(values: Any, key: Any = -1, *default: Any) -> Any:
     """Return the element of a list, or the value of a dict, that `pop` returns."""
     if isinstance(values, list) or key in values:
         return values[key]
@@ -116,13 +116,13 @@ def without_item(values: dict[Any, Any], key: Any) -> dict[Any, Any]:
 
 
 FUNCTIONS: dict[Any, Any] = {
-    abs: absolute, int: integer, sum: total, itertools.product: product, itertools.chain: chain,
+    abs: absolute, int: integer, sum: total, itertools.product: cartesian_product, itertools.chain: chain,
     frozenset.union: united, set.union: united,
 }  # fmt: skip
 """The function that is translated in place of one of Python's."""
 METHODS: dict[str, Any] = {
-    "count": count, "index": index, "union": united, "intersection": intersected, "copy": unchanged,
+    "count": count, "index": index, "union": united, "intersection": intersected, "copy": elided_copy,
 }  # fmt: skip
 """The function that is translated in place of a method."""
-CHANGES: dict[str, Any] = {"remove": removed, "update": updated}
+CHANGES: dict[str, Any] = {"remove": after_remove, "update": after_update}
 """The function whose result is the value of a variable after a method has changed it in place."""

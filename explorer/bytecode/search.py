@@ -11,9 +11,9 @@ from kraftcheck.explorer.bytecode.description import EncodedSearch
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import expand_states, insert_state
-from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
+from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
 from kraftcheck.explorer.request import SearchRequest, require_supported
-from kraftcheck.explorer.result import Behaviour, Bookkeeping, Result, SearchCounts, SearchStopped, behaviour_along
+from kraftcheck.explorer.result import Behaviour, Result, SearchCounts, SearchMonitor, SearchStopped, behaviour_along
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
@@ -41,11 +41,11 @@ class BytecodeSearch:
         require_supported("bytecode", protocol, options)
         self.protocol, self.options = protocol, options
         self._purity = PurityTest(protocol, thorough=False)
-        self.semantics: Semantics = TestedSemantics(protocol, self._purity)
+        self.semantics: Semantics = PurityTestingSemantics(protocol, self._purity)
         self.system = PlainSystem(self.semantics, options)
         self._description = EncodedSearch(protocol, options, self.system.initial()[:starts])
         self.heap = self._description.heap
-        self._books = Bookkeeping(options, self._totals, protocol)
+        self._books = SearchMonitor(options, self._totals, protocol)
         self._answered = 0  # calls of Python for untranslated expressions
 
     @property

@@ -31,7 +31,7 @@ class FunctionTranslator(CallTranslator):
         self._block(self.tree.body)
         self._emit(Op.RETURN, self._constant(None))
         placed = [tuple(one.place if isinstance(one, JumpLabel) else one for one in code) for code in self._code]
-        return [_with_last_target(code, placed) for code in placed], self._registers + 1
+        return [_thread_jump(code, placed) for code in placed], self._registers + 1
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -118,7 +118,7 @@ class FunctionTranslator(CallTranslator):
         """Translate `pop` of a local variable; return the element, or None for another expression."""
         match node:
             case ast.Call(ast.Attribute(ast.Name(name), "pop")) if name in self._changed:
-                returned: Any = library.popped
+                returned: Any = library.popped_element
                 arguments = self._arguments(node, returned, [self._names[name]])
                 found = self._call(returned, arguments)
                 self._emit(Op.MOVE, self._names[name], self._call(library.without_popped, arguments))
@@ -130,7 +130,7 @@ class FunctionTranslator(CallTranslator):
         if not isinstance(node, ast.Call) or not self._is_lazy(node):
             return False
         target, owner = self._object(node.func), node.func.value if isinstance(node.func, ast.Attribute) else None
-        return target is range or (target is None and owner is not None and _variable(owner) not in self._changed)
+        return target is range or (target is None and owner is not None and _variable_name(owner) not in self._changed)
 
     def _define(self, name: str, function: ast.Lambda) -> None:
         """Define a local function, which is translated where it is called; its variables may change before that."""
@@ -150,9 +150,9 @@ class FunctionTranslator(CallTranslator):
 
     def _do_delete(self, statement: ast.Delete) -> None:
         for target in statement.targets:
-            if not isinstance(target, ast.Subscript) or _variable(target.value) not in self._changed:
+            if not isinstance(target, ast.Subscript) or _variable_name(target.value) not in self._changed:
                 raise self._unsupported(statement, "a deletion of something else than an item of a local variable")
-            into = self._names[_variable(target.value)]
+            into = self._names[_variable_name(target.value)]
             self._emit(Op.MOVE, into, self._call(library.without_item, [into, self._value(target.slice)]))
 
     def _do_match(self, statement: ast.Match) -> None:
@@ -168,14 +168,14 @@ class FunctionTranslator(CallTranslator):
                         raise self._unsupported(case.guard, "a captured name that the guard binds too")
                     for name in captured:
                         self._require_read_in(name, [one for one, _, names in found if name in names])
-                    tests.append(_WithCaptures(captured).visit(deepcopy(case.guard)))
+                    tests.append(_CaptureSubstituter(captured).visit(deepcopy(case.guard)))
                 bound = [ast.Assign([ast.Name(one, ast.Store())], value) for one, value in captured.items()]
                 chain = [ast.If(_conjunction(tests), [*bound, *case.body], chain)]
             self._block([ast.fix_missing_locations(ast.copy_location(one, statement)) for one in chain])
 
     def _require_read_in(self, name: str, cases: Iterable[ast.AST]) -> None:
         """Raise unless a captured name is read in these cases alone: a guard that fails has set it too."""
-        inner, outer = ([one for tree in trees for one in _loads(tree, name)] for trees in (cases, [self.tree]))
+        inner, outer = ([one for tree in trees for one in _load_nodes(tree, name)] for trees in (cases, [self.tree]))
         if len(inner) != len(outer):
             raise self._unsupported(self.tree, f"the name {name} in a guard and beyond")
 
@@ -208,7 +208,7 @@ class FunctionTranslator(CallTranslator):
         known = field_names(self._object(pattern.cls))
         fields = [*known[: len(pattern.patterns)], *pattern.kwd_attrs]
         parts = [ast.Attribute(value, one, ast.Load()) for one in fields]
-        tests = [_call("isinstance", value, pattern.cls)]
+        tests = [_call_node("isinstance", value, pattern.cls)]
         inner = [*pattern.patterns, *pattern.kwd_patterns]
         return self._patterns(tests, parts, inner) if {*fields} <= {*known} and len(inner) == len(fields) else None
 
@@ -220,11 +220,14 @@ class FunctionTranslator(CallTranslator):
             at: ast.expr = ast.Constant(place if star is None or place <= star else place - len(patterns))
             if isinstance(one, ast.MatchStar):
                 end = None if place == count else ast.Constant(place - count)
-                parts.append(_call("list", ast.Subscript(value, ast.Slice(at, end), ast.Load())))
+                parts.append(_call_node("list", ast.Subscript(value, ast.Slice(at, end), ast.Load())))
             else:
                 parts.append(ast.Subscript(value, at, ast.Load()))
         kinds = ast.Tuple([ast.Name("tuple", ast.Load()), ast.Name("list", ast.Load())], ast.Load())
-        tests = [_call("isinstance", value, kinds), ast.Compare(_call("len", value), [compared], [ast.Constant(count)])]
+        tests = [
+            _call_node("isinstance", value, kinds),
+            ast.Compare(_call_node("len", value), [compared], [ast.Constant(count)]),
+        ]
         return self._patterns(tests, parts, patterns)
 
     def _of_matchstar(self, value: ast.expr, pattern: ast.MatchStar) -> Pattern:
@@ -341,17 +344,17 @@ class FunctionTranslator(CallTranslator):
         self._emit(Op.FAIL)
 
 
-def _with_last_target(code: tuple[int, ...], placed: list[tuple[int, ...]]) -> tuple[int, ...]:
+def _thread_jump(code: tuple[int, ...], placed: list[tuple[int, ...]]) -> tuple[int, ...]:
     """Return a jump with the target to which further jumps from its own lead, other instructions unchanged."""
     operation, tested = code[:2]
     if operation == Op.JUMP:
-        return operation, _last_target(code[1], placed), *code[2:]
+        return operation, _final_jump_target(code[1], placed), *code[2:]
     if operation in (Op.IF, Op.UNLESS):
-        return operation, tested, _last_target(code[2], placed, operation, tested), *code[3:]
+        return operation, tested, _final_jump_target(code[2], placed, operation, tested), *code[3:]
     return code
 
 
-def _last_target(target: int, placed: list[tuple[int, ...]], operation: int = Op.JUMP, tested: int = -1) -> int:
+def _final_jump_target(target: int, placed: list[tuple[int, ...]], operation: int = Op.JUMP, tested: int = -1) -> int:
     """Return where a jump ends that leads to other jumps, which may test the same register for the same."""
     for _ in placed:  # a loop may be endless
         following = placed[target]
@@ -364,7 +367,7 @@ def _last_target(target: int, placed: list[tuple[int, ...]], operation: int = Op
     return target
 
 
-class _WithCaptures(ast.NodeTransformer):
+class _CaptureSubstituter(ast.NodeTransformer):
     """Replaces names that a pattern captures by the values that they stand for."""
 
     def __init__(self, captured: dict[str, ast.expr]) -> None:
@@ -378,11 +381,11 @@ def _conjunction(tests: list[ast.expr]) -> ast.expr:
     return ast.BoolOp(ast.And(), tests) if len(tests) > 1 else next(iter(tests), ast.Constant(True))
 
 
-def _call(name: str, *arguments: ast.expr) -> ast.expr:
+def _call_node(name: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(ast.Name(name, ast.Load()), [*arguments], [])
 
 
-def _variable(node: ast.expr) -> str:
+def _variable_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
@@ -390,7 +393,7 @@ def _is_stored(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
-def _loads(tree: ast.AST, name: str) -> list[ast.AST]:
+def _load_nodes(tree: ast.AST, name: str) -> list[ast.AST]:
     return [one for one in ast.walk(tree) if isinstance(one, ast.Name) and one.id == name and not _is_stored(one, name)]
 
 

@@ -17,7 +17,16 @@ from kraftcheck.explorer.bytecode.kernel.heap import intern_node, rehash_nodes
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.kinds import fits_type
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum, mixes_types, order_key
+from kraftcheck.spec.values import (
+    Map,
+    ModelValue,
+    Record,
+    field_names,
+    field_types,
+    is_enum,
+    may_conflate_values,
+    order_key,
+)
 
 ATOM_TYPES, COLLECTION_TYPES = (NoneType, bool, str, ModelValue, int), (tuple, list, frozenset, set, Map, dict)
 """Python's types, in the order of their kinds."""
@@ -228,7 +237,7 @@ class ValueHeap:
 
     def _row(self, kind: Any) -> tuple[int, int, int]:
         origin, arguments = get_origin(kind), get_args(kind)
-        if mixes_types(kind):  # of values that are equal in Python and yet distinct; Any is one
+        if may_conflate_values(kind):  # of values that are equal in Python and yet distinct; Any is one
             raise UntranslatableError(f"the type {kind}")
         if origin is Literal:
             return self._listed(codes.TYPE_LITERAL, map(self.encode, arguments))

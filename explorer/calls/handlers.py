@@ -37,7 +37,7 @@ from traceback import walk_stack
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
-from kraftcheck.explorer.calls.inspection import piece_elements
+from kraftcheck.explorer.calls.inspection import independent_loop_elements
 from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, reraising_unanswered_read
 from kraftcheck.spec.diagnosis.source import compile_definition, unchanged_definition
 from kraftcheck.spec.encoding import encode
@@ -114,7 +114,7 @@ def with_filtering_loops(function: Callable[..., Any]) -> Any:
 
 
 @cache
-def filtering_property(prop: Property) -> Property:
+def property_with_filtering_loops(prop: Property) -> Property:
     """Return a copy of a property whose filtering loops use `elements_passing`, renamed so that no probe records it."""
     return replace(prop, name=f"{prop.name} ", function=with_filtering_loops(prop.function))
 
@@ -219,7 +219,7 @@ def _loop_variables_read_outside(definition: ast.AST) -> set[str]:
                 binding[argument.arg].append(node)
         for one in getattr(node, "generators", ()):
             binding[getattr(one.target, "id", "")].append(node)
-    return {name for name, nodes in binding.items() if _ids_of_loads(name, definition) - _ids_of_loads(name, *nodes)}
+    return {name for name, nodes in binding.items() if _load_node_ids(name, definition) - _load_node_ids(name, *nodes)}
 
 
 def _stored_names(*nodes: ast.AST) -> list[str]:
@@ -227,7 +227,7 @@ def _stored_names(*nodes: ast.AST) -> list[str]:
     return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
 
 
-def _ids_of_loads(name: str, *nodes: ast.AST) -> set[int]:
+def _load_node_ids(name: str, *nodes: ast.AST) -> set[int]:
     names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name) and node.id == name)
     return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
@@ -338,7 +338,7 @@ class CallsWithOrderedSets:
 
     def __init__(self, protocol: Protocol, kind: type[AscendingFrozenset]) -> None:
         self._kind = kind
-        self._protocol = with_rewritten_methods(protocol, lambda method: _with_own_set_class(method, kind))
+        self._protocol = with_rewritten_methods(protocol, lambda method: _function_with_set_class(method, kind))
         known = attributes_of_own_classes(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
         vars(self._protocol).update({name: with_set_class(value, kind) for name, value in collections.items()})
@@ -346,7 +346,7 @@ class CallsWithOrderedSets:
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
         """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""
         own = [with_set_class(one, self._kind) for one in arguments]
-        made = _with_own_set_class(function, self._kind)(self._protocol, *own)
+        made = _function_with_set_class(function, self._kind)(self._protocol, *own)
         return [with_set_class(step, frozenset) for step in made]
 
 
@@ -408,7 +408,7 @@ def _is_scalar_type(kind: Any) -> bool:
 
 
 @cache
-def _with_own_set_class(function: FunctionType, kind: type[AscendingFrozenset]) -> Any:
+def _function_with_set_class(function: FunctionType, kind: type[AscendingFrozenset]) -> Any:
     """Return `function` rewritten to create sets of class `kind`; unchanged if it creates none or has no source."""
     made = _rewrite_to_ascending_sets(function)
     if made is function:
@@ -597,7 +597,7 @@ class MissingRead(UnansweredRead):
         self.read = read
 
 
-class HandlerCalls:
+class HandlerCaller:
     """Calls the actions and properties of one protocol for an engine, and counts the calls."""
 
     def __init__(self, protocol: Protocol, *, thorough: bool = False) -> None:
@@ -670,7 +670,7 @@ class HandlerCalls:
     def pieces(self, action: Action) -> Iterable[int | None]:
         """Return the numbers of an action's pieces; None alone for an action in one piece."""
         if action.name not in self._pieces:
-            self._pieces[action.name] = piece_elements(self.protocol, action.function)
+            self._pieces[action.name] = independent_loop_elements(self.protocol, action.function)
         return range(len(self._pieces[action.name])) or (None,)
 
     def _settling_action(self, action: Action, settle: SettleSteps | None, filters: bool, piece: int | None) -> Action:
@@ -695,7 +695,9 @@ class HandlerCalls:
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
         observes the evaluation, gets the arguments without proxies.
         """
-        protocol, evaluated = (self.protocol, prop) if whole is None else (self._filtering, filtering_property(prop))
+        protocol, evaluated = (
+            (self.protocol, prop) if whole is None else (self._filtering, property_with_filtering_loops(prop))
+        )
         with reraising_unanswered_read():
             found = evaluate_property(protocol, evaluated, given)
         if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:
@@ -711,7 +713,7 @@ def with_action_function(action: Action, function: Callable[..., Any], **changes
     return made
 
 
-class TestedSemantics(Semantics):
+class PurityTestingSemantics(Semantics):
     """`Semantics` that tests the action calls selected by `PurityTest` for purity."""
 
     def __init__(self, protocol: Any, purity: PurityTest) -> None:

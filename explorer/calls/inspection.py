@@ -233,7 +233,7 @@ MOST_WRAPPER_LEVELS = 4
 FunctionsByName = dict[str, list[FunctionType]]
 
 
-def type_inspectors(protocol: Protocol) -> set[str]:
+def find_proxy_revealing_methods(protocol: Protocol) -> set[str]:
     """Record and return the names of actions and properties that may tell a proxy from its record.
 
     Each replica is one object for an action, but not for a property: so `is` matters for properties alone.
@@ -364,7 +364,7 @@ def _is_filled_cell(cell: Any) -> bool:
 # Actions that are a union over the elements of a constant
 
 
-def piece_elements(protocol: Protocol, function: Callable[..., Any]) -> tuple[Any, ...]:
+def independent_loop_elements(protocol: Protocol, function: Callable[..., Any]) -> tuple[Any, ...]:
     """Return the elements of the loop whose iterations are independent pieces of an action; () for other actions."""
     definition = definition_of(function.__code__) if hasattr(function, "__code__") else None
     loop = None if definition is None else _independent_loop(definition)
@@ -387,13 +387,13 @@ def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
         return None
     owner, *given = (one.arg for one in definition.args.args)
     scoped, stored = _stored_names(nodes_of(definition, ast.comprehension)), {*given} | _assigned_names(definition)
-    if not _is_generator_worth_splitting(loop, owner) or not stored.isdisjoint(scoped | _loaded_names(loop.iter)):
+    if not _is_loop_worth_splitting(loop, owner) or not stored.isdisjoint(scoped | _loaded_names(loop.iter)):
         return None
     known = _stored_names([loop.target])
-    return loop if _sets_before_reading(loop.body, _assigned_names(loop), known, is_inner=False) else None
+    return loop if _assigns_before_reading(loop.body, _assigned_names(loop), known, is_inner=False) else None
 
 
-def _is_generator_worth_splitting(loop: ast.For, owner: str) -> bool:
+def _is_loop_worth_splitting(loop: ast.For, owner: str) -> bool:
     """Whether a loop yields steps that may depend on more than a few fields, and has no `:=` or `lambda`."""
     kinds = set(map(type, ast.walk(loop)))
     reads_much = ast.comprehension in kinds or any(_is_method_of(owner, call) for call in nodes_of(loop, ast.Call))
@@ -410,7 +410,7 @@ def _is_guard(statement: ast.stmt) -> bool:
     return len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is None
 
 
-def _targets(node: ast.AST) -> list[ast.expr]:
+def _assignment_targets(node: ast.AST) -> list[ast.expr]:
     """Return the targets of an assignment or a loop."""
     if isinstance(node, ast.Assign):
         return node.targets
@@ -418,7 +418,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 
 def _assigned_names(root: ast.AST) -> set[str]:
-    return _stored_names(target for node in ast.walk(root) for target in _targets(node))
+    return _stored_names(target for node in ast.walk(root) for target in _assignment_targets(node))
 
 
 def _stored_names(targets: Iterable[ast.AST]) -> set[str]:
@@ -434,7 +434,7 @@ def _loaded_names(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
-def _sets_before_reading(body: list[ast.stmt], changed: set[str], known: set[str], *, is_inner: bool) -> bool:
+def _assigns_before_reading(body: list[ast.stmt], changed: set[str], known: set[str], *, is_inner: bool) -> bool:
     """Whether statements read a variable of `changed` only after they have set it, and do not end the outer loop."""
     for statement in body:
         read, inner = _loaded_names(statement), list[list[ast.stmt]]()
@@ -442,18 +442,18 @@ def _sets_before_reading(body: list[ast.stmt], changed: set[str], known: set[str
             read, inner = _loaded_names(statement.test), [statement.body, statement.orelse]
         elif isinstance(statement, ast.For):
             read, inner = _loaded_names(statement.iter), [statement.body]
-        there, is_loop = known | _stored_names(_targets(statement)), isinstance(statement, ast.For)
+        there, is_loop = known | _stored_names(_assignment_targets(statement)), isinstance(statement, ast.For)
         if (
-            not _is_simple(statement, is_inner=is_inner)
+            not _is_simple_loop_statement(statement, is_inner=is_inner)
             or not changed.isdisjoint(read - known)
-            or not all(_sets_before_reading(part, changed, there, is_inner=is_inner or is_loop) for part in inner)
+            or not all(_assigns_before_reading(part, changed, there, is_inner=is_inner or is_loop) for part in inner)
         ):
             return False
         known = known if inner else there
     return True
 
 
-def _is_simple(statement: ast.stmt, *, is_inner: bool) -> bool:
+def _is_simple_loop_statement(statement: ast.stmt, *, is_inner: bool) -> bool:
     """Whether a statement of a loop only assigns, yields, branches or loops."""
     allowed = (ast.If, ast.Assign, ast.AnnAssign, ast.Expr, ast.Continue, ast.Pass, *([ast.Break] if is_inner else []))
     return isinstance(statement, allowed) or (isinstance(statement, ast.For) and not statement.orelse)

@@ -88,7 +88,7 @@ class ReadProxy:
         return repr(self.__whole__())
 
 
-class SharedProxy(ReadProxy):
+class SharedRecordProxy(ReadProxy):
     """Proxy of the shared record, read field by field."""
 
     __slots__ = ("__read__", "__type__")
@@ -100,9 +100,9 @@ class SharedProxy(ReadProxy):
     def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
         self.__type__, self.__read__ = record_type, read
 
-    def __read_through__(self, change: Callable[[Value], Value]) -> SharedProxy:
+    def __read_through__(self, change: Callable[[Value], Value]) -> SharedRecordProxy:
         """Return a proxy of the same record that applies `change` to each value it reads."""
-        return SharedProxy(self.__type__, lambda name: change(self.__read__(name)))
+        return SharedRecordProxy(self.__type__, lambda name: change(self.__read__(name)))
 
     def __whole__(self) -> Any:
         return unwrap(self.__type__(*map(self.__read__, field_names(self.__type__))))
@@ -117,7 +117,7 @@ class SharedProxy(ReadProxy):
         return getattr(self.__whole__(), name)
 
 
-class StateProxy(SharedProxy):
+class StateProxy(SharedRecordProxy):
     """Proxy of a state, read part by part."""
 
     __slots__ = ()
@@ -268,7 +268,7 @@ class ElementUniverse(Protocol):
 IsElement = Callable[[Value], bool]
 
 
-def _set_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _sets_only_operator(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return an operator that accepts sets only, as the operators of `frozenset` do."""
 
     @wraps(method)
@@ -354,42 +354,42 @@ class SetProxy:
             return False
         return all((element in self) == (element in other) for element in self._candidates())
 
-    @_set_operator
+    @_sets_only_operator
     def __le__(self, other: Any) -> bool:
         return all(element in other or element not in self for element in self._candidates())
 
-    @_set_operator
+    @_sets_only_operator
     def __ge__(self, other: Any) -> bool:
         return all(element in self for element in other)
 
-    @_set_operator
+    @_sets_only_operator
     def __lt__(self, other: Any) -> Any:
         return self <= other and not self >= other
 
-    @_set_operator
+    @_sets_only_operator
     def __gt__(self, other: Any) -> Any:
         return self >= other and not self <= other
 
-    @_set_operator
+    @_sets_only_operator
     def __or__(self, other: Any) -> Any:
         more = frozenset(other)
         return self._with(self._added | more, self._removed - more)
 
-    @_set_operator
+    @_sets_only_operator
     def __sub__(self, other: Any) -> Any:
         less = frozenset(other)
         return self._with(self._added - less, self._removed | less)
 
-    @_set_operator
+    @_sets_only_operator
     def __and__(self, other: Any) -> Any:
         return frozenset(element for element in other if element in self)
 
     @_reflected_set_operator
-    @_set_operator
+    @_sets_only_operator
     def __rsub__(self, other: Any) -> Any:
         return frozenset(element for element in other if element not in self)
 
-    @_set_operator
+    @_sets_only_operator
     def __xor__(self, other: Any) -> Any:
         return frozenset(self) ^ frozenset(other)
 

@@ -147,7 +147,7 @@ HUGE_PAGES_FROM_BYTES = 1 << 25  # default bytes from which on a table gets huge
 RESERVED_ADDRESSES_RATIO = 4  # ratio of reserved addresses to bytes
 
 
-def reserve_zero_bytes(count: int, large: int = HUGE_PAGES_FROM_BYTES) -> Any:
+def reserve_zeroed_bytes(count: int, large: int = HUGE_PAGES_FROM_BYTES) -> Any:
     """Return at least `count` zero bytes; pages that are never written take no memory."""
     if count < OWN_PAGES_FROM_BYTES:
         return np.zeros(count, np.uint8)
@@ -179,12 +179,12 @@ class ThreadSpareArray(local):
     """The largest array that this thread has released, kept for reuse by tables of one kind."""
 
     def __init__(self) -> None:
-        self._spare = reserve_zero_bytes(0)
+        self._spare = reserve_zeroed_bytes(0)
 
     def take(self, count: int) -> Any:
         """Return an array of at least `count` bytes with arbitrary contents: the spare array, or a new one."""
-        taken, self._spare = self._spare, reserve_zero_bytes(0)
-        return taken if len(taken) >= count else reserve_zero_bytes(count)
+        taken, self._spare = self._spare, reserve_zeroed_bytes(0)
+        return taken if len(taken) >= count else reserve_zeroed_bytes(count)
 
     def leave(self, left: Any) -> None:
         """Release an array for reuse; keep it if it is larger than the spare array."""

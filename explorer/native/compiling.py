@@ -219,14 +219,14 @@ def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., 
     return compiled_for
 
 
-def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+def _index_without_wraparound(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """Return an index without negative-index handling in kernel code, unless it is a constant."""
     if getattr(_compile_thread_local, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _numba_fix_index(context, builder, kind, index, size)
 
 
-arrayobj.fix_integer_index = _unchecked_index
+arrayobj.fix_integer_index = _index_without_wraparound
 
 
 class _MachineCodeSerializer(_numba_caching.CompileResultCacheImpl):  # type: ignore[misc]
@@ -328,7 +328,7 @@ class _KernelCache(_numba_caching.FunctionCache):  # type: ignore[misc]
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
-def bare_array(context: Any, array: Any) -> Any:
+def unowned_array(context: Any, array: Any) -> Any:
     """Return an array without an owner: the same memory, which the caller must keep alive."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -343,7 +343,7 @@ def bare_array(context: Any, array: Any) -> Any:
 
 @_intrinsic  # type: ignore[untyped-decorator]
 def keep_alive(_context: Any, array: Any) -> Any:
-    """Keep an array alive up to this call; a use of its `bare_array` view does not keep it alive."""
+    """Keep an array alive up to this call; a use of its `unowned_array` view does not keep it alive."""
     return types.void(array), lambda context, *_: context.get_dummy_value()
 
 
@@ -382,7 +382,7 @@ def prefetch(_context: Any, array: Any, place: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-def _byte_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _word_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Return a pointer to the eight bytes of a byte array from an index on."""
     return builder.bitcast(_element_pointer(context, builder, signature, arguments), ir.IntType(64).as_pointer())
 
@@ -392,7 +392,7 @@ def load64(_context: Any, array: Any, place: Any) -> Any:
     """Return the eight bytes of a byte array from an index on, as a little-endian number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_byte_pointer(context, builder, signature, arguments), align=1)
+        return builder.load(_word_pointer(context, builder, signature, arguments), align=1)
 
     return types.uint64(array, types.int64), generate
 
@@ -402,7 +402,7 @@ def store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
     """Write a little-endian number to the eight bytes of a byte array from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _byte_pointer(context, builder, signature, arguments), align=1)
+        builder.store(arguments[2], _word_pointer(context, builder, signature, arguments), align=1)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.uint64), generate

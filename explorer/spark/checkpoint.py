@@ -15,12 +15,12 @@ from typing import Any
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
-from kraftcheck.explorer.spark.global_ids import UnknownPartError
+from kraftcheck.explorer.spark.global_ids import UnknownComponentError
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows, indices_by_partition, row_group_count
-from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.persistence.stored_files import errors_as_corrupt_file, require_valid
+from kraftcheck.persistence.stored_files import errors_as_corrupt_file, require_condition
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
@@ -33,7 +33,7 @@ MANIFEST_SHAPE = {
     "seconds": float,
     "figures": [dict],
 }
-"""Shape of the engine's entry in the manifest: see `require_shape`."""
+"""Shape of the engine's entry in the manifest: see `require_json_shape`."""
 
 MOST_RECHECKED_STATES = 50_000  # most states of a search that is repeated in full
 SAMPLED_ROW_GROUPS, STATES_OF_SAMPLED_GROUP = 16, 1 << 10
@@ -91,16 +91,16 @@ class SparkCheckpoint(SearchCheckpoint):
         with self.rejecting():
             noted, violations = self.read_search(MANIFEST_SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
-            require_valid(bool(levels) and all(levels[:-1]), "there are no levels, or one but the last is empty")
-            require_valid(set(noted["named"]) <= {*range(1, len(levels) + 1)}, "ids of other levels")
+            require_condition(bool(levels) and all(levels[:-1]), "there are no levels, or one but the last is empty")
+            require_condition(set(noted["named"]) <= {*range(1, len(levels) + 1)}, "ids of other levels")
             names = {*self.protocol.actions, *self.protocol.network.own_actions()}
-            require_valid(noted["actions"].keys() == names, "it has counts of other actions")
+            require_condition(noted["actions"].keys() == names, "it has counts of other actions")
             self.shared.clear(after=len(levels))
             for level, parts in enumerate(levels, start=1):
                 for part, rows in parts.items():
                     found = self.shared.count(level, part)
                     problem = f"level {level}, partition {part}: expected {rows} states, found {found}"
-                    require_valid(0 < rows == found and part < noted["parts"], problem)
+                    require_condition(0 < rows == found and part < noted["parts"], problem)
             with errors_as_corrupt_file("a definition of another form"):
                 load(noted["named"])
         tallies: Any = {name: Counter(noted[name]) for name in ("actions", "calls")}
@@ -116,7 +116,7 @@ class SparkCheckpoint(SearchCheckpoint):
 class SampleRecheck:
     """Repeats a sample of a checkpointed search, and compares the results with the checkpoint."""
 
-    def __init__(self, tasks: TaskExpander, log: RunLog) -> None:
+    def __init__(self, tasks: TaskStateExpander, log: RunLog) -> None:
         self._tasks = tasks
         self._log = log
 
@@ -128,13 +128,13 @@ class SampleRecheck:
                 self._search_all(starts)
             else:
                 self._search_some()
-        except UnknownPartError:
-            require_valid(False, "its states lead to an undefined state")
+        except UnknownComponentError:
+            require_condition(False, "its states lead to an undefined state")
         violated = {violation.property for violation in self._log.violations}
         for kind, mask in self._tasks.events:
             named = {prop.name for prop in self._tasks.properties_in(kind, mask)}
             new = ({DEADLOCK} if kind == EVENT_DEADLOCK else named) - violated
-            require_valid(not new, f"the violation of {', '.join(sorted(new))} is missing")
+            require_condition(not new, f"the violation of {', '.join(sorted(new))} is missing")
 
     def _search_all(self, starts: StateRows) -> None:
         levels, known = self._log.levels, set[bytes]()
@@ -149,12 +149,12 @@ class SampleRecheck:
                         reached = self._tasks.ids.to_global(rows)
                         following.update(self._looks(reached[self._tasks.within(reached)]))
             is_same = len(found) == len(new) and set(found) == new
-            require_valid(is_same, f"level {number}: expected {len(new)} states, found {len(found)}, or other ones")
+            require_condition(is_same, f"level {number}: expected {len(new)} states, found {len(found)}, or other ones")
             known |= new
             new = following - known
         expander = self._tasks.table_expander
         fired = dict(zip(expander.learner.action_names, expander.fired.tolist(), strict=True))
-        require_valid(fired == self._log.actions, "actions fired another number of times")
+        require_condition(fired == self._log.actions, "actions fired another number of times")
 
     def _looks(self, states: StateRows, part: int | None = None) -> Iterator[bytes]:
         """Return the comparison keys of states as bytes; require that all states belong to the partition `part`."""
@@ -162,7 +162,7 @@ class SampleRecheck:
         compared = self._tasks.ids.compared(states)
         if part is not None:
             owners = [owner for owner, _ in indices_by_partition(compared, self._log.parts)]
-            require_valid(owners == [part], f"partition {part} has states of another one")
+            require_condition(owners == [part], f"partition {part} has states of another one")
         return (row.tobytes().rstrip(b"\0") for row in compared)
 
     def _search_some(self) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 from kraftcheck.explorer.cluster import TaskRaisedError
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
 from kraftcheck.explorer.spark.checkpoint import RunLog
-from kraftcheck.explorer.spark.definitions import DefinitionOrFinding
+from kraftcheck.explorer.spark.definitions import WireRecord
 from kraftcheck.explorer.spark.jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
-from kraftcheck.explorer.spark.task_expander import PRUNED_VIOLATION, TaskExpander
+from kraftcheck.explorer.spark.task_expander import PRUNED_VIOLATION, TaskStateExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_graph import check_graph_properties
@@ -27,14 +27,16 @@ from kraftcheck.spec.errors import InputError, RaisedError
 class SparkCounterexamples:
     """Reports the violations and errors that the tasks of a search find, each with a behaviour."""
 
-    def __init__(self, options: SearchRequest, tasks: TaskExpander, jobs: LevelJobs, checker: ViolationChecker) -> None:
+    def __init__(
+        self, options: SearchRequest, tasks: TaskStateExpander, jobs: LevelJobs, checker: ViolationChecker
+    ) -> None:
         self._options, self._tasks, self._jobs, self._checker = options, tasks, jobs, checker
         self._class_of = canonicalizer(checker.semantics.protocol, options.symmetry, None)
 
     def check_behaviours(self, log: RunLog, pause: Callable[[], None]) -> None:
         """Check AG EF and temporal properties in this process, on the state graph of all levels."""
         folder = SharedFolder(self._tasks.shared.path)  # unlike the driver's, it caches no states
-        tasks = TaskExpander(self._checker.semantics.protocol, self._options, folder, for_graph=True)
+        tasks = TaskStateExpander(self._checker.semantics.protocol, self._options, folder, for_graph=True)
         tasks.load(log.named)
         states = SearchStates(tasks.table_expander, None, None, folder.path, None)
         with closing(tasks.table_expander), closing(states):
@@ -52,7 +54,7 @@ class SparkCounterexamples:
 
             check_graph_properties(states, self._checker, self._options, path_to, pause)
 
-    def take_events(self, log: RunLog, events: list[DefinitionOrFinding], level: int) -> None:
+    def take_events(self, log: RunLog, events: list[WireRecord], level: int) -> None:
         """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             found = [] if kind == EVENT_DEADLOCK else self._tasks.properties_in(kind, mask)
@@ -64,7 +66,7 @@ class SparkCounterexamples:
             else:
                 self._checker.report_event(kind, mask, trace)
 
-    def take_violations(self, log: RunLog, found: list[DefinitionOrFinding], level: int) -> None:
+    def take_violations(self, log: RunLog, found: list[WireRecord], level: int) -> None:
         """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
         for _, number, _, state in sorted(found, key=lambda one: one.numbers):
             name = self._tasks.non_local[number][0].name
@@ -79,7 +81,7 @@ class SparkCounterexamples:
         """
         if not isinstance(error, TaskRaisedError):
             return error
-        again = TaskExpander(self._checker.semantics.protocol, self._options, self._tasks.shared)
+        again = TaskStateExpander(self._checker.semantics.protocol, self._options, self._tasks.shared)
         again.load(log.named)
         level = len(log.levels)
         for number in (level, level + 1):

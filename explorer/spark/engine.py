@@ -8,16 +8,16 @@ from contextlib import closing
 import numpy as np
 
 from kraftcheck.explorer import request
-from kraftcheck.explorer.cluster import Cluster
+from kraftcheck.explorer.cluster import SparkApplication
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleRecheck, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
-from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, IdAssigner, RecordKind
+from kraftcheck.explorer.spark.definitions import IdAssigner, WireRecord, WireRecordKind
 from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_note
 from kraftcheck.explorer.spark.shared_folder import indices_by_partition
-from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
-from kraftcheck.processes import Interruption
+from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -32,7 +32,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     options, notes = request.without_unsound_symmetry(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title, began = f"kraftcheck {protocol.name()}", time.monotonic()
-        with Cluster(title, options, type(protocol)) as cluster:
+        with SparkApplication(title, options, type(protocol)) as cluster:
             if checkpoint.temporary and not cluster.local:
                 raise InputError("--checkpoint: expected a folder that the driver and all executors share")
             start = time.monotonic() - began
@@ -46,14 +46,14 @@ class SparkSearch:
     """The driver's part of a search."""
 
     def __init__(
-        self, protocol: Protocol, options: SearchRequest, cluster: Cluster, checkpoint: SparkCheckpoint
+        self, protocol: Protocol, options: SearchRequest, cluster: SparkApplication, checkpoint: SparkCheckpoint
     ) -> None:
         self.options = options
         self.log = RunLog()
         self.restored_levels = 0
         self._checkpoint = checkpoint
-        self._interruption = Interruption(cluster.cancel)
-        self.tasks = TaskExpander(protocol, options, CachingSharedFolder(checkpoint.path))
+        self._interruption = InterruptHandler(cluster.cancel)
+        self.tasks = TaskStateExpander(protocol, options, CachingSharedFolder(checkpoint.path))
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
         self.expander = self.tasks.table_expander
         learner = self.expander.learner
@@ -89,7 +89,7 @@ class SparkSearch:
         else:
             self._start()
         log, books = self.log, self._books
-        discovered: list[DefinitionOrFinding] = []
+        discovered: list[WireRecord] = []
         while log.levels[-1]:
             books.result.depth = depth = len(log.levels)
             books.check_time_limit(log.count(-1))
@@ -99,10 +99,10 @@ class SparkSearch:
                 books.stop_at("max_depth")
             events = self._take(discovered or self._jobs.discover(log))
             reported = self._jobs.deduplicate(log, self.ids.counts)
-            discovered = [one for one in reported if one.kind != RecordKind.VIOLATED]
+            discovered = [one for one in reported if one.kind != WireRecordKind.VIOLATED]
             try:
                 self._counterexamples.take_events(log, events, depth)
-                violations = [one for one in reported if one.kind == RecordKind.VIOLATED]
+                violations = [one for one in reported if one.kind == WireRecordKind.VIOLATED]
                 self._counterexamples.take_violations(log, violations, depth + 1)
             except SearchStopped:
                 self._save(finished=True)
@@ -152,7 +152,7 @@ class SparkSearch:
         self.log.seconds = self._books.result.seconds
         self._checkpoint.save(self.log, finished=finished)
 
-    def _define(self, level: int, reports: list[list[DefinitionOrFinding]]) -> None:
+    def _define(self, level: int, reports: list[list[WireRecord]]) -> None:
         """Assign global ids to the new definitions in the tasks' reports on a level; write and load them."""
         new = self._assigner.merge(reports)
         if new:
@@ -160,20 +160,20 @@ class SparkSearch:
             self.log.named.append(level)
             self.tasks.load(self.log.named)
 
-    def _take(self, discovered: list[DefinitionOrFinding]) -> list[DefinitionOrFinding]:
+    def _take(self, discovered: list[WireRecord]) -> list[WireRecord]:
         """Process the tasks' reports on the successors of the last level; return the records of violations."""
         log, names = self.log, self.expander.learner.action_names
-        reports: list[list[DefinitionOrFinding]] = []
-        events: list[DefinitionOrFinding] = []
+        reports: list[list[WireRecord]] = []
+        events: list[WireRecord] = []
         for definition in discovered:
-            if definition.kind == RecordKind.COUNTS:
+            if definition.kind == WireRecordKind.COUNTS:
                 reports.append([])
                 log.actions.update(dict(zip(names, definition.numbers, strict=True)))
-            elif definition.kind == RecordKind.CALLS:
+            elif definition.kind == WireRecordKind.CALLS:
                 log.calls.update(dict(zip(names, definition.numbers, strict=True)))
-            elif definition.kind == RecordKind.EVENT:
+            elif definition.kind == WireRecordKind.EVENT:
                 events.append(definition)
-            elif definition.kind == RecordKind.READ and self._books.reads is not None:
+            elif definition.kind == WireRecordKind.READ and self._books.reads is not None:
                 name, _, reader = definition.encoding.decode().partition(" ")
                 self._books.reads.note(reader, [name])
             else:

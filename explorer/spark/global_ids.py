@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
-from kraftcheck.explorer.spark.definitions import VALUE_KINDS, DefinitionOrFinding, RecordKind
-from kraftcheck.explorer.tables.interned_values import require_shared_value, require_typed_record
-from kraftcheck.explorer.tables.kernel.symmetry import least_images_by_global_id
+from kraftcheck.explorer.spark.definitions import VALUE_KINDS, WireRecord, WireRecordKind
+from kraftcheck.explorer.tables.interned_values import require_shared_value_type, require_typed_record
+from kraftcheck.explorer.tables.kernel.symmetry import write_globally_least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.persistence.stored_files import require_valid
+from kraftcheck.persistence.stored_files import require_condition
 from kraftcheck.spec.discovery import ClassKey
 from kraftcheck.spec.encoding import DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
@@ -28,10 +28,16 @@ from kraftcheck.spec.values import ModelValue, Value
 
 StateRows = NDArray[np.int32]
 UNKNOWN_ID = -1
-KINDS_WITHOUT_COLUMN = (RecordKind.SLOT, RecordKind.LOCAL, RecordKind.MESSAGE, RecordKind.CONTROL, RecordKind.CLASS)
+KINDS_WITHOUT_COLUMN = (
+    WireRecordKind.SLOT,
+    WireRecordKind.LOCAL,
+    WireRecordKind.MESSAGE,
+    WireRecordKind.CONTROL,
+    WireRecordKind.CLASS,
+)
 
 
-class UnknownPartError(AssertionError):
+class UnknownComponentError(AssertionError):
     """A state has a part without a global id."""
 
 
@@ -52,7 +58,7 @@ class IdMap:
     def note(self, own: int, number: int) -> None:
         """Record `number` as the global id of the id `own` of this process."""
         self.fit(own + 1)
-        require_valid(self.to_global[own] == UNKNOWN_ID, "two global ids have one meaning")
+        require_condition(self.to_global[own] == UNKNOWN_ID, "two global ids have one meaning")
         self.to_global[own] = number
 
     def fit(self, count: int) -> None:
@@ -112,34 +118,34 @@ class GlobalIds:
 
     # Definitions
 
-    def load(self, definitions: Iterable[DefinitionOrFinding]) -> None:
+    def load(self, definitions: Iterable[WireRecord]) -> None:
         """Load definitions of global ids; each one defines the next id of its kind."""
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
-            unwanted = numbers if kind in VALUE_KINDS else encoding and kind == RecordKind.CONTROL
-            require_valid(not unwanted, "a definition of two kinds")
-            require_valid(column == 0 or kind not in KINDS_WITHOUT_COLUMN, "a definition with a column")
+            unwanted = numbers if kind in VALUE_KINDS else encoding and kind == WireRecordKind.CONTROL
+            require_condition(not unwanted, "a definition of two kinds")
+            require_condition(column == 0 or kind not in KINDS_WITHOUT_COLUMN, "a definition with a column")
             if kind in VALUE_KINDS:
                 self._add_value(kind, column, decode(encoding, self.lexicon))
-            elif kind == RecordKind.CLASS:
+            elif kind == WireRecordKind.CLASS:
                 self.lexicon.add(self._class(encoding))
-            elif kind == RecordKind.MODEL_VALUE:
+            elif kind == WireRecordKind.MODEL_VALUE:
                 self.lexicon.model_values.setdefault(encoding.decode(), ModelValue(encoding.decode(), column))
-            elif kind == RecordKind.CONTROL:
+            elif kind == WireRecordKind.CONTROL:
                 self._add_control(numbers)
             else:
-                require_valid(kind == RecordKind.INBOX, "a record that is not a definition")
+                require_condition(kind == WireRecordKind.INBOX, "a record that is not a definition")
                 self._add_inbox(column, encoding, numbers)
 
-    def _add_value(self, kind: RecordKind, column: int, value: Any) -> None:
+    def _add_value(self, kind: WireRecordKind, column: int, value: Any) -> None:
         interner = self.interner
-        if kind == RecordKind.SHARED:
-            require_shared_value(interner, column, value)
+        if kind == WireRecordKind.SHARED:
+            require_shared_value_type(interner, column, value)
             self.shared[column].add(interner.shared.id_of(column, value))
-        elif kind == RecordKind.SLOT:
+        elif kind == WireRecordKind.SLOT:
             self._contents_of.append([0])
             self.slots.add(interner.slot(value))
-        elif kind == RecordKind.LOCAL:
+        elif kind == WireRecordKind.LOCAL:
             require_typed_record(value, "id")
             self.locals.add(interner.local(value))
         else:
@@ -156,13 +162,13 @@ class GlobalIds:
     def _add_control(self, numbers: tuple[int, ...]) -> None:
         interner = self.interner
         first, base = len(interner.bounds), interner.base
-        require_valid(base <= len(numbers) and min(numbers, default=0) >= 0, "a control row of other numbers")
+        require_condition(base <= len(numbers) and min(numbers, default=0) >= 0, "a control row of other numbers")
         shared = [ids.own[number] for ids, number in zip(self.shared, numbers[first:base], strict=True)]
         replicas = [0] * len(interner.slots)
         for slot, local in enumerate(numbers[base:]):
             replicas[self.slots.own[slot]] = own = self.locals.own[local]
             is_own = own == 0 or interner.slots[interner.locals[own].id] == self.slots.own[slot]
-            require_valid(is_own, "a control row has the local state of another replica")
+            require_condition(is_own, "a control row has the local state of another replica")
         number = len(self.controls.own)
         self.controls.add(interner.control_row([*numbers[:first], *shared, *replicas]))
         self._control_classes.add(number, numbers)
@@ -172,10 +178,10 @@ class GlobalIds:
         if encoding:
             own = interner.inboxes.content(own_slot, decode(encoding, self.lexicon))
         else:
-            require_valid(min(numbers[::2], default=-1) >= 0, "an inbox content of no messages")
+            require_condition(min(numbers[::2], default=-1) >= 0, "an inbox content of no messages")
             messages = [self.messages.own[number] for number in numbers[::2]]
             is_own = all(interner.slots[interner.inboxes.messages[message].dest] == own_slot for message in messages)
-            require_valid(is_own, "a message is in the inbox of another replica")
+            require_condition(is_own, "a message is in the inbox of another replica")
             own = interner.inboxes.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
         self._contents.note(own, len(self._contents_of[slot]))
         self._contents_of[slot].append(own)
@@ -196,10 +202,10 @@ class GlobalIds:
 
     def require_known(self, states: StateRows) -> None:
         """Raise CorruptFileError unless every global id in the states has a definition."""
-        require_valid(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
+        require_condition(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
         if len(states):
             is_defined = (states.min(axis=0) >= 0) & (states.max(axis=0) < self.counts[: states.shape[1]])
-            require_valid(is_defined, "a state has a part that is not defined")
+            require_condition(is_defined, "a state has a part that is not defined")
 
     def to_global(self, rows: StateRows) -> StateRows:
         """Return states with global ids; under symmetry, their representatives.
@@ -209,7 +215,7 @@ class GlobalIds:
         self._fit()
         result = np.zeros((len(rows), 1 + len(self.slots.own)), np.int32)
         if self._symmetric:
-            least_images_by_global_id(
+            write_globally_least_images(
                 self.interner.tables, np.ascontiguousarray(rows), self.controls.to_global, self._contents.to_global,
                 self.slots.to_global, self._control_classes.by_id, np.zeros(result.shape[1], np.int32), result,
             )  # fmt: skip
@@ -219,7 +225,7 @@ class GlobalIds:
                 if own + 1 < rows.shape[1]:
                     result[:, 1 + slot] = self._contents.to_global[rows[:, 1 + own]]
         if len(result) and result.min() < 0:
-            raise UnknownPartError("a state has a part that no task has reported")
+            raise UnknownComponentError("a state has a part that no task has reported")
         return result
 
     def compared(self, states: StateRows) -> StateRows:
@@ -247,19 +253,19 @@ class GlobalIds:
             new = np.unique((tables.permuted_contents if column else tables.permuted_rows)[new])
         return [*new.tolist()]
 
-    def report(self) -> UnknownPartReport:
+    def report(self) -> UnknownComponentReport:
         """Return a new report on states without global ids."""
-        return UnknownPartReport(self)
+        return UnknownComponentReport(self)
 
 
-class UnknownPartReport:
+class UnknownComponentReport:
     """Collects the parts of states that need global ids, and defines them."""
 
     def __init__(self, ids: GlobalIds) -> None:
         self._ids = ids
         self._controls: set[int] = set()
         self._contents: set[int] = set()
-        self._values: list[DefinitionOrFinding] = []
+        self._values: list[WireRecord] = []
         self._places: dict[tuple[int, int, int], int] = {}
         self._seen = DecodingVocabulary(ids.lexicon.classes, ids.lexicon.model_values.values())
 
@@ -269,7 +275,7 @@ class UnknownPartReport:
         for column in range(1, rows.shape[1]):
             self._contents.update(self._ids.unknown(rows, column))
 
-    def definitions(self) -> Iterator[DefinitionOrFinding]:
+    def definitions(self) -> Iterator[WireRecord]:
         """Yield the definitions of classes and values, then of the control rows and inboxes that contain the values.
 
         In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n. The number n is the place of
@@ -280,23 +286,23 @@ class UnknownPartReport:
         yield from self._values
         yield from composites
 
-    def _lexicon(self) -> Iterator[DefinitionOrFinding]:
+    def _lexicon(self) -> Iterator[WireRecord]:
         """Yield the definitions of the classes and model values that have none yet."""
         known = self._ids.lexicon
         for cls in self._seen.classes:
             if cls not in known.classes:
-                yield DefinitionOrFinding(RecordKind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
+                yield WireRecord(WireRecordKind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
         for value in self._seen.model_values.values():
             if value.name not in known.model_values:
-                yield DefinitionOrFinding(RecordKind.MODEL_VALUE, value.index, value.name.encode())
+                yield WireRecord(WireRecordKind.MODEL_VALUE, value.index, value.name.encode())
 
-    def _number(self, ids: IdMap, kind: RecordKind, own: int, value: Value, column: int = 0) -> int:
+    def _number(self, ids: IdMap, kind: WireRecordKind, own: int, value: Value, column: int = 0) -> int:
         """Return the global id of a value; if it has none, a negative reference to its definition in this report."""
         if own < len(ids.to_global) and ids.to_global[own] != UNKNOWN_ID:
             return int(ids.to_global[own])
         place = self._places.setdefault((kind, column, own), len(self._values))
         if place == len(self._values):
-            self._values.append(DefinitionOrFinding(kind, column, self._encoded(value)))
+            self._values.append(WireRecord(kind, column, self._encoded(value)))
         return -1 - place
 
     def _encoded(self, value: Value) -> bytes:
@@ -311,27 +317,35 @@ class UnknownPartReport:
         return encode(value)
 
     def _slot(self, own: int) -> int:
-        return self._number(self._ids.slots, RecordKind.SLOT, own, list(self._ids.interner.slots)[own])
+        return self._number(self._ids.slots, WireRecordKind.SLOT, own, list(self._ids.interner.slots)[own])
 
-    def _control(self, own: int) -> DefinitionOrFinding:
+    def _control(self, own: int) -> WireRecord:
         ids, interner = self._ids, self._ids.interner
         row = interner.tables.rows[own].tolist()
         first, base = len(interner.bounds), interner.base
         numbers = row[:first]
         for i, value in enumerate(row[first:base]):
-            numbers.append(self._number(ids.shared[i], RecordKind.SHARED, value, interner.shared.values[i][value], i))
+            numbers.append(
+                self._number(ids.shared[i], WireRecordKind.SHARED, value, interner.shared.values[i][value], i)
+            )
         for slot, local in enumerate(row[base : base + len(interner.slots)]):
             if local:
-                numbers += [self._slot(slot), self._number(ids.locals, RecordKind.LOCAL, local, interner.locals[local])]
-        return DefinitionOrFinding(RecordKind.CONTROL, 0, b"", tuple(numbers))
+                numbers += [
+                    self._slot(slot),
+                    self._number(ids.locals, WireRecordKind.LOCAL, local, interner.locals[local]),
+                ]
+        return WireRecord(WireRecordKind.CONTROL, 0, b"", tuple(numbers))
 
-    def _inbox(self, own: int) -> DefinitionOrFinding:
+    def _inbox(self, own: int) -> WireRecord:
         inboxes = self._ids.interner.inboxes
         slot = inboxes.slot_of_content(own)
         if own in inboxes.content_values:
             encoding = self._encoded(inboxes.content_values[own])
-            return DefinitionOrFinding(RecordKind.INBOX, self._slot(slot), encoding)
+            return WireRecord(WireRecordKind.INBOX, self._slot(slot), encoding)
         numbers: list[int] = []
         for message, count in inboxes.items_of_content(own):
-            numbers += [self._number(self._ids.messages, RecordKind.MESSAGE, message, inboxes.messages[message]), count]
-        return DefinitionOrFinding(RecordKind.INBOX, self._slot(slot), b"", tuple(numbers))
+            numbers += [
+                self._number(self._ids.messages, WireRecordKind.MESSAGE, message, inboxes.messages[message]),
+                count,
+            ]
+        return WireRecord(WireRecordKind.INBOX, self._slot(slot), b"", tuple(numbers))

@@ -14,14 +14,14 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from kraftcheck.explorer.cluster import Cluster
+from kraftcheck.explorer.cluster import SparkApplication
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.explorer.spark import definitions, tasks
 from kraftcheck.explorer.spark.checkpoint import RunLog
-from kraftcheck.explorer.spark.definitions import RECORDS_DDL, DefinitionOrFinding, RecordKind, records_from_table
+from kraftcheck.explorer.spark.definitions import RECORDS_DDL, WireRecord, WireRecordKind, records_from_table
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, StateRows, row_group_count
-from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.spec.language.protocol import Protocol
 
 SMALL_LEVEL_STATES = 20_000  # states of a level that are not worth a second task, nor a job in a small search
@@ -34,7 +34,9 @@ MOST_PARTITIONS = 1 << 15
 class LevelJobs:
     """Runs the tasks of the levels of a search."""
 
-    def __init__(self, protocol: Protocol, options: SearchRequest, cluster: Cluster, expander: TaskExpander) -> None:
+    def __init__(
+        self, protocol: Protocol, options: SearchRequest, cluster: SparkApplication, expander: TaskStateExpander
+    ) -> None:
         self._cluster = cluster
         self._shared = expander.shared
         self._run_id = uuid4().hex
@@ -48,12 +50,12 @@ class LevelJobs:
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
 
-    def discover(self, log: RunLog) -> list[DefinitionOrFinding]:
+    def discover(self, log: RunLog) -> list[WireRecord]:
         """Expand the last level; return the firing counts, the violations and the new values."""
         level = len(log.levels)
-        return self._run(log, level, f"level {level}: expanding {log.count(-1):,} states", tasks.DISCOVER)
+        return self._run(log, level, f"level {level}: expanding {log.count(-1):,} states", tasks.EXPAND_AND_REPORT)
 
-    def deduplicate(self, log: RunLog, counts: list[int]) -> list[DefinitionOrFinding]:
+    def deduplicate(self, log: RunLog, counts: list[int]) -> list[WireRecord]:
         """Compute the next level: write the unvisited successors of the last one; return the tasks' reports on them.
 
         Tasks expand the last level and send successors to their partitions, which keep the new ones.
@@ -70,7 +72,7 @@ class LevelJobs:
         second = tasks.DEDUPLICATE, self._arguments(log, level=level + 1, files=files, counts=counts), RECORDS_DDL
         runner = self._runner(log, total)
         rows = list(records_from_table(runner.exchange(len(shares), first, reducers, second)))
-        found = {row.column: row.numbers for row in rows if row.kind == RecordKind.NEW}
+        found = {row.column: row.numbers for row in rows if row.kind == WireRecordKind.NEW}
         new = {part: states for part, (states, _, _) in found.items() if states}
         self._shared.sync(level + 1, sorted(new))
         log.levels.append(new)
@@ -85,7 +87,7 @@ class LevelJobs:
             "driver": runner is self._driver,
         }
         log.figures.append(figures)
-        return [row for row in rows if row.kind != RecordKind.NEW]
+        return [row for row in rows if row.kind != WireRecordKind.NEW]
 
     def predecessor(self, log: RunLog, target: Any, level: int) -> StateRows:
         """Return the least state of a level with a step to `target`, or to an image of `target` under symmetry."""
@@ -93,7 +95,7 @@ class LevelJobs:
         leading = self._run(log, level, title, tasks.FIND_PREDECESSORS, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
-    def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[DefinitionOrFinding]:
+    def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[WireRecord]:
         """Run a level's tasks; return their reports."""
         self._cluster.describe(title)
         shares = self._shares(log, level)
@@ -101,7 +103,7 @@ class LevelJobs:
         runner = self._runner(log, log.count(level))
         return list(records_from_table(runner.run(len(shares), name, arguments, RECORDS_DDL)))
 
-    def _runner(self, log: RunLog, states: int) -> Cluster | InProcessTasks:
+    def _runner(self, log: RunLog, states: int) -> SparkApplication | InProcessTasks:
         """Return the runner of a level's tasks: Spark, or for a small level the driver itself."""
         return self._driver if states <= self._small and log.distinct <= DRIVER_VISITED_STATES else self._cluster
 
@@ -160,9 +162,9 @@ class CachingSharedFolder(SharedFolder):
 
 
 class InProcessTasks:
-    """Runs tasks as `kraftcheck.explorer.cluster.Cluster` does, but one after the other, in this process."""
+    """Runs tasks as `kraftcheck.explorer.cluster.SparkApplication` does, but one after the other, in this process."""
 
-    def __init__(self, expander: TaskExpander, run_id: str) -> None:
+    def __init__(self, expander: TaskStateExpander, run_id: str) -> None:
         self._expander = expander
         self._run_id = run_id
 

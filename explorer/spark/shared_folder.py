@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, records_from_table, records_to_table
+from kraftcheck.explorer.spark.definitions import WireRecord, records_from_table, records_to_table
 from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_by_ids
 from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
 from kraftcheck.explorer.tables.visited import Partition
@@ -112,11 +112,11 @@ class SharedFolder:
 
     # Definitions
 
-    def write_definitions(self, level: int, definitions: list[DefinitionOrFinding]) -> None:
+    def write_definitions(self, level: int, definitions: list[WireRecord]) -> None:
         """Write the definitions of the global ids that a level introduces."""
         _write_parquet(records_to_table(definitions), self._definitions(level))
 
-    def read_definitions(self, level: int) -> Iterator[DefinitionOrFinding]:
+    def read_definitions(self, level: int) -> Iterator[WireRecord]:
         """Yield the definitions of the global ids that a level introduces."""
         with _open_numbers_file(self._definitions(level)) as file:
             yield from records_from_table(file.read(use_threads=False))

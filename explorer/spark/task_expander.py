@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, RecordKind
+from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows
 from kraftcheck.explorer.tables.expander import Expander
@@ -27,7 +27,7 @@ PRUNED_VIOLATION = -2
 """Kind of an event: a pruned successor violates a non-local property, whose number is the mask."""
 
 
-class TaskExpander:
+class TaskStateExpander:
     """Expands states with global ids."""
 
     def __init__(
@@ -68,7 +68,7 @@ class TaskExpander:
         """Drop the findings of the previous task."""
         self.table_expander.restart(violated)
         self._violated = set(violated)
-        self.events: dict[tuple[int, int], DefinitionOrFinding] = {}
+        self.events: dict[tuple[int, int], WireRecord] = {}
         self._visited = VisitedSet(self.table_expander.threads)
 
     def successors(self, states: StateRows, *, judging: bool = True) -> Iterator[StateRows]:
@@ -83,7 +83,7 @@ class TaskExpander:
             while len(which):
                 rows, which = self.table_expander.expand(rows, which)
                 for index, kind, mask in self.table_expander.events():
-                    event = DefinitionOrFinding(RecordKind.EVENT, kind, b"", (mask, *part[index].tolist()))
+                    event = WireRecord(WireRecordKind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
                 for worker in self.table_expander.pool if self._checks_pruned else ():
                     pruned = worker.take_collected()
@@ -103,7 +103,7 @@ class TaskExpander:
             if prop.name not in self._violated and (PRUNED_VIOLATION, number) not in self.events:
                 for index in pruned[~verdicts.of(pruned[:, 1:]), 0][:1].tolist():
                     numbers = number, *sources[index].tolist()
-                    event = DefinitionOrFinding(RecordKind.EVENT, PRUNED_VIOLATION, b"", numbers)
+                    event = WireRecord(WireRecordKind.EVENT, PRUNED_VIOLATION, b"", numbers)
                     self.events[PRUNED_VIOLATION, number] = event
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
@@ -125,7 +125,7 @@ class TaskExpander:
         for number, (prop, verdicts) in enumerate(self.non_local):
             wrong = [] if prop.name in self._violated else states[~verdicts.of(rows)].tolist()
             if wrong:
-                found = DefinitionOrFinding(RecordKind.VIOLATED, number, b"", tuple(min(wrong)))
+                found = WireRecord(WireRecordKind.VIOLATED, number, b"", tuple(min(wrong)))
                 self.events[-1, number] = min(found, self.events.get((-1, number), found))
 
     def predecessor(self, states: StateRows, target: StateRows) -> Any:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kraftcheck.explorer.result import hidden_read_recorder
 from kraftcheck.explorer.search_spec import from_spec
-from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, RecordKind, records_to_table
+from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind, records_to_table
 from kraftcheck.explorer.spark.shared_folder import (
     STATES_A_ROW_GROUP,
     SharedFolder,
@@ -26,7 +26,7 @@ from kraftcheck.explorer.spark.shared_folder import (
     least_row_of_each_key,
     sorted_words,
 )
-from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, mark_entries_of_words
 from kraftcheck.explorer.tables.rows import Words
 from kraftcheck.explorer.tables.visited import Partition
@@ -42,33 +42,35 @@ STATES_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind i
 STATES_DDL = "task int not null, part int not null, states binary not null"
 
 
-_expanders: dict[str, TaskExpander] = {}  # the expander of this process, by run: one at a time
+_expanders: dict[str, TaskStateExpander] = {}  # the expander of this process, by run: one at a time
 
 
-def install_expander(run: str, expander: TaskExpander) -> None:
+def install_expander(run: str, expander: TaskStateExpander) -> None:
     """Set this process's expander for the tasks of a run."""
     if run not in _expanders:
         _expanders.clear()
     _expanders[run] = expander
 
 
-def _expander_of_run(arguments: TaskArguments) -> TaskExpander:
+def _expander_of_run(arguments: TaskArguments) -> TaskStateExpander:
     """Return this process's expander for a run; make one for a new run."""
     if arguments["run"] not in _expanders:
         protocol, options = from_spec(arguments["description"], Path(arguments["user_files"]))
         protocol.hidden_reads = hidden_read_recorder(protocol, options, first_found=False)
-        install_expander(arguments["run"], TaskExpander(protocol, options, SharedFolder(arguments["folder"])))
+        install_expander(arguments["run"], TaskStateExpander(protocol, options, SharedFolder(arguments["folder"])))
     return _expanders[arguments["run"]]
 
 
-def _expander_for_level(arguments: TaskArguments) -> TaskExpander:
+def _expander_for_level(arguments: TaskArguments) -> TaskStateExpander:
     expander = _expander_of_run(arguments)
     expander.load(arguments["named"])
     expander.begin(arguments["violated"])
     return expander
 
 
-def _states_to_expand(expander: TaskExpander, arguments: TaskArguments, batches: RecordBatches) -> Iterator[StateRows]:
+def _states_to_expand(
+    expander: TaskStateExpander, arguments: TaskArguments, batches: RecordBatches
+) -> Iterator[StateRows]:
     """Yield the states assigned to the tasks that are listed in `batches`, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -76,15 +78,15 @@ def _states_to_expand(expander: TaskExpander, arguments: TaskArguments, batches:
                 yield expander.shared.read_group(level, part, group)
 
 
-def discover(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
+def expand_and_report(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
     """Expand states; report the firing counts, the violations and the new values."""
-    discovery = _DiscoveryReport(arguments)
+    discovery = _ExpansionReport(arguments)
     for states in _states_to_expand(discovery.expander, arguments, batches):
         discovery.expand(states)
     yield from records_to_table(discovery.report()).to_batches()
 
 
-class _DiscoveryReport:
+class _ExpansionReport:
     """Collects the reports on expanded states: firing counts, violations and new values."""
 
     def __init__(self, arguments: TaskArguments) -> None:
@@ -113,16 +115,16 @@ class _DiscoveryReport:
             self.expand(states[first : first + STATES_A_ROW_GROUP])
         return len(states), size
 
-    def report(self) -> Iterator[DefinitionOrFinding]:
+    def report(self) -> Iterator[WireRecord]:
         """Yield the records for the driver: firing counts, violations and new values."""
         expander, learner = self.expander, self.expander.table_expander.learner
         calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
-        yield DefinitionOrFinding(RecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
-        yield DefinitionOrFinding(RecordKind.CALLS, 0, b"", tuple(calls))
+        yield WireRecord(WireRecordKind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
+        yield WireRecord(WireRecordKind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         reads = learner.protocol.hidden_reads
         for name, readers in reads.found.items() if reads is not None else ():
-            yield from (DefinitionOrFinding(RecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
+            yield from (WireRecord(WireRecordKind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
         yield from self._unknown.definitions()
 
 
@@ -162,7 +164,7 @@ def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatch
     shared = SharedFolder(arguments["folder"]) if known is None else known.shared
     layout, level = StatePacking(arguments["counts"]), arguments["level"]
     candidates, received = _candidates_by_partition(batches, layout)
-    discovery: _DiscoveryReport | None = None
+    discovery: _ExpansionReport | None = None
     found = []
     for part in sorted(candidates):
         levels = arguments["files"].get(str(part), ())
@@ -174,9 +176,9 @@ def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatch
             fresh = _unvisited_words_by_view(mine, before, layout, compared)
         count = size = 0
         if len(fresh):
-            discovery = discovery or _DiscoveryReport(arguments)
+            discovery = discovery or _ExpansionReport(arguments)
             count, size = discovery.settle(level, part, layout.unpack(fresh))
-        found.append(DefinitionOrFinding(RecordKind.NEW, part, b"", (count, size, received[part])))
+        found.append(WireRecord(WireRecordKind.NEW, part, b"", (count, size, received[part])))
     report = [] if discovery is None else discovery.report()
     yield from records_to_table([*found, *report]).to_batches()
 
@@ -230,15 +232,13 @@ def find_predecessors(arguments: TaskArguments, batches: RecordBatches) -> Recor
     expander = _expander_for_level(arguments)
     target = np.array(arguments["target"], np.int32)
     found = (expander.predecessor(states, target) for states in _states_to_expand(expander, arguments, batches))
-    events = [
-        DefinitionOrFinding(RecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None
-    ]
+    events = [WireRecord(WireRecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
     yield from records_to_table(events).to_batches()
 
 
 TASKS: dict[str, Callable[[TaskArguments, RecordBatches], RecordBatches]] = {
-    f"{__name__}:{task.__name__}": task for task in (discover, expand, deduplicate, find_predecessors)
+    f"{__name__}:{task.__name__}": task for task in (expand_and_report, expand, deduplicate, find_predecessors)
 }
 """The tasks, by the names under which executors find them."""
 
-DISCOVER, EXPAND, DEDUPLICATE, FIND_PREDECESSORS = TASKS
+EXPAND_AND_REPORT, EXPAND, DEDUPLICATE, FIND_PREDECESSORS = TASKS

@@ -36,8 +36,8 @@ from kraftcheck.persistence.stored_files import (
     DIGEST_BYTES,
     errors_as_corrupt_file,
     hash_numbers,
+    require_condition,
     require_distinct,
-    require_valid,
 )
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits_type
@@ -47,7 +47,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value, field_types, text_of
 
 MANIFEST_SHAPE = {"sets": {str: int}, "file": str, "number": int, "digest": str, "seconds": float}
-"""Shape of the engine's entry in the manifest: see `require_shape`."""
+"""Shape of the engine's entry in the manifest: see `require_json_shape`."""
 
 
 SATURATION_SEARCH = "saturation"
@@ -155,17 +155,21 @@ class SetsCheckpoint(SearchCheckpoint):
 
     def _read(self) -> SavedSearch:
         noted, violations = self.read_search(MANIFEST_SHAPE)
-        require_valid(self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves")
+        require_condition(
+            self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves"
+        )
         self._number = noted["number"]
         name = f"sets-{self._number}.npz"
         path = self.path / name
-        require_valid(noted["file"] == name and path.is_file(), f"{path}: it is missing")
+        require_condition(noted["file"] == name and path.is_file(), f"{path}: it is missing")
         data = path.read_bytes()
         digest = blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
-        require_valid(digest == noted["digest"], f"{path}: its content has changed: the digest differs")
+        require_condition(digest == noted["digest"], f"{path}: its content has changed: the digest differs")
         with errors_as_corrupt_file(str(path)):  # NumPy raises many kinds
             with ZipFile(BytesIO(data)) as file:
-                require_valid([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed")
+                require_condition(
+                    [one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed"
+                )
             arrays = np.load(BytesIO(data))
             held: Any = decode(arrays["values"].tobytes(), self.lexicon)
             more = arrays["nodes"], arrays["edges"], noted["sets"], violations, noted["seconds"]
@@ -182,14 +186,14 @@ class SetsCheckpoint(SearchCheckpoint):
 
     def _restore(self, found: SavedSearch, space: StateSpace) -> None:
         variables = space.variables
-        require_valid(len(found.values) == len(variables.keys), "its variables are not the protocol's")
+        require_condition(len(found.values) == len(variables.keys), "its variables are not the protocol's")
         for level, values in enumerate(found.values):
             key, first = variables.keys[level], len(variables.standard(level))
             for value in values:
                 problem = f"{text_of(value)} as a value of {variables.name(level)}"
-                require_valid(_fits_variable(key, value, space), problem)
+                require_condition(_fits_variable(key, value, space), problem)
                 variables.number(level, variables.core(value) if key.kind == VariableKind.LOCAL else value)
-            require_valid(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
+            require_condition(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
         require_canonical_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
         space.store.load(found.nodes, found.edges)
         space.keep(found.sets)
@@ -213,23 +217,23 @@ def require_canonical_diagrams(
 ) -> None:
     """Require that diagrams are in canonical form."""
     are_pairs = nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2)
-    require_valid(are_pairs, "its nodes are not pairs of int64 numbers")
-    require_valid(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
-    require_valid([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
+    require_condition(are_pairs, "its nodes are not pairs of int64 numbers")
+    require_condition(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
+    require_condition([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
     levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW_32_BITS
-    require_valid((levels >= 0) & (levels < len(values)), "a node of an unknown level")
-    require_valid((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
+    require_condition((levels >= 0) & (levels < len(values)), "a node of an unknown level")
+    require_condition((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
     firsts = np.cumsum(counts) - counts
-    require_valid(nodes[:, 0] == firsts, "the edges of a node do not follow those of the node before")
-    require_valid(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
+    require_condition(nodes[:, 0] == firsts, "the edges of a node do not follow those of the node before")
+    require_condition(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
     of = np.repeat(np.arange(len(nodes)), counts)
     number, child = edges >> 32, edges & LOW_32_BITS
-    require_valid((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
-    require_valid((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
+    require_condition((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
+    require_condition((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
     child_levels = np.array([0, len(values), *levels.tolist()])[child]
-    require_valid(child_levels > levels[of], "an edge to a child at no later level")
-    require_valid((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
-    require_valid((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
+    require_condition(child_levels > levels[of], "an edge to a child at no later level")
+    require_condition((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
+    require_condition((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
         sums = np.add.reduceat(hash_numbers(edges.astype(np.uint64)), nodes[:, 0])
         require_distinct(sums + hash_numbers(levels.astype(np.uint64)), "nodes")
@@ -249,22 +253,24 @@ class SetsRecheck:
         """Require that each breadth-first level follows from the one before."""
         names = ("new", "pruned", "reached", "known", "expanded")
         levels = list(sets.values())[len(names) :]
-        require_valid([*sets] == [*names, *map(str, range(len(levels)))], "its sets are of another search order")
+        require_condition([*sets] == [*names, *map(str, range(len(levels)))], "its sets are of another search order")
         if self._store.count(sets["known"]) <= MOST_RECHECKED_STATES:
             found = self._levels_again(levels)
-            require_valid([sets[name] for name in names] == found, "its last level does not follow from those before")
+            require_condition(
+                [sets[name] for name in names] == found, "its last level does not follow from those before"
+            )
             return
         reached = EMPTY_SET
         for level in levels:
             reached = self._store.union(reached, self._space.view.of(level))
-        require_valid([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the reached states")
+        require_condition([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the reached states")
         known = self._store.union(sets["known"], self._space.view.of(sets["new"]))
         for number in self._random.sample(range(len(levels) - 1), min(SAMPLED_LEVELS, len(levels) - 1)):
             successors = self._successors(levels[number])
             missing = self._space.view.without(successors, known)
-            require_valid(missing == EMPTY_SET, f"successors of level {number} are missing")
+            require_condition(missing == EMPTY_SET, f"successors of level {number} are missing")
             extra = self._store.difference(levels[number + 1], successors)
-            require_valid(extra == EMPTY_SET, f"states of level {number + 1} do not follow from level {number}")
+            require_condition(extra == EMPTY_SET, f"states of level {number + 1} do not follow from level {number}")
             self._require_noted(levels[number], EMPTY_SET)
 
     def _levels_again(self, levels: list[int]) -> list[int]:
@@ -272,7 +278,7 @@ class SetsRecheck:
         store, view = self._store, self._space.view
         new, pruned, reached, known, judged = self._space.start, EMPTY_SET, EMPTY_SET, EMPTY_SET, EMPTY_SET
         for number, level in enumerate(levels):
-            require_valid(level == self._within(new), f"level {number} does not follow from those before")
+            require_condition(level == self._within(new), f"level {number} does not follow from those before")
             judged = store.union(judged, store.union(new, pruned))
             known, reached = store.union(known, view.of(new)), store.union(reached, view.of(level))
             new = view.without(self._successors(level), known)
@@ -283,9 +289,9 @@ class SetsRecheck:
     def require_reached(self, sets: RootNodesByName, *, has_beyond: bool) -> None:
         """Require that each state is initial or follows from another state of the checkpoint."""
         store, reached, beyond = self._store, sets.get("reached", EMPTY_SET), sets.get("beyond", EMPTY_SET)
-        require_valid([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
+        require_condition([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
         within = [self._within(reached), self._within(beyond)]
-        require_valid(within == [reached, EMPTY_SET], "its sets are not separated by the constraints")
+        require_condition(within == [reached, EMPTY_SET], "its sets are not separated by the constraints")
         if store.count(reached) + store.count(beyond) > MOST_RECHECKED_STATES:
             self._space.learn(reached)
             for _ in range(SAMPLED_STATES):
@@ -298,13 +304,13 @@ class SetsRecheck:
             for root in self._space.groups.roots():
                 found = store.union(found, store.intersection(store.successors(self._within(found), root), whole))
         found = store.union(found, store.intersection(self._space.start, beyond))
-        require_valid(found == whole, "it has unreachable states")
+        require_condition(found == whole, "it has unreachable states")
 
     def _require_predecessor(self, state: int, reached: int) -> None:
         store, roots = self._store, self._space.groups.roots()
         is_start = store.difference(state, self._space.start) == EMPTY_SET
         is_next = any(store.predecessors(reached, root, state) != EMPTY_SET for root in roots)
-        require_valid(is_start or is_next, "it has an unreachable state")
+        require_condition(is_start or is_next, "it has an unreachable state")
 
     def _any_of(self, states: int) -> list[int]:
         """Return a random vector of a set."""
@@ -327,4 +333,4 @@ class SetsRecheck:
 
     def _require_noted(self, expanded: int, more: int) -> None:
         new = self._violations.of(expanded, more).keys() - self._noted
-        require_valid(not new, f"the violation of {', '.join(sorted(new))} is missing")
+        require_condition(not new, f"the violation of {', '.join(sorted(new))} is missing")

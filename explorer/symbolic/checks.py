@@ -12,7 +12,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
-from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy, StateProxy
+from kraftcheck.explorer.calls.proxies import DeltaStep, SharedRecordProxy, StateProxy
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.relations import (
     EDGES_BY_VALUE,
@@ -278,7 +278,7 @@ class StateChecks:
                 replicas = self._space.variables.layout.in_order
                 answers = {replica: ask(HandlerRead(None, projection, replica)) for replica in replicas}
                 given[projection.name] = Map((replica, one[0]) for replica, one in answers.items() if one is not None)
-        given["shared"] = SharedProxy(self._space.variables.shared_type, lambda name: ask(HandlerRead(name)))
+        given["shared"] = SharedRecordProxy(self._space.variables.shared_type, lambda name: ask(HandlerRead(name)))
         return learning.calls.holds(prop, given)
 
     def _apart(self, core: Any, ask: Callable[[HandlerRead], Any]) -> Any:
@@ -403,7 +403,7 @@ class StepChecks:
         if verdict is None:
             variables = self._space.variables
             given = {name: variables.guarded(value) for name, value in known.items()}
-            given["shared"] = SharedProxy(variables.shared_type, read)
+            given["shared"] = SharedRecordProxy(variables.shared_type, read)
             try:
                 verdict = self._space.learning.calls.holds(prop, given)
             except RaisedError:  # perhaps of no step that a state enables; else the counterexample's search raises it

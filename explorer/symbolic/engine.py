@@ -12,11 +12,11 @@ from kraftcheck.explorer import request
 from kraftcheck.explorer.result import (
     INTERRUPTED_LIMIT,
     MEMORY_LIMIT,
-    Bookkeeping,
     DeadEndCounts,
     Result,
     Search,
     SearchCounts,
+    SearchMonitor,
     SearchRequest,
     SearchStopped,
     TraceStep,
@@ -28,7 +28,7 @@ from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, LEAST_MAX_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired, VariableLayout, initial_layout
-from kraftcheck.processes import Interruption, default_memory_bytes
+from kraftcheck.processes import InterruptHandler, default_memory_bytes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
@@ -57,11 +57,11 @@ class SymbolicSearch:
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))
         self.calls = HandlerCache(protocol, type(self.starts[0].shared))
-        self.books = Bookkeeping(options, self._totals, protocol)
+        self.books = SearchMonitor(options, self._totals, protocol)
         if self.books.reads is not None:
             # of hidden bounds: else the search is refused; but where they are spent there may be a deadlock
             self.books.reads.enough_left = not options.deadlock
-        self._interruption = Interruption()
+        self._interruption = InterruptHandler()
         self._counted = 0
         self._is_over = False
         self.pace = violations.WitnessDeadline()

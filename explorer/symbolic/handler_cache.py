@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.calls.handlers import HandlerCalls
-from kraftcheck.explorer.calls.inspection import type_inspectors
-from kraftcheck.explorer.calls.proxies import SharedProxy
+from kraftcheck.explorer.calls.handlers import HandlerCaller
+from kraftcheck.explorer.calls.inspection import find_proxy_revealing_methods
+from kraftcheck.explorer.calls.proxies import SharedRecordProxy
 from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, OpaqueSetRequired, VariableLayout
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
@@ -45,12 +45,12 @@ class _DecisionNode(NamedTuple):
     branches: dict[Any, _DecisionNode | CallResult]
 
 
-class HandlerCache(HandlerCalls):
+class HandlerCache(HandlerCaller):
     """Memoized calls of one protocol, as decision trees over their reads."""
 
     def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
         super().__init__(protocol)
-        type_inspectors(protocol)
+        find_proxy_revealing_methods(protocol)
         self._shared_type = shared_type
         self._fields = {name: HandlerRead(name) for name in field_names(shared_type)}
         self._replicas: list[Value] = []
@@ -94,7 +94,7 @@ class HandlerCache(HandlerCalls):
             if projection.name in action.asks:
                 found = {replica: ask(HandlerRead(None, projection, replica)) for replica in self._replicas}
                 given[projection.name] = Map((replica, one[0]) for replica, one in found.items() if one is not None)
-        given["shared"] = SharedProxy(self._shared_type, lambda name: ask(self._fields[name]))
+        given["shared"] = SharedRecordProxy(self._shared_type, lambda name: ask(self._fields[name]))
         sets = self._sets.get(me.id) if me is not None else None
         if sets is None:
             steps = self.steps(action, me, message, given)

@@ -34,7 +34,7 @@ class DiagramStore:
 
     def __init__(self, levels: int, memory: int, answer: KernelCallback, most: int | None = None) -> None:
         self.levels = levels
-        self.arrays = d = diagram.Diagram()
+        self.arrays = d = diagram.DiagramArrays()
         self._answer = answer
         self._error: BaseException | None = None
         self.guarded: set[int] = set()  # labels with guards

@@ -30,7 +30,7 @@ from kraftcheck.spec.values import (
     Value,
     field_names,
     field_types,
-    mixes_types,
+    may_conflate_values,
     ordered,
     text_of,
     typed_key,
@@ -64,7 +64,7 @@ def with_fields(record: Record, changes: dict[str, Any]) -> Any:
     return copy
 
 
-class OpaqueGuard:
+class RefusingSetProxy:
     """Stand-in for an exploded set; raises OpaqueSetRequired on every use."""
 
     __slots__ = ("_field",)
@@ -73,13 +73,13 @@ class OpaqueGuard:
         object.__setattr__(self, "_field", field)
 
 
-def _refuse_opaque_use(self: OpaqueGuard, *_: object) -> NoReturn:
+def _refuse_opaque_use(self: RefusingSetProxy, *_: object) -> NoReturn:
     raise OpaqueSetRequired(object.__getattribute__(self, "_field"))
 
 
 for _name in (*dir(SetProxy), "__getattribute__", "__setattr__", "__ne__", "__str__", "__format__"):
     if callable(getattr(frozenset, _name, None)) and _name not in ("__class__", "__new__", "__init__", "__slots__"):
-        setattr(OpaqueGuard, _name, _refuse_opaque_use)
+        setattr(RefusingSetProxy, _name, _refuse_opaque_use)
 
 
 class ExplodedLocalState:
@@ -342,7 +342,9 @@ class Variables:
             return
         sets = {name: {getattr(value, name) for value in values} for name in field_names(type(values[0]))}
         sets = {name: found for name, found in sets.items() if set(map(type, found)) == {frozenset}}
-        whole = layout.opaque | {name for name, kind in field_types(type(values[0])).items() if mixes_types(kind)}
+        whole = layout.opaque | {
+            name for name, kind in field_types(type(values[0])).items() if may_conflate_values(kind)
+        }
         names = [one for one, found in sets.items() if len(found) >= FEWEST_SET_VALUES_TO_EXPLODE and one not in whole]
         cores = {with_fields(value, dict.fromkeys(names, EXPLODED_SET_HOLE)) for value in values}
         if names and len(values) >= FEWEST_STATES_A_CORE * len(cores):
@@ -391,7 +393,7 @@ class Variables:
         if isinstance(local, Step):
             return local.but(me=self.guarded(local.me))
         fields = self.layout.fields(getattr(local, "id", None))
-        return with_fields(local, {field: OpaqueGuard(field) for field in fields}) if fields else local
+        return with_fields(local, {field: RefusingSetProxy(field) for field in fields}) if fields else local
 
     def memberships(self, local: Value) -> dict[int, int]:
         """Return the set memberships of a local state's exploded sets, by level."""

@@ -15,8 +15,8 @@ from typing import Protocol
 from kraftcheck.explorer.result import (
     DEADLOCK,
     Behaviour,
-    Bookkeeping,
     Search,
+    SearchMonitor,
     SearchRequest,
     SearchStopped,
     behaviour_along,
@@ -231,7 +231,7 @@ class SearchInterface(Protocol):
 
     options: SearchRequest
     semantics: Semantics
-    books: Bookkeeping
+    books: SearchMonitor
     pace: WitnessDeadline
 
     def note(self, reached: int, expanded: int) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 from kraftcheck.explorer.result import (
     DEADLOCK,
     Behaviour,
-    Bookkeeping,
     Result,
     SearchCounts,
+    SearchMonitor,
     SearchRequest,
     SearchStopped,
     TraceStep,
@@ -57,7 +57,7 @@ class ViolationChecker:
     ) -> None:
         self.semantics = Semantics(protocol)
         self.system = PlainSystem(self.semantics, options)
-        self.books = Bookkeeping(options, self._totals, protocol)
+        self.books = SearchMonitor(options, self._totals, protocol)
         self.books.result.workers = expander.workers
         self.initial_count = self.restored = 0
         self._options = options

@@ -30,7 +30,7 @@ from kraftcheck.explorer.tables.level_states import SearchStates
 from kraftcheck.explorer.tables.rows import ID_BYTES, Rows, SuccessorsOfWorkers
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.persistence.folder import Checkpoint
-from kraftcheck.persistence.stored_files import GrowingFile, require_valid
+from kraftcheck.persistence.stored_files import AppendOnlyFile, require_condition
 from kraftcheck.spec.language.protocol import Protocol
 
 STATES_FILE = "states"
@@ -42,7 +42,7 @@ MANIFEST_SHAPE = {
     "seconds": float,
     "ids": interned_values.MANIFEST_SHAPE,
 }
-"""Schema of the manifest: see `require_shape`."""
+"""Schema of the manifest: see `require_json_shape`."""
 
 MOST_RECHECKED_STATES = 200_000  # states up to which levels are repeated as a whole
 SAMPLED_PIECES, STATES_A_SAMPLED_PIECE = 64, 64  # number and length of the sampled pieces of deeper levels
@@ -80,19 +80,21 @@ class CheckpointRecheck:
         """Repeat a part of the search; raise CorruptFileError for any difference."""
         visited = self._visited
         counts = self._levels.counts
-        require_valid(visited.count == sum(counts), f"expected {sum(counts)} distinct states, found {visited.count}")
+        require_condition(
+            visited.count == sum(counts), f"expected {sum(counts)} distinct states, found {visited.count}"
+        )
         self._expander.restart()
         last = self._require_first_levels(self._checker.starting_rows())
         if last == self._levels.depth:
             noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
-            require_valid(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
+            require_condition(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
         if self._python is not None:
             for row in chain.from_iterable(self._pieces(1, SAMPLED_PYTHON_PIECES)):
                 self._require_noted(set(self._python.violated_by(row)))
         for rows in self._pieces(last, SAMPLED_PIECES):
             for new in self._successors(rows):
                 found = [*visited.add(new), *visited.merge_candidates()]
-                require_valid(not any(map(self._count, found)), "successors of its states are missing")
+                require_condition(not any(map(self._count, found)), "successors of its states are missing")
 
     def _require_first_levels(self, starts: Rows) -> int:
         """Repeat the first levels; return the number of the last level that was compared as a whole."""
@@ -100,9 +102,9 @@ class CheckpointRecheck:
         new, level = sum(map(self._count, known.add(self._expander.load(starts)))), 1
         while True:
             stored = levels.count(level)
-            require_valid(new == stored, f"level {level}: expected {new} states, found {stored}")
+            require_condition(new == stored, f"level {level}: expected {new} states, found {stored}")
             for rows in levels.chunks(level, STATES_A_READ):
-                require_valid(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
+                require_condition(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
             if level == levels.depth or sum(levels.counts[:level]) > MOST_RECHECKED_STATES:
                 return level
             new, left = 0, self._expanded(level)
@@ -128,7 +130,7 @@ class CheckpointRecheck:
 
     def _require_noted(self, violated: set[str]) -> None:
         new = violated - self._violated
-        require_valid(not new, f"a violation of {', '.join(sorted(new))} is missing")
+        require_condition(not new, f"a violation of {', '.join(sorted(new))} is missing")
 
     def _pieces(self, first: int, count: int) -> Iterator[Rows]:
         """Yield random slices of the expanded states from level `first` on, and always the last slice."""
@@ -149,7 +151,7 @@ class CheckpointRecheck:
         return sum(map(self._python.is_within, rows))
 
 
-def finish(protocol: Protocol, options: SearchRequest) -> None:
+def mark_finished(protocol: Protocol, options: SearchRequest) -> None:
     """Mark the checkpoint of a search as finished."""
     folder = checkpoint_folder_of(options)
     assert folder is not None
@@ -169,7 +171,7 @@ class TablesCheckpoint(SearchCheckpoint):
         self._last = time.monotonic()
 
     @property
-    def states(self) -> GrowingFile:
+    def states(self) -> AppendOnlyFile:
         """The file of states."""
         return self.files[STATES_FILE]
 
@@ -227,10 +229,14 @@ class TablesCheckpoint(SearchCheckpoint):
     def _require_valid(self, snapshot: Snapshot) -> None:
         levels, most = snapshot.levels, self._learner.interner.width
         counts = [sum(rows for rows, _ in level) for level in levels]
-        require_valid(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
+        require_condition(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
         shapes = [shape for level in levels for shape in level]
-        require_valid(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "rows of a wrong width")
+        require_condition(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "rows of a wrong width")
         require_file_length(STATES_FILE, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
         before = counts[-2] if len(counts) > 1 else 0
-        require_valid(snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}")
-        require_valid(snapshot.actions.keys() == {*self._learner.action_names}, "the step counts are of other actions")
+        require_condition(
+            snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}"
+        )
+        require_condition(
+            snapshot.actions.keys() == {*self._learner.action_names}, "the step counts are of other actions"
+        )

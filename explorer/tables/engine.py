@@ -34,8 +34,8 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
             return result
 
 
-def finish_checkpoint(protocol: Protocol, options: SearchRequest) -> None:
+def mark_checkpoint_finished(protocol: Protocol, options: SearchRequest) -> None:
     """Mark the checkpoint of a search as finished if another engine ended it, so a new search may use its folder."""
     from kraftcheck.explorer.tables import checkpoint
 
-    checkpoint.finish(protocol, options)
+    checkpoint.mark_finished(protocol, options)

@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_images
-from kraftcheck.explorer.tables.layouts import ControlRowLayout, FlatLayout, Layout, enlarge_crowded_fact_memo
+from kraftcheck.explorer.tables.layouts import FactoredLayout, FlatLayout, Layout, enlarge_crowded_fact_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PropertyPartition, RefinementChecks, partition_properties
 from kraftcheck.explorer.tables.rows import (
@@ -76,7 +76,7 @@ class Expander:
         for worker in self.pool:
             worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing_of_widths([1])
-        self.layout: Layout = ControlRowLayout(learner.interner)
+        self.layout: Layout = FactoredLayout(learner.interner)
         self._own: Layout = self.layout  # the search's layout, which `with_control_rows` does not change
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
@@ -233,7 +233,7 @@ class Expander:
         interner.shared.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
-        self._own = FlatLayout(interner, self.pool) if flat else ControlRowLayout(interner)
+        self._own = FlatLayout(interner, self.pool) if flat else FactoredLayout(interner)
         self._set_layout(self._own, packing_of_widths([1]))
         self._reset_packing()
 
@@ -261,7 +261,7 @@ class Expander:
         """Return a context in which states have control rows; at its end the search's layout is restored."""
         before, packed = self.layout, self.packing
         if before.is_flat:
-            self._set_layout(ControlRowLayout(self.learner.interner), packing_of_widths([1]))
+            self._set_layout(FactoredLayout(self.learner.interner), packing_of_widths([1]))
         try:
             yield
         finally:

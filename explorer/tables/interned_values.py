@@ -26,14 +26,14 @@ from kraftcheck.persistence.stored_files import (
     RowIndex,
     errors_as_corrupt_file,
     hash_numbers,
+    require_condition,
     require_distinct,
-    require_valid,
 )
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import fits_type
 from kraftcheck.spec.language.state import permute_model_values
-from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
+from kraftcheck.spec.values import Record, Value, field_types, text_of, truncate_text
 
 FILES_OF_VALUES = ("values", "controls", "inboxes", "inbox_items")
 SLOT_TAG, LOCAL_TAG, MESSAGE_TAG, SHARED_TAG, INBOX_TAG, ELEMENT_TAG, COLUMNS_TAG = b"SLMHIEC"
@@ -54,7 +54,7 @@ class SavedValueCounts(NamedTuple):
 
 MANIFEST_SHAPE: dict[str, Any] = dict.fromkeys(SavedValueCounts._fields, int)
 MANIFEST_SHAPE |= {"shared": [int], "controls": [(int, int)]}
-"""Schema of the manifest: see `require_shape`."""
+"""Schema of the manifest: see `require_json_shape`."""
 
 
 class InternerFiles:
@@ -86,9 +86,9 @@ class InternerFiles:
         for content in range(done.inboxes, now.inboxes if interner.inboxes.content_values else done.inboxes):
             if content in interner.inboxes.content_values:
                 self._value(INBOX_TAG, content, interner.inboxes.content_values[content])
-        rows = control_rows_from_id(interner, done.controls)
+        rows = control_rows_since_id(interner, done.controls)
         self._save_exploded_sets(rows.shape[1])
-        heads, items = inbox_contents_from_id(interner, done.inboxes, done.items)
+        heads, items = inbox_contents_since_id(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
         self.files["inbox_items"].append(items)
         self._controls.append(self.files["controls"], rows)
@@ -123,15 +123,15 @@ class InternerFiles:
         interner, inboxes = self.interner, self._values()
         items = self._pairs("inbox_items", noted["items"])
         heads = self._pairs("inboxes", max(noted["inboxes"] - 1, 0))
-        require_valid_contents(interner, heads, items, np.array([number for number, _ in inboxes], np.int64))
-        restore_contents(interner, heads, items)
-        restore_ruleless_contents(interner, inboxes)
+        require_valid_inbox_contents(interner, heads, items, np.array([number for number, _ in inboxes], np.int64))
+        restore_inbox_contents(interner, heads, items)
+        restore_ruleless_inbox_contents(interner, inboxes)
         for number, (field, known) in enumerate(self._elements.items()):
             room = max(rooms[number] for rooms in self._rooms.values() if number < len(rooms))
-            require_valid(room <= 2 * len(known) + 1, f"a set of {len(known)} elements has {room} columns")
+            require_condition(room <= 2 * len(known) + 1, f"a set of {len(known)} elements has {room} columns")
             interner.shared.explode(field, known, room)
             is_same = [*interner.shared.sets.elements[field]] == [*known]
-            require_valid(is_same, "the elements of a set are not in order")
+            require_condition(is_same, "the elements of a set are not in order")
         offset = 0
         for rows, columns in noted["controls"]:
             offset = self._controls.note(rows, columns, offset)
@@ -154,7 +154,7 @@ class InternerFiles:
             words = block[:, at : at + rooms[number]] if number < len(rooms) else None
             if words is None:
                 values, ids = interner.shared.values[field], block[:, bounds + field]
-                require_valid((ids >= 0) & (ids < len(values)), "a control row with an unknown value")
+                require_condition((ids >= 0) & (ids < len(values)), "a control row with an unknown value")
                 words = sets.words_of(field, values)[ids]
                 columns[0] = columns[0].copy()
                 columns[0][:, bounds + field] = 0
@@ -181,7 +181,9 @@ class InternerFiles:
                 inboxes.append((number, value))
                 continue
             if kind == COLUMNS_TAG:
-                require_valid(all(type(one) is int and one > 0 for one in value), "columns of sets: expected numbers")
+                require_condition(
+                    all(type(one) is int and one > 0 for one in value), "columns of sets: expected numbers"
+                )
                 self._rooms[number] = value
                 continue
             found = self._intern(kind, number, value)
@@ -194,10 +196,10 @@ class InternerFiles:
         """Intern a value; return its id."""
         interner = self.interner
         if kind == SHARED_TAG:
-            require_shared_value(interner, number, value)
+            require_shared_value_type(interner, number, value)
             return interner.shared.id_of(number, value)
         if kind == ELEMENT_TAG:
-            require_shared_value(interner, number, frozenset({value}))
+            require_shared_value_type(interner, number, frozenset({value}))
             known = self._elements.setdefault(number, {})
             return known.setdefault(value, len(known))
         if kind == SLOT_TAG:
@@ -215,20 +217,20 @@ class InternerFiles:
 # The interner's tables
 
 
-def inbox_contents_from_id(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
+def inbox_contents_since_id(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
     """Return inbox contents from id `first` on as (slot, item count), and their items from index `first_item` on."""
     tables = interner.tables
     heads = tables.contents[first : tables.meta[codes.META_CONTENTS]][:, [codes.CONTENT_SLOT, codes.CONTENT_COUNT]]
     return heads, tables.content_items[first_item : tables.meta[codes.META_CONTENT_ITEMS]]
 
 
-def control_rows_from_id(interner: Interner, first: int) -> Rows:
+def control_rows_since_id(interner: Interner, first: int) -> Rows:
     """Return the columns of the control rows with ids from `first` on."""
     rows: Rows = interner.tables.rows[first : interner.tables.meta[codes.META_ROWS]]
     return rows
 
 
-def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
+def restore_inbox_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     """Set an interner's inbox contents from `heads`, as (slot, item count) pairs, and their `items`."""
     tables, n = interner.tables, len(heads) + 1
     capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
@@ -254,7 +256,7 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     tables.rehash_contents(max(len(tables.content_table), 2 * capacity))
 
 
-def restore_ruleless_contents(interner: Interner, inboxes: Sequence[tuple[int, Value]]) -> None:
+def restore_ruleless_inbox_contents(interner: Interner, inboxes: Sequence[tuple[int, Value]]) -> None:
     """Set the values and images of inbox contents that follow no counting rule."""
     numbers: dict[tuple[int, Value], int] = {}
     for content, inbox in inboxes:
@@ -312,42 +314,46 @@ def _representative_rows(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
 
 def require_file_length(name: str, length: int, expected: int) -> None:
     """Require that a file has the length that its manifest implies."""
-    require_valid(length == expected, f"{name}: expected {expected} bytes, found {length}")
+    require_condition(length == expected, f"{name}: expected {expected} bytes, found {length}")
 
 
 def require_typed_record(value: Value, field: str) -> None:
     """Require that a value is a record with the given field, and that its fields have their declared types."""
     is_right = isinstance(value, Record) and fits_type(value, type(value)) and hasattr(value, field)
-    require_valid(is_right, f"expected a message or local state, found {cut(text_of(value), 80)}")
+    require_condition(is_right, f"expected a message or local state, found {truncate_text(text_of(value), 80)}")
 
 
-def require_shared_value(interner: Interner, field: int, value: Value) -> None:
+def require_shared_value_type(interner: Interner, field: int, value: Value) -> None:
     """Require that a value has the type of a shared field."""
     assert interner.shared.type is not None
     kind = list(field_types(interner.shared.type).values())[field]
-    require_valid(fits_type(value, kind), f"expected a value of a shared field, found {cut(text_of(value), 80)}")
+    require_condition(
+        fits_type(value, kind), f"expected a value of a shared field, found {truncate_text(text_of(value), 80)}"
+    )
 
 
-def require_valid_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
+def require_valid_inbox_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
     """Require that inbox contents have known slots and messages, are in canonical form, and are distinct."""
     slots, counts = heads[:, 0], heads[:, 1].astype(np.int64)
-    require_valid((slots >= 0) & (slots < len(interner.slots)), "an inbox content of an unknown replica")
-    require_valid((counts > 0) & (counts <= len(items)), "an inbox content with a wrong number of messages")
-    require_valid(counts.sum() == len(items), f"expected {len(items)} messages in inbox contents, found {counts.sum()}")
+    require_condition((slots >= 0) & (slots < len(interner.slots)), "an inbox content of an unknown replica")
+    require_condition((counts > 0) & (counts <= len(items)), "an inbox content with a wrong number of messages")
+    require_condition(
+        counts.sum() == len(items), f"expected {len(items)} messages in inbox contents, found {counts.sum()}"
+    )
     messages, known = items[:, 0], len(interner.inboxes.messages)
-    require_valid((messages >= 0) & (messages < known), "an inbox content with an unknown message")
+    require_condition((messages >= 0) & (messages < known), "an inbox content with an unknown message")
     of = np.repeat(np.arange(len(heads)), counts)
     operations = interner.tables.messages[messages, 0]
     destinations = interner.tables.operations[operations, 0]
-    require_valid(destinations == slots[of], "a message is in the inbox of another replica")
+    require_condition(destinations == slots[of], "a message is in the inbox of another replica")
     keys = (messages.astype(np.int64) << 32) + items[:, 1]
-    require_valid((np.diff(keys) > 0) | (np.diff(of) > 0), "the messages of an inbox content are not in order")
-    require_valid((learned > 0) & (learned <= len(heads)), "a value of an unknown inbox content")
+    require_condition((np.diff(keys) > 0) | (np.diff(of) > 0), "the messages of an inbox content are not in order")
+    require_condition((learned > 0) & (learned <= len(heads)), "a value of an unknown inbox content")
     has_value = np.zeros(len(heads), bool)
     has_value[learned - 1] = True
     needs_value = np.zeros(len(heads), bool)
     needs_value[of[interner.tables.operations[operations, 2] == interning.PYTHON_RULE]] = True
-    require_valid(has_value == needs_value, "an inbox content with a missing or redundant value")
+    require_condition(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):
         sums = np.add.reduceat(hash_numbers(keys.astype(np.uint64)), np.cumsum(counts) - counts)
@@ -364,15 +370,15 @@ def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     weights = hash_numbers(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:
         columns = block.shape[1]
-        require_valid(
+        require_condition(
             before <= columns <= width, f"expected control rows of {before} to {width} columns, found {columns}"
         )
         before = columns
         values, locals_ = block[:, :base], block[:, base:]
-        require_valid((values >= 0) & (values <= np.array(most)), "a control row with an unknown value")
-        require_valid((locals_ >= 0) & (locals_ < len(slot_of)), "a control row with an unknown local state")
+        require_condition((values >= 0) & (values <= np.array(most)), "a control row with an unknown value")
+        require_condition((locals_ >= 0) & (locals_ < len(slot_of)), "a control row with an unknown local state")
         is_own = (slot_of[locals_] == np.arange(columns - base)) | (locals_ == 0)
-        require_valid(is_own, "a control row with the local state of another replica")
+        require_condition(is_own, "a control row with the local state of another replica")
         sums.append((block.astype(np.uint64) * weights[:columns]).sum(axis=1, dtype=np.uint64))
     require_distinct(np.concatenate(sums), "control rows")
 
@@ -389,7 +395,7 @@ class SavedRowValidator:
     def check(self, rows: Rows) -> None:
         """Require that states have known control rows, and inbox contents of the right slots."""
         controls, contents = rows[:, 0], rows[:, 1:]
-        require_valid((controls >= 0) & (controls < self._controls), "a state with an unknown control row")
-        require_valid((contents >= 0) & (contents < len(self._slot_of)), "a state with an unknown inbox content")
+        require_condition((controls >= 0) & (controls < self._controls), "a state with an unknown control row")
+        require_condition((contents >= 0) & (contents < len(self._slot_of)), "a state with an unknown inbox content")
         is_own = (self._slot_of[contents] == np.arange(contents.shape[1])) | (contents == 0)
-        require_valid(is_own, "a state with the inbox content of another replica")
+        require_condition(is_own, "a state with the inbox content of another replica")

@@ -18,8 +18,13 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel.arrays import MissResolver
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_control_row
 from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.flat.batches import QUEUE_PLACES, expand_flat_batch, pack_flat_rows, resolve_flat
-from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch, resolve_flat_evaluations
+from kraftcheck.explorer.tables.kernel.flat.batches import (
+    QUEUE_PLACES,
+    expand_flat_batch,
+    pack_flat_rows,
+    resolve_flat_misses,
+)
+from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch, resolve_evaluation_misses
 from kraftcheck.explorer.tables.kernel.packing import SPARE_CLUSTER_ROOM_STATES, pack_canonical_rows
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import (
@@ -34,7 +39,7 @@ from kraftcheck.explorer.tables.rows import (
 ROW_SORT_KEY_BITS = 14  # high bits of a control row's id that `order` compares
 
 
-class ControlRowLayout:
+class FactoredLayout:
     """The factored layout: a control row's id, then an inbox content for each replica."""
 
     is_flat, is_outgrown, first_inbox = False, False, 1
@@ -135,13 +140,13 @@ class FlatLayout:
 
     def resolver(self, packing: BitPacking) -> MissResolver | None:
         """Return the compiled function that resolves cache misses of flat states."""
-        return partial(resolve_flat, packing)
+        return partial(resolve_flat_misses, packing)
 
     def evaluate(self, worker: WorkerBuffers, which: Indices) -> None:
         """Evaluate the invariants in the worker's states with these indices."""
         evaluate_flat_batch(self._interner.tables, worker, which)
 
-    evaluation_resolver: MissResolver = staticmethod(resolve_flat_evaluations)
+    evaluation_resolver: MissResolver = staticmethod(resolve_evaluation_misses)
     """The compiled function that resolves cache misses of `evaluate`."""
 
     def order(self, rows: Rows) -> Indices:
@@ -171,7 +176,7 @@ class FlatLayout:
         return self._interner.control_rows_of(rows, self.slots)
 
 
-Layout = ControlRowLayout | FlatLayout
+Layout = FactoredLayout | FlatLayout
 
 
 def enlarge_crowded_fact_memo(worker: WorkerBuffers) -> None:

@@ -14,9 +14,9 @@ from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import TableFull
-from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges, judge_rows
+from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, evaluate_property_on_rows, find_edges
 from kraftcheck.explorer.tables.learning.answers import MemoizedCall
-from kraftcheck.explorer.tables.python_checks import non_local_read
+from kraftcheck.explorer.tables.python_checks import non_local_reason
 from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, SUCCESSOR_ROOM_A_STATE, Indices, Rows, WorkerBuffers
 from kraftcheck.explorer.transition_system import BoolArray, StepArrays
 from kraftcheck.spec.errors import RaisedError
@@ -38,7 +38,7 @@ class WorkerEdges(EdgeArrays):
             self.words = np.zeros((room, words), np.uint64)
 
 
-class LearnedSystem:
+class TableTransitionSystem:
     """A `TransitionSystem` whose batches are rows of ids."""
 
     def __init__(self, expander: Expander, starts: list[State]) -> None:
@@ -66,7 +66,7 @@ class LearnedSystem:
 
     def why_slow(self, prop: Property) -> str | None:
         """Name the input for which a property is evaluated in each state; None if it is not."""
-        return non_local_read(prop) if self._is_plain(prop) else None
+        return non_local_reason(prop) if self._is_plain(prop) else None
 
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> BoolArray:
         """Return whether a property holds in each state; evaluate it once for each distinct value of its reads."""
@@ -78,7 +78,7 @@ class LearnedSystem:
                 return mask
         if not self._is_plain(prop):
             self._plain.append(prop)
-        if non_local_read(prop) is not None:
+        if non_local_reason(prop) is not None:
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
         if prop is not self._judged:
             self._judged, self._verdicts = prop, {}
@@ -112,7 +112,7 @@ class LearnedSystem:
         tables, verdicts = learner.tables, np.full(len(controls), codes.MISSING)
         while (verdicts == codes.MISSING).any():
             with suppress(TableFull):
-                judge_rows(tables, root, kind, controls, verdicts)
+                evaluate_property_on_rows(tables, root, kind, controls, verdicts)
             learner.answers.answer(self.expander.pool[0])
             tables.grow()
         found: BoolArray = verdicts != 0

@@ -12,8 +12,8 @@ from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_countable_states
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
-from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, number_entries
-from kraftcheck.explorer.tables.learned_system import LearnedSystem, PackedKeys
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, store_entry_numbers
+from kraftcheck.explorer.tables.learned_system import PackedKeys, TableTransitionSystem
 from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
@@ -25,11 +25,16 @@ PathTo = Callable[[Any, int], Behaviour]
 """Function that returns a shortest trace to a state, given its row and level."""
 
 
-class LevelStore:
+class StatesInLevels:
     """`StateStore` over the levels of a breadth-first search."""
 
     def __init__(
-        self, states: SearchStates, system: LearnedSystem, room: SpillArena, path_to: PathTo, pause: Callable[[], None]
+        self,
+        states: SearchStates,
+        system: TableTransitionSystem,
+        room: SpillArena,
+        path_to: PathTo,
+        pause: Callable[[], None],
     ) -> None:
         levels = states.levels
         self.count, self.starts = sum(levels.counts), levels.counts[0] if levels.counts else 0
@@ -44,7 +49,7 @@ class LevelStore:
             for p, mine in states_by_partition(owners):
                 partition = self._partitions[p]
                 keys, places, layout = partition.keys, partition.places, partition.layout
-                number_entries(keys, places, layout, words[mine], first + mine, self._numbers[p])
+                store_entry_numbers(keys, places, layout, words[mine], first + mine, self._numbers[p])
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Rows]]:
         """Yield the rows of all levels in chunks, each with the number of its first state."""
@@ -106,9 +111,9 @@ def check_graph_properties(
     expander, books, semantics = states.expander, checker.books, checker.semantics
     expander.fit_packing()
     room = SpillArena(states.left_memory(), states.folder)
-    system = LearnedSystem(expander, checker.starts)
+    system = TableTransitionSystem(expander, checker.starts)
     try:
-        store = LevelStore(states, system, room, path_to, pause)
+        store = StatesInLevels(states, system, room, path_to, pause)
         bounds = PropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable(graph, options, books, mark_states_leading_to)

@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import STATES_A_BATCH, Rows, SpillingLevels, SuccessorsOfWorkers
 from kraftcheck.explorer.tables.visited import SearchMemory, SpillingSet
-from kraftcheck.persistence.stored_files import GrowingFile
+from kraftcheck.persistence.stored_files import AppendOnlyFile
 
 SAMPLED_VALUES = 64  # values in a sample
 BYTES_OF_INTERNED_VALUE = 130  # bytes of a dictionary's entry for a value, and of its id
@@ -146,7 +146,12 @@ class SearchStates:
     """All states of a search, as levels and as a set."""
 
     def __init__(
-        self, expander: Expander, memory: int | None, batch: int | None, folder: Path | None, file: GrowingFile | None
+        self,
+        expander: Expander,
+        memory: int | None,
+        batch: int | None,
+        folder: Path | None,
+        file: AppendOnlyFile | None,
     ) -> None:
         self.expander, self.folder, self.memory = expander, folder, SearchMemory(memory)
         self.chunk = batch or STATES_A_BATCH  # maximum number of states in one worker's batch

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.calls.handlers import HandlerCalls
+from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.calls.inspection import tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
-from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, least_transition, step_of_transition
+from kraftcheck.explorer.result import Behaviour, SearchMonitor, SearchRequest, least_transition, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows, unique_column_indices
@@ -52,8 +52,10 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
     """Partition the properties and constraints of a search."""
     about_states = [p for p in options.properties if not p.over_steps]
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
-    constraints = [c for c in options.constraints if non_local_read(c) is None][:room]
-    local = [p for p in about_states if non_local_read(p) is None and p.asks != ("message",)][: room - len(constraints)]
+    constraints = [c for c in options.constraints if non_local_reason(c) is None][:room]
+    local = [p for p in about_states if non_local_reason(p) is None and p.asks != ("message",)][
+        : room - len(constraints)
+    ]
     messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
     return PropertyPartition(
         tuple(local),
@@ -64,7 +66,7 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
     )
 
 
-def non_local_read(prop: Property) -> str | None:
+def non_local_reason(prop: Property) -> str | None:
     """Name the input that makes a property non-local; None for a local property."""
     if "state" in prop.asks and not tracks_state_reads(prop):
         return "whole states"
@@ -85,7 +87,7 @@ INPUTS_TO_JUDGE_MEMO = 1 << 14
 class VerdictMemo:
     """Memoized verdicts of one property on states."""
 
-    def __init__(self, interner: Interner, calls: HandlerCalls, prop: Property, holds: Callable[[Any], bool]) -> None:
+    def __init__(self, interner: Interner, calls: HandlerCaller, prop: Property, holds: Callable[[Any], bool]) -> None:
         self._interner, self._calls = interner, calls
         self._prop = prop
         self._holds = holds
@@ -201,8 +203,8 @@ class PythonChecks:
         action_constraints: tuple[Property, ...],
         semantics: Semantics,
         interner: Interner,
-        calls: HandlerCalls,
-        books: Bookkeeping,
+        calls: HandlerCaller,
+        books: SearchMonitor,
     ) -> None:
         self._parts = parts
         self._action_constraints = action_constraints
@@ -317,7 +319,7 @@ class PythonChecks:
     def notes(self, starts: int) -> list[str]:
         """Return a note for each non-local property: the reason, and the number of evaluations."""
         return [
-            f"{prop.name} reads {non_local_read(prop) or 'local inputs, but the tables have no bit left for it'}: "
+            f"{prop.name} reads {non_local_reason(prop) or 'local inputs, but the tables have no bit left for it'}: "
             f"it was evaluated {self._evaluated[prop.name] + self._verdicts[prop.name].evaluated + starts:,} times"
             for prop in self._judged
         ]

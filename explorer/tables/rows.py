@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import SuccessorArrays, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import CLUSTER_HEAD_SIZE
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS, PackingArrays, repack
-from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
+from kraftcheck.persistence.stored_files import AppendOnlyFile, RowIndex
 
 Rows = NDArray[np.int32]
 Indices = NDArray[np.int64]
@@ -361,7 +361,7 @@ class LevelRows:
 class SpillingLevels:
     """The levels of a search, counted from 1."""
 
-    def __init__(self, budget: int, file: GrowingFile | None = None, folder: Path | None = None) -> None:
+    def __init__(self, budget: int, file: AppendOnlyFile | None = None, folder: Path | None = None) -> None:
         self.budget = budget
         self.nbytes = 0
         self._file = file
@@ -412,7 +412,7 @@ class SpillingLevels:
     def flush(self) -> None:
         """Write the rows in memory to the file."""
         if self._file is None:
-            self._file = GrowingFile.temporary(self._folder)
+            self._file = AppendOnlyFile.temporary(self._folder)
         for level in self._levels:
             for rows in level.waiting:
                 level.filed.append(self._file, rows)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.native.arrays import ThreadSpareArray, reserve_zero_bytes, zeros_in_small_pages
+from kraftcheck.explorer.native.arrays import ThreadSpareArray, reserve_zeroed_bytes, zeros_in_small_pages
 from kraftcheck.explorer.tables.kernel.hash_set import (
     CAPACITY,
     ENTRIES,
@@ -58,7 +58,7 @@ from kraftcheck.explorer.tables.rows import (
     states_by_partition,
     visited_entry_bytes,
 )
-from kraftcheck.persistence.stored_files import GrowingFile, RowIndex
+from kraftcheck.persistence.stored_files import AppendOnlyFile, RowIndex
 from kraftcheck.processes import default_memory_bytes
 
 FIRST_PARTITION_CAPACITY = 1 << 10
@@ -161,7 +161,7 @@ class Partition:
         keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
         self._use_arrays(keys, places)
-        self._bytes = reserve_zero_bytes(0), reserve_zero_bytes(0)
+        self._bytes = reserve_zeroed_bytes(0), reserve_zeroed_bytes(0)
 
     def clear(self) -> None:
         """Remove every entry; the arrays stay."""
@@ -377,7 +377,7 @@ class VisitedArchive:
         self.count = 0
         self._packing = packing
         self._folder = folder
-        self._file = GrowingFile.temporary(folder)
+        self._file = AppendOnlyFile.temporary(folder)
         self._parts = [RowIndex(np.uint64) for _ in range(PARTITION_COUNT)]
         self._waiting: list[list[Words]] = [[] for _ in range(PARTITION_COUNT)]  # to be written
 

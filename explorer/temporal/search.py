@@ -10,9 +10,9 @@ import numpy as np
 
 from kraftcheck.explorer.result import (
     Behaviour,
-    Bookkeeping,
     DeadEndCounts,
     LassoCycle,
+    SearchMonitor,
     SearchRequest,
     TraceStep,
     step_of_transition,
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.temporal.checking import Lasso, LassoStep
 
 
-def bounds_are_strict(protocol: Protocol, options: SearchRequest) -> bool:
+def exhausted_bounds_disable_actions(protocol: Protocol, options: SearchRequest) -> bool:
     """Whether an exhausted bound disables an action: as the options say, else as the protocol says."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 
 def check_reachable(
-    graph: StateGraph, options: SearchRequest, books: Bookkeeping, mark_back: MarkStatesLeadingTo | None = None
+    graph: StateGraph, options: SearchRequest, books: SearchMonitor, mark_back: MarkStatesLeadingTo | None = None
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
@@ -48,14 +48,14 @@ def check_reachable(
             books.violation(prop.name, graph.store.path_to(int(found[0])), trap)
 
 
-def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: Bookkeeping) -> None:
+def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: SearchMonitor) -> None:
     """Check the temporal properties of a search."""
     from kraftcheck.explorer.temporal.checking import check_formula  # most searches do not need its compiled code
 
     if not options.temporal:
         return
     books.tally()
-    strict, notes = bounds_are_strict(semantics.protocol, options), books.result.notes
+    strict, notes = exhausted_bounds_disable_actions(semantics.protocol, options), books.result.notes
     labelled = LabelledGraph(graph, expected=books.result.generated_states, strict_bounds=strict)
     beyond = len(np.unique(labelled.beyond.states))
     if beyond:
@@ -75,7 +75,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
             if lasso is None:
                 raise graph.bounds.spends_too_much(prop.name)
             trace, _, loop = lasso
-            if loop.again is not None and _differ_past_bounds(
+            if loop.again is not None and _differ_apart_from_bounds(
                 semantics.protocol, options, trace[loop.back_to - 1], loop.again
             ):
                 way = f"up to the renaming of VIEW {options.view}"
@@ -83,7 +83,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
             books.violation(prop.name, *lasso)
 
 
-def _differ_past_bounds(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:
+def _differ_apart_from_bounds(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:
     """Whether two states that the view identifies differ in more than bounds."""
     differ = one.state.but(spent=other.state.spent) != other.state
     return differ and protocol.renames(options.view) is not None

@@ -33,7 +33,7 @@ from kraftcheck.kraft_model.prevote.rules import (
     most_recent_config,
     to_resigned,
 )
-from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, truncated
+from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, truncated_log
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
 
 FetchesInFlight = Map[int, frozenset[FetchRequest]]
@@ -254,7 +254,7 @@ class PrevoteReplication(PrevoteElections):
         if isinstance(response, FetchSucceeded):
             log, hwm = log + response.entries, response.hwm
         elif isinstance(response, FetchDiverging):
-            log = truncated(log, response.diverging_end_offset - 1, response.diverging_epoch)
+            log = truncated_log(log, response.diverging_end_offset - 1, response.diverging_epoch)
         config = most_recent_config(log, response.hwm)
         if is_voter(me) != (me.id in config.members):
             outcome = outcome._replace(state=ServerState.FOLLOWER, votes_recv=frozenset())

@@ -57,13 +57,13 @@ from kraftcheck.kraft_model.quorum.rules import (
     failed_replica,
     follower_replica,
     last_epoch,
-    log_version,
+    last_kraft_version,
     matches_voter,
+    matching_voter,
     replica_keys,
     resigned,
     restarted_replica,
     unattached,
-    voter_of,
 )
 from kraftcheck.spec import (
     Bag,
@@ -124,7 +124,7 @@ class QuorumVoterSets(Protocol):
 
     def is_voter(self, me: Replica) -> bool:
         """Return whether a replica is in the voter set that it uses, by id and directory id (KIP-853, "Key terms")."""
-        return voter_of(me.voters, me.key) is not None
+        return matching_voter(me.voters, me.key) is not None
 
     def others(self, me: Replica) -> list[Key]:
         """Return the voters other than this replica, in canonical order."""
@@ -391,7 +391,7 @@ class QuorumBase(QuorumVoterSets):
             log=log,
             flushed=len(log) if flushes else min(me.flushed, len(log)),
             voters=self.voters_in(log, self.first_voters(me)),
-            version=log_version(log, self.formatted_version(me.id, me.directory)),
+            version=last_kraft_version(log, self.formatted_version(me.id, me.directory)),
         )
 
     # The high watermark

@@ -36,10 +36,10 @@ from kraftcheck.kraft_model.quorum.rules import (
     endpoint_of,
     enter_mode,
     matches_voter,
+    matching_voter,
     prospective,
     resigned,
     unattached,
-    voter_of,
 )
 from kraftcheck.spec import Record, Step, Steps, internal, on
 
@@ -293,7 +293,7 @@ class QuorumElections(QuorumBase):
 
     def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
         """Return the records of version and voters that a new leader appends after LeaderChangeMessage, if any."""
-        own = voter_of(me.voters, me.key)
+        own = matching_voter(me.voters, me.key)
         if me.version == 0 or own is None:
             return ()
         current = (me.voters - {own}) | {own.but(endpoint=me.endpoint)}

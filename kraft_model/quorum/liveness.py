@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, matches_voter, voter_of
+from kraftcheck.kraft_model.quorum.rules import VoterSet, matches_voter, matching_voter
 from kraftcheck.spec import (
     Formula,
     Map,
@@ -213,7 +213,7 @@ class QuorumLiveness(QuorumBase):
     @predicate
     def leads_as_observer(self, me: Replica) -> bool:
         """A leader is not a voter."""
-        return me.mode is Mode.LEADER and voter_of(me.voters, me.key) is None
+        return me.mode is Mode.LEADER and matching_voter(me.voters, me.key) is None
 
     @temporal(fairness=FAIRNESS)
     def removed_leaders_step_down(self) -> Formula:
@@ -224,11 +224,11 @@ class QuorumLiveness(QuorumBase):
     def is_removed_unaware(self, me: Replica, shared: Shared) -> bool:
         """A running replica is a voter by its own log, although its removal is committed."""
         voters = self.voters_in(shared.committed, frozenset())
-        gone = bool(voters) and voter_of(voters, me.key) is None
+        gone = bool(voters) and matching_voter(voters, me.key) is None
         return (
             me.mode not in ENDED_MODES
             and gone
-            and voter_of(me.voters, me.key) is not None
+            and matching_voter(me.voters, me.key) is not None
             and self.was_voter(me, shared)
         )
 
@@ -236,7 +236,7 @@ class QuorumLiveness(QuorumBase):
         """Whether a replica is in any committed voter set, or in its formatted one."""
         sets: list[VoterSet] = [self.formatted_voters(me.id, me.directory)]
         sets += [voters for _, voters in self.voter_sets(shared.committed)]
-        return any(voter_of(voters, me.key) is not None for voters in sets)
+        return any(matching_voter(voters, me.key) is not None for voters in sets)
 
     @temporal(fairness=FAIRNESS)
     def removed_voters_learn_of_it(self) -> Formula:
@@ -248,7 +248,12 @@ class QuorumLiveness(QuorumBase):
         """A running observer does not follow the leader of the newest epoch with a leader."""
         leads = [one for one in standing.values() if isinstance(one, TemporalSummary) and one.mode is Mode.LEADER]
         newest = max((one.epoch for one in leads), default=0)
-        if me.mode in ENDED_MODES or me.mode is Mode.LEADER or voter_of(me.voters, me.key) is not None or not newest:
+        if (
+            me.mode in ENDED_MODES
+            or me.mode is Mode.LEADER
+            or matching_voter(me.voters, me.key) is not None
+            or not newest
+        ):
             return False
         return (me.mode, me.epoch) != (Mode.FOLLOWER, newest)
 
@@ -297,7 +302,7 @@ class QuorumLiveness(QuorumBase):
     def is_misplaced(self, me: Replica, shared: Shared) -> bool:
         """A running voter has another endpoint than in the committed voter set."""
         voters = self.voters_in(shared.committed, frozenset())
-        known = voter_of(voters, me.key)
+        known = matching_voter(voters, me.key)
         return me.mode not in ENDED_MODES and known is not None and known.endpoint != me.endpoint
 
     @temporal(fairness=(*FAIRNESS, weak("SendUpdateVoter", each="replica")))

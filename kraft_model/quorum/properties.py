@@ -22,7 +22,14 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Told,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, VoterSet, comparable_keys, log_version, matches_voter, replica_keys
+from kraftcheck.kraft_model.quorum.rules import (
+    Log,
+    VoterSet,
+    comparable_keys,
+    last_kraft_version,
+    matches_voter,
+    replica_keys,
+)
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
 FIELDS_LOST_AT_STOP = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
@@ -38,7 +45,7 @@ class KeyAndLog(Record):
     log: Log
 
 
-def is_prefix_of_either(one: Log, other: Log) -> bool:
+def are_prefix_comparable(one: Log, other: Log) -> bool:
     """Return whether one log is a prefix of the other."""
     common = min(len(one), len(other))
     return one[:common] == other[:common]
@@ -65,7 +72,7 @@ class QuorumProperties(QuorumBase):
             return any(told.about in old - new for old, new in pairwise(sets))
         if not isinstance(told.about, int):
             return False  # its subject is unknown
-        return log_version(shared.committed, self.initial_version) >= told.about
+        return last_kraft_version(shared.committed, self.initial_version) >= told.about
 
     @invariant
     def updates_are_kept(self, me: Replica, shared: Shared) -> bool:
@@ -73,7 +80,7 @@ class QuorumProperties(QuorumBase):
 
         KIP-853, "UpdateVoter", steps 5 to 8. Kraft.version 0 has no such record.
         """
-        if not me.updated or log_version(shared.committed, self.initial_version) == 0:
+        if not me.updated or last_kraft_version(shared.committed, self.initial_version) == 0:
             return True
         sets = [voters for _, voters in self.voter_sets(shared.committed)]
         return any((voter.key, voter.endpoint) == (me.key, me.endpoint) for voters in sets for voter in voters)
@@ -257,7 +264,7 @@ class QuorumProperties(QuorumBase):
     @invariant
     def state_machine_safety(self, me: Replica, shared: Shared) -> bool:
         """Replicas agree on the committed log, which never changes (Raft, figure 3)."""
-        return is_prefix_of_either(me.log[: me.high_watermark], shared.committed)
+        return are_prefix_comparable(me.log[: me.high_watermark], shared.committed)
 
     @step_invariant
     def high_watermark_never_decreases(self, before: Replica, after: Replica) -> bool:

@@ -59,7 +59,7 @@ def truncated(log: Log, diverging: Position) -> Log:
     return log[:end]
 
 
-def log_version(log: Log, otherwise: int) -> int:
+def last_kraft_version(log: Log, otherwise: int) -> int:
     """Return the kraft.version of the last KRaftVersionRecord of a log or snapshot, committed or not."""
     for batch in reversed(log):
         for record in reversed(batch.records):
@@ -73,7 +73,7 @@ def matches_voter(voter: Key, key: Key) -> bool:
     return voter.id == key.id and voter.directory in (UNKNOWN_DIRECTORY, key.directory)
 
 
-def voter_of(voters: Iterable[Voter], key: Key) -> Voter | None:
+def matching_voter(voters: Iterable[Voter], key: Key) -> Voter | None:
     """Return the voter whose replica key matches this one, or None."""
     return next((voter for voter in voters if matches_voter(voter.key, key)), None)
 

@@ -18,7 +18,7 @@ class QuorumStarts(QuorumBase):
     def elected(self) -> Iterator[Take]:
         """The first initial voter leads epoch 1, and the other voters know that its first batch is committed."""
         leader, *followers = ordered(self.initial_voters)
-        yield from elect(leader, followers)
+        yield from election_steps(leader, followers)
         for follower in followers:
             yield from fetches(follower, leader, times=2)
         for follower in followers:
@@ -46,7 +46,7 @@ class QuorumStarts(QuorumBase):
         """
         one, two, three = self.chosen(3)
         yield from self.diverging_follower()
-        yield from elect(one, [three], "FetchTimeout", others=1)
+        yield from election_steps(one, [three], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", two, source=one, pre_vote=False)
 
     @scenario
@@ -56,7 +56,7 @@ class QuorumStarts(QuorumBase):
         yield from self.elected()
         yield take("ClientAppend", one)
         yield take("FetchTimeout", three)
-        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield from election_steps(two, [three], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", one, source=two, pre_vote=False)
         yield take("HandleBeginQuorumEpochRequest", one, source=two)
 
@@ -68,7 +68,7 @@ class QuorumStarts(QuorumBase):
         yield take("ClientAppend", one)
         yield take("Restart", one)
         yield take("FetchTimeout", three)
-        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield from election_steps(two, [three], "FetchTimeout", others=1)
 
     @scenario
     def competing_removals(self) -> Iterator[Take]:
@@ -81,7 +81,7 @@ class QuorumStarts(QuorumBase):
         yield take("RemoveVoter", one, _voters_condition(one, two, three))
         yield take("FetchTimeout", three)
         yield take("FetchTimeout", four)
-        yield from elect(two, [three, four], "FetchTimeout", others=1)
+        yield from election_steps(two, [three, four], "FetchTimeout", others=1)
         yield take("HandleVoteRequest", one, source=two, pre_vote=False)
 
     @scenario
@@ -156,7 +156,7 @@ class QuorumStarts(QuorumBase):
         yield take("MoveEndpoint", one)
         yield take("ResignedTimeout", one)
         yield take("FetchTimeout", two)
-        yield from elect(one, [two])
+        yield from election_steps(one, [two])
         yield take("Retry", observer, lambda me: me.pending.dest == two)
         yield from fetches(observer, two)
         yield take("Restart", observer)
@@ -215,7 +215,7 @@ class QuorumStarts(QuorumBase):
         yield take("Cut", result=lambda state: frozenset({one, two}) in state.shared.cuts)
         yield take("Cut", result=lambda state: frozenset({one, three}) in state.shared.cuts)
         yield take("FetchTimeout", three)
-        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield from election_steps(two, [three], "FetchTimeout", others=1)
 
     @scenario
     def bridged(self) -> Iterator[Take]:
@@ -273,7 +273,7 @@ class QuorumStarts(QuorumBase):
         return ordered(self.hosts)[:count]
 
 
-def elect(
+def election_steps(
     candidate: ModelValue, voters: list[ModelValue], by: str = "ElectionTimeout", others: int = 0
 ) -> Iterator[Take]:
     """Yield the steps in which a replica is elected by `voters` and announces itself to them alone."""
@@ -315,4 +315,4 @@ def _is_leader(me: Replica) -> bool:
     return me.mode is Mode.LEADER
 
 
-__all__ = ["QuorumStarts", "elect", "fetches"]
+__all__ = ["QuorumStarts", "election_steps", "fetches"]

@@ -37,15 +37,15 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, replica_keys, voter_of
+from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, matching_voter, replica_keys
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
 """The leader after a request, the messages to send, and the error; None while the response is pending."""
 
 
-def running_controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
-    """Return the running controllers, in canonical order."""
+def controller_identities(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
+    """Return the controllers, also stopped ones, in canonical order."""
     return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
 
 
@@ -103,7 +103,7 @@ class QuorumVoterChanges(QuorumBase):
         """An administrator asks a replica to add a controller to the voter set (KIP-853, "AddVoter")."""
         if self.added_voters == 0 or not self.serves_administrators(me):
             return
-        for voter in running_controllers(identity):
+        for voter in controller_identities(identity):
             outcome = self.begin_adding(me, voter, ADMIN)
             yield from self.administrator_step(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
 
@@ -202,7 +202,7 @@ class QuorumVoterChanges(QuorumBase):
         """
         if self.removed_voters == 0 or not self.serves_administrators(me):
             return
-        for key in ordered(replica_keys(me.voters) | replica_keys(running_controllers(identity))):
+        for key in ordered(replica_keys(me.voters) | replica_keys(controller_identities(identity))):
             outcome = self.begin_removing(me, key, ADMIN)
             yield from self.administrator_step(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
 
@@ -429,7 +429,7 @@ class QuorumVoterChanges(QuorumBase):
 
     def voter_to_update(self, me: Replica, key: Key) -> Voter | None:
         """Return the voter with this replica key, or with its id and an unknown directory id (step 4)."""
-        return voter_of(me.voters, key)
+        return matching_voter(me.voters, key)
 
     def appended_update(self, me: Replica) -> ChangeOutcome:
         """Return the outcome of an appended update, without a response before the commit (steps 7 and 8)."""

@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.reconfig.rules import (
     last_epoch,
     maybe_transition,
     most_recent_config,
-    truncated,
+    truncated_log,
 )
 from kraftcheck.spec import Map, Steps, become, consume, internal, on, ordered
 
@@ -220,7 +220,7 @@ class ReconfigReplication(ReconfigBase):
             return
         if me.pending_fetch != response.correlation:
             return
-        log = truncated(me.log, response.diverging_end_offset, response.diverging_epoch)
+        log = truncated_log(me.log, response.diverging_end_offset, response.diverging_epoch)
         after = self._switch_configuration(me.but(log=log), outcome, response.hwm, shared)
         yield consume(after.but(pending_fetch=Nil.NIL))
 

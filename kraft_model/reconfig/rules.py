@@ -56,7 +56,7 @@ def end_offset_for_epoch(log: Sequence[HasEpoch], epoch: int) -> Position:
     return Position(0, 0)
 
 
-def truncated(log: tuple[EntryT, ...], end_offset: int, epoch: int) -> tuple[EntryT, ...]:
+def truncated_log(log: tuple[EntryT, ...], end_offset: int, epoch: int) -> tuple[EntryT, ...]:
     """Return the log up to its last entry at or before the given position (`TruncateLog`)."""
     for offset in range(len(log), 0, -1):
         if (log[offset - 1].epoch, offset) <= (epoch, end_offset):

@@ -61,7 +61,7 @@ def partition_after(before: Partition, record: PartitionRecord | PartitionChange
     )
 
 
-def partition_of(metadata: MetadataLog) -> Partition:
+def partition_from_metadata(metadata: MetadataLog) -> Partition:
     """Return the partition after all records of a metadata log."""
     partition = UNKNOWN_PARTITION
     for record in metadata:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, partition_of
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, partition_from_metadata
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -43,7 +43,7 @@ class RecoveryBrokers(RecoveryBase):
         if not me.running or me.cursor >= len(shared.metadata):
             return
         applied = me.but(cursor=me.cursor + 1)
-        partition = partition_of(shared.metadata[: applied.cursor])
+        partition = partition_from_metadata(shared.metadata[: applied.cursor])
         if self._is_old_news(me, partition):
             yield become(applied)
             return
@@ -264,7 +264,7 @@ class RecoveryBrokers(RecoveryBase):
         """
         if me.running or me.id not in fenced[Name.CONTROLLER]:
             return
-        known = partition_of(shared.metadata) if self.mode is Mode.KRAFT else UNKNOWN_PARTITION
+        known = partition_from_metadata(shared.metadata) if self.mode is Mode.KRAFT else UNKNOWN_PARTITION
         partition = self._as_understood(me, known)
         yield become(me.but(running=True, cursor=len(shared.metadata), partition=partition))
 

@@ -75,7 +75,7 @@ def partition_as_read_by(protocol: RecoveryBase, broker: Broker, partition: Part
     return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
 
 
-def step_to_adopt(broker: Broker, partition: Partition, shared: Shared) -> Step:
+def step_to_adopt_partition(broker: Broker, partition: Partition, shared: Shared) -> Step:
     """Return the step in which a broker adopts a partition state; in a new leader epoch, it rejects waiting clients."""
     if partition.leader_epoch > broker.partition.leader_epoch:
         told = (Error.NOT_LEADER_OR_FOLLOWER, broker.partition.leader_epoch, broker.id)
@@ -262,7 +262,9 @@ class RecoveryContracts(RecoveryBase):
         partition = partition_as_read_by(self, before, partition_after_log(shared.metadata[: before.cursor + 1]))
         read = before.but(cursor=before.cursor + 1)
         newer = partition.partition_epoch >= before.partition.partition_epoch
-        return before.running and is_same_step(step, step_to_adopt(read, partition, shared) if newer else become(read))
+        return before.running and is_same_step(
+            step, step_to_adopt_partition(read, partition, shared) if newer else become(read)
+        )
 
     @step_invariant
     def leader_and_isr_is_believed(
@@ -282,7 +284,7 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before)
         heard = before.but(controller_epoch=message.controller_epoch)
         partition = partition_as_read_by(self, before, Partition(*state, recovery))
-        return is_same_step(step, step_to_adopt(heard, partition, shared).but(consumes=True))
+        return is_same_step(step, step_to_adopt_partition(heard, partition, shared).but(consumes=True))
 
     @step_invariant
     def leaders_recover_once_told(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:

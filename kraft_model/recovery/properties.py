@@ -6,7 +6,7 @@ fences, unclean elections, changes of the ISR and restarts are not fair.
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, log_values, partition_of
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, log_values, partition_from_metadata
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -137,7 +137,7 @@ class RecoveryProperties(RecoveryBase):
         """In KRaft a broker knows the state after its applied metadata records, or a later one. KRaft Controller."""
         if self.mode is not Mode.KRAFT or not me.running:
             return True
-        states = [partition_of(shared.metadata[:end]) for end in range(me.cursor, len(shared.metadata) + 1)]
+        states = [partition_from_metadata(shared.metadata[:end]) for end in range(me.cursor, len(shared.metadata) + 1)]
         if self._does_not_know_recovery(me):
             states = [state.but(recovery=me.partition.recovery) for state in states]
         return me.partition in states
@@ -145,7 +145,7 @@ class RecoveryProperties(RecoveryBase):
     @invariant
     def metadata_is_what_was_decided(self, me: Controller, shared: Shared) -> bool:
         """In KRaft the metadata log yields the controller's partition state. KRaft Controller."""
-        return self.mode is not Mode.KRAFT or partition_of(shared.metadata) == me.partition
+        return self.mode is not Mode.KRAFT or partition_from_metadata(shared.metadata) == me.partition
 
     def _does_not_know_recovery(self, me: Broker) -> bool:
         """Whether a broker, or the controller that informs it, has no field for the recovery state. Compatibility."""

@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kraftcheck.kraft_model.recovery import Recovery
-from kraftcheck.kraft_model.recovery.base import elect_from_isr, partition_after, partition_change, partition_of
+from kraftcheck.kraft_model.recovery.base import (
+    elect_from_isr,
+    partition_after,
+    partition_change,
+    partition_from_metadata,
+)
 from kraftcheck.kraft_model.recovery.contracts import partition_after_log
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
@@ -236,7 +241,9 @@ class RegistersAfterUncleanShutdown(Recovery, variant="registrations"):
     def start_and_register(self, me: Broker, shared: Shared) -> Steps:
         """A broker starts after a crash, before its session expires, and registers."""
         if not me.running:
-            known = me.but(running=True, cursor=len(shared.metadata), partition=partition_of(shared.metadata))
+            known = me.but(
+                running=True, cursor=len(shared.metadata), partition=partition_from_metadata(shared.metadata)
+            )
             yield become(known).send(Registration(me.id)).spend("registrations")
 
     @on(Registration)

@@ -7,7 +7,12 @@ are equal, so that repetitions form a cycle; it excludes timeouts.
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, is_majority, version_to_read_record
+from kraftcheck.kraft_model.registration.base import (
+    RegistrationBase,
+    image_from_log,
+    is_majority,
+    version_to_read_record,
+)
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     Admin,
@@ -117,7 +122,7 @@ class RegistrationProperties(RegistrationBase):
         return all(self._fits(shared, place) for place in range(len(shared.log)))
 
     def _fits(self, shared: Shared, place: int) -> bool:
-        image, record = image_of(self.snapshot(), shared.log[:place]), shared.log[place]
+        image, record = image_from_log(self.snapshot(), shared.log[:place]), shared.log[place]
         if isinstance(record, UnregisterControllerRecord):
             return record.controller in image.controllers
         if isinstance(record, UnregisterBrokerRecord):
@@ -139,7 +144,10 @@ class RegistrationProperties(RegistrationBase):
         """A registration matches an incarnation of its node, and the level of that incarnation. KIP-919; KIP-631."""
         kind = RegisterControllerRecord if isinstance(me, Controller) else RegisterBrokerRecord
         for record in shared.log:
-            if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord) and _node_of(record) == me.id:
+            if (
+                isinstance(record, RegisterControllerRecord | RegisterBrokerRecord)
+                and _registered_node(record) == me.id
+            ):
                 if type(record) is not kind or record.incarnation > me.incarnation:
                     return False
                 if record.incarnation == me.incarnation and record.supports != me.supports:
@@ -156,7 +164,7 @@ class RegistrationProperties(RegistrationBase):
         standing: dict[tuple[type, ModelValue], int] = {}
         for record in shared.log:
             if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord):
-                key = (type(record), _node_of(record))
+                key = (type(record), _registered_node(record))
                 if standing.get(key) == record.incarnation:
                     return False
                 standing[key] = record.incarnation
@@ -227,7 +235,7 @@ class RegistrationProperties(RegistrationBase):
         """Every rejection is justified by some prefix of the log. New RPC, Errors; KIP-853; KIP-584."""
         if not isinstance(me.outcome, Outcome) or me.outcome.error not in REFUSAL_ERRORS:
             return True
-        images = [image_of(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
+        images = [image_from_log(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
         return any(self._is_reason(me.outcome, image, shared) for image in images)
 
     def _is_reason(self, outcome: Outcome, image: Image, shared: Shared) -> bool:
@@ -397,5 +405,5 @@ class RegistrationProperties(RegistrationBase):
         )
 
 
-def _node_of(record: RegisterControllerRecord | RegisterBrokerRecord) -> ModelValue:
+def _registered_node(record: RegisterControllerRecord | RegisterBrokerRecord) -> ModelValue:
     return record.controller if isinstance(record, RegisterControllerRecord) else record.broker

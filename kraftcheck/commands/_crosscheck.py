@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.request import Progress
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.reporting.crosscheck import CrosscheckResult
-from kraftcheck.reporting.lines import Meter
+from kraftcheck.reporting.lines import ProgressMeter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import action_named_by_label
 from kraftcheck.spec.values import escape_invisible
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kraftcheck.traces.crosscheck import TlcProgress
 
 
-def crosscheck_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
+def crosscheck_dump(job: SearchJob, arguments: argparse.Namespace) -> CrosscheckResult:
     dump: Path = arguments.dump
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
@@ -39,18 +39,20 @@ def crosscheck_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult
     return outcome
 
 
-def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> CrosscheckResult:
+def _compare_with_dump(
+    job: SearchJob, dump: Path, form: TraceFormat, arguments: argparse.Namespace
+) -> CrosscheckResult:
     """Search all states of the model and compare them with a dump."""
     limit: int = arguments.max_size
-    with Meter(quiet=arguments.quiet) as meter:
+    with ProgressMeter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
     comparison = DumpComparison(
-        found, dump, limit, unlabelled=arguments.unlabelled, any_action=_undivided_action_name(job)
+        found, dump, limit, unlabelled=arguments.unlabelled, any_action=_next_state_relation_name(job)
     )
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
-        with Meter("states of the dump read", quiet=arguments.quiet) as meter:
+        with ProgressMeter("states of the dump read", quiet=arguments.quiet) as meter:
             outcome.states = comparison.states(_metered_states(read_states(dump, limit_bytes=limit), meter))
         outcome.their_distinct = outcome.states.theirs
     else:
@@ -63,13 +65,13 @@ def _compare_with_dump(job: Job, dump: Path, form: TraceFormat, arguments: argpa
     return outcome
 
 
-def _note_unknown_actions(job: Job, outcome: CrosscheckResult, arguments: argparse.Namespace) -> None:
+def _note_unknown_actions(job: SearchJob, outcome: CrosscheckResult, arguments: argparse.Namespace) -> None:
     """Drop the names of actions with `--unlabelled`; otherwise note unknown names."""
     if arguments.unlabelled:
         outcome.their_actions = None
         return
     unknown = [name for name in outcome.their_actions or () if name not in _action_names(job)]
-    outcome.any_action = _undivided_action_name(job)
+    outcome.any_action = _next_state_relation_name(job)
     if outcome.any_action in unknown:
         unknown.remove(outcome.any_action)
         named = f"{escape_invisible(outcome.any_action)} is no action of {job.protocol.name()}"
@@ -80,26 +82,26 @@ def _note_unknown_actions(job: Job, outcome: CrosscheckResult, arguments: argpar
         outcome.notes.append(f"{names}: no action of {job.protocol.name()}; {remedy}")
 
 
-def _action_names(job: Job) -> set[str]:
+def _action_names(job: SearchJob) -> set[str]:
     return {*job.protocol.actions, *job.protocol.network.own_actions()}
 
 
-def _undivided_action_name(job: Job) -> str | None:
+def _next_state_relation_name(job: SearchJob) -> str | None:
     """Return the name of the next-state relation, unless an action has it; TLC labels undivided steps with it."""
     return None if job.next_name in _action_names(job) else job.next_name
 
 
-def _metered_states(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
+def _metered_states(states: Iterator[TraceState], meter: ProgressMeter) -> Iterator[TraceState]:
     for state in states:
         meter.add()
         yield state
 
 
-def crosscheck_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
+def crosscheck_spec(job: SearchJob, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
     """Run TLC on copies of a specification and of a `.cfg` (name and text); compare its states with the model's."""
     from kraftcheck.traces import crosscheck as tlc
 
-    tool = tlc.find_tool()
+    tool = tlc.find_tlc()
     with closing(TemporaryFolder()) as temporary:
         folder = temporary.path
         copy = tlc.copy_modules(arguments.spec, folder)
@@ -108,11 +110,11 @@ def crosscheck_spec(job: Job, config: tuple[str, str], arguments: argparse.Names
         config_copy = folder / "model.cfg"
         config_copy.write_text(text, encoding="utf-8")
         tlc.require_tlc_parses(tool, copy)
-        with Meter(quiet=arguments.quiet) as meter:
+        with ProgressMeter(quiet=arguments.quiet) as meter:
             shown = replace(job.options, report=meter.show)
             counted = search(job.engine, job.protocol, shown, is_named=job.is_named)
         dump = folder / "graph.dot" if counted.distinct_states <= arguments.compare_states else None
-        with Meter(quiet=arguments.quiet) as meter:
+        with ProgressMeter(quiet=arguments.quiet) as meter:
             began = time.monotonic()
 
             def report(now: TlcProgress) -> None:

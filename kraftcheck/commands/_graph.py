@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.graph import (
     MOST_WRITTEN_STATES,
     PARQUET_ENDING,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class RequestedGraph:
     """The requested state graph. The constructor refuses an unknown format, before the search."""
 
-    def __init__(self, job: Job, arguments: argparse.Namespace) -> None:
+    def __init__(self, job: SearchJob, arguments: argparse.Namespace) -> None:
         graph_writer(arguments.graph)
         self._is_table = arguments.graph.suffix.lower() == PARQUET_ENDING
         if self._is_table and (job.options.symmetry or job.options.view):

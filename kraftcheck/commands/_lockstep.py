@@ -12,14 +12,14 @@ from kraftcheck.catalogue import (
     Model,
     all_properties_config,
     find_model,
-    protocol_errors_with_place,
+    locate_protocol_errors,
     scenario_model_and_config,
     with_settings,
 )
 from kraftcheck.jobs import configuration_with_settings, lenient_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
-from kraftcheck.lockstep.survey import SurveyTask, errors_with_file
+from kraftcheck.lockstep.survey import LockstepTask, prefix_errors_with_file
 from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, WalkFile, non_default_settings, read_walk
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import bind
@@ -34,7 +34,7 @@ EXTRA_STEPS_OF_BOUNDS = 1000
 """The difference between the bounds of the driven model and those of the covered state graph."""
 
 
-def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[SurveyTask]:
+def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[LockstepTask]:
     """Yield the tasks of a command line."""
     from kraftcheck.lockstep.scripts import file_kind
 
@@ -48,7 +48,7 @@ def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[SurveyTask]:
         yield _random_walks_task(arguments)
 
 
-def _random_walks_task(arguments: argparse.Namespace) -> SurveyTask:
+def _random_walks_task(arguments: argparse.Namespace) -> LockstepTask:
     model = find_quorum_model(arguments.model, arguments.variant)
     settings = [*([f"FetchLimit={COVER_FETCH_LIMIT}"] if arguments.cover else []), *arguments.set]
     _, config = configuration_with_settings(
@@ -93,10 +93,10 @@ def _make_task(
     model: Model,
     *choose: Any,
     **more: Any,
-) -> SurveyTask:
+) -> LockstepTask:
     assert issubclass(model.protocol, Quorum)
     kind = partial(_model_class, model.protocol, arguments, file.without)
-    return SurveyTask(name, file, config, kind, partial(protocol_errors_with_place, model), *choose, **more)
+    return LockstepTask(name, file, config, kind, partial(locate_protocol_errors, model), *choose, **more)
 
 
 def _model_class(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
@@ -113,7 +113,7 @@ def find_quorum_model(name: str, variant: str | None) -> Model:
     return model
 
 
-def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
+def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[LockstepTask]:
     file = read_walk(path)
     if not file.steps:
         raise InputError(f"{path}: expected steps, found none")
@@ -121,14 +121,14 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
     file = file._replace(
         without=tuple(dict.fromkeys((*file.without, *arguments.without))), go_on=file.go_on or arguments.go_on
     )
-    with errors_with_file(path):
+    with prefix_errors_with_file(path):
         model = find_quorum_model(file.model, file.variant or None)
         config = with_settings(all_properties_config(model.protocol), file.settings)
         bind(model.protocol, config)  # reports mistakes before Java starts
     yield _make_task(arguments, str(path), file, config, model, path=path)
 
 
-def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
+def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[LockstepTask]:
     """Yield the parts of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
     from kraftcheck.lockstep.scripts import check_scenario_part, chooser_maker, scenario_script
     from kraftcheck.spec.language.semantics import Semantics
@@ -136,7 +136,7 @@ def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
 
     for part in read_scenario_parts(path):
         name = f"{path}:{part.start.line}:1"
-        with errors_with_file(name):
+        with prefix_errors_with_file(name):
             _, config = scenario_model_and_config(part.words)
             model = find_quorum_model(part.words.model, part.words.variant or None)
             bound = bind(model.protocol, config)
@@ -150,7 +150,7 @@ def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Surve
         )
 
 
-def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[SurveyTask]:
+def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[LockstepTask]:
     """Yield the traces of a file as tasks; check first that the model can take their steps."""
     from kraftcheck.lockstep.scripts import chooser_maker, read_traces_as_steps, trace_script
 

@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import Job, requested_model
+from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.output import OutputFiles, header_lines, resume_hint_lines
-from kraftcheck.runner import report_result, run_diagnosed, run_job, simplify
+from kraftcheck.runner import report_result, run_job, run_with_diagnosis, simplify_counterexamples
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
@@ -53,7 +53,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.resume_if_present:
-        _resume_from_checkpoint(arguments)
+        _set_resume_option(arguments)
     whole = arguments.graph is not None and arguments.graph_around is None
     with (
         requested_model(arguments) as model,
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print_lines(header_lines(job))
         search = drawing.search if drawing and whole else partial(run_job, job, quiet=arguments.quiet)
-        result = simplify(job, run_diagnosed(job, search, strict=arguments.strict), arguments)
+        result = simplify_counterexamples(job, run_with_diagnosis(job, search, strict=arguments.strict), arguments)
         code = report_result(job, result, arguments, files)
         if drawing:
             files.file("graph", lambda _: drawing.write(result))
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         return code
 
 
-def _requested_graph(job: Job, arguments: argparse.Namespace) -> RequestedGraph | None:
+def _requested_graph(job: SearchJob, arguments: argparse.Namespace) -> RequestedGraph | None:
     if arguments.graph is None and (arguments.graph_around or arguments.graph_most):
         raise InputError("--graph-around, --graph-most: no file to write; add --graph FILE")
     if arguments.graph is None:
@@ -84,7 +84,7 @@ def _requested_graph(job: Job, arguments: argparse.Namespace) -> RequestedGraph 
     return RequestedGraph(job, arguments)
 
 
-def _resume_from_checkpoint(arguments: argparse.Namespace) -> None:
+def _set_resume_option(arguments: argparse.Namespace) -> None:
     """Turn `--checkpoint` into `--resume` if the folder holds a checkpoint."""
     if "checkpoint" not in arguments:
         raise InputError("--resume-if-present: no folder; add --checkpoint DIR")

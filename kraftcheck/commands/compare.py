@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kraftcheck.catalogue import Job, Model, find_model, find_variant, protocol_errors_with_place
+from kraftcheck.catalogue import Model, SearchJob, find_model, find_variant, locate_protocol_errors
 from kraftcheck.explorer.result import INTERRUPTED_LIMIT, Result, Search, Verdict, Violation
 from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of_arguments
 from kraftcheck.processes import EXIT_INTERRUPTED
@@ -44,12 +44,12 @@ class ComparedRun(NamedTuple):
     """One search of a comparison."""
 
     label: str  # its name in the table: that of the variant, as given
-    job: Job
+    job: SearchJob
     result: Result
     seen_to: int | None  # the depth up to which every state was visited; None if the search was complete
 
 
-VariantJobs = list[tuple[str, Job]]
+VariantJobs = list[tuple[str, SearchJob]]
 """The jobs of variants, with their names."""
 RunsOfConfiguration = list[ComparedRun]
 """The runs within the same bounds: the unchanged model (the base), then its variants."""
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _jobs_by_configuration(
     base: Model, variants: dict[str, Model], arguments: argparse.Namespace
-) -> list[tuple[Job, VariantJobs]]:
+) -> list[tuple[SearchJob, VariantJobs]]:
     """Return the jobs of each configuration: the base's, and one for each variant."""
     by_configuration: dict[str | None, VariantJobs] = {}
     beside = list(variants.values())
@@ -103,8 +103,10 @@ def _jobs_by_configuration(
     return [(_variant_job(base, chosen, arguments, beside), jobs) for chosen, jobs in by_configuration.items()]
 
 
-def _variant_job(model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]) -> Job:
-    with protocol_errors_with_place(model):
+def _variant_job(
+    model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]
+) -> SearchJob:
+    with locate_protocol_errors(model):
         return job_of_arguments(model, configuration, arguments, beside=[other.protocol for other in beside])
 
 
@@ -112,7 +114,7 @@ def _variant_job(model: Model, configuration: str | None, arguments: argparse.Na
 
 
 def _runs_by_configuration(
-    jobs: Sequence[tuple[Job, VariantJobs]], arguments: argparse.Namespace
+    jobs: Sequence[tuple[SearchJob, VariantJobs]], arguments: argparse.Namespace
 ) -> Iterator[RunsOfConfiguration]:
     """Yield the runs of each configuration; stop at an interruption."""
     for base, variants in jobs:
@@ -122,7 +124,9 @@ def _runs_by_configuration(
             return
 
 
-def _search_variants_and_base(base: Job, variants: VariantJobs, arguments: argparse.Namespace) -> RunsOfConfiguration:
+def _search_variants_and_base(
+    base: SearchJob, variants: VariantJobs, arguments: argparse.Namespace
+) -> RunsOfConfiguration:
     """Search the variants, then the base; stop at an interruption."""
     runs: RunsOfConfiguration = []
     for name, job in variants:
@@ -133,7 +137,7 @@ def _search_variants_and_base(base: Job, variants: VariantJobs, arguments: argpa
     return [_search_base(base, runs, arguments), *runs]
 
 
-def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Namespace) -> ComparedRun:
+def _search_base(job: SearchJob, variants: list[ComparedRun], arguments: argparse.Namespace) -> ComparedRun:
     """Search the base with the user's limits, to the end, or to the depth of the variants' counterexamples.
 
     Breadth first, a counterexample of n states is a shortest one. It is due to the variant if the base holds up to
@@ -152,13 +156,13 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     return _search_variant(BASE_LABEL, job._replace(options=replace(options, max_depth=depth)), arguments)
 
 
-def _search_variant(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
-    with protocol_errors_with_place(job.model):
+def _search_variant(label: str, job: SearchJob, arguments: argparse.Namespace) -> ComparedRun:
+    with locate_protocol_errors(job.model):
         result = run_job(job, quiet=arguments.quiet)
     return ComparedRun(label, job, result, _fully_searched_depth(job, result))
 
 
-def _fully_searched_depth(job: Job, result: Result) -> int | None:
+def _fully_searched_depth(job: SearchJob, result: Result) -> int | None:
     """Return the depth up to which a search visited every state; None if it was complete."""
     if result.complete:
         return None
@@ -170,7 +174,7 @@ def _fully_searched_depth(job: Job, result: Result) -> int | None:
 # Rendering
 
 
-def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str], list[str] | None]:
+def fired_action_differences(base: ComparedRun, variant: ComparedRun) -> tuple[list[str], list[str] | None]:
     """Return the actions fired only by the variant, and the actions fired only by the base (None if unknown)."""
     fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
@@ -192,7 +196,7 @@ def runs_as_json(group: RunsOfConfiguration) -> Iterator[dict[str, Any]]:
     base, *variants = group
     yield result_as_json(base.job, base.result)
     for one in variants:
-        gained, lost = changed_actions(base, one)
+        gained, lost = fired_action_differences(base, one)
         yield result_as_json(one.job, one.result) | {"actions_gained": gained, "actions_lost": lost}
 
 
@@ -224,7 +228,7 @@ def _combined_table(groups: list[RunsOfConfiguration]) -> Iterator[Line]:
 
 def _comparison_row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
     result = one.result
-    gained, lost = changed_actions(base, one)
+    gained, lost = fired_action_differences(base, one)
     return (
         one.label,
         _verdict_text(one),

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kraftcheck.jobs import add_options, parse_count, parse_seed
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEFAULT_DEPTH, DEFAULT_RUNS
-from kraftcheck.reporting.lines import HEAD, Meter, escape_control_characters, print_lines
+from kraftcheck.reporting.lines import HEAD, ProgressMeter, escape_control_characters, print_lines
 from kraftcheck.reporting.lockstep import (
-    VersionCell,
+    VerdictCell,
     agrees_with_model,
-    changes_lines,
+    code_coverage_table,
     count_walks_by_finding,
-    cover_as_json,
-    cover_lines,
-    coverage_table,
+    edge_cover_as_json,
+    edge_cover_lines,
     lockstep_exit_code,
     survey_as_json,
     survey_as_report_data,
     survey_lines,
     verdict_cell,
-    versions_table,
+    verdicts_by_version_table,
+    version_change_lines,
 )
 from kraftcheck.reporting.output import OutputFiles, write_errors_as_input_errors
 from kraftcheck.reporting.report import write_report
@@ -43,7 +43,7 @@ from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.lockstep.changes import VersionChanges
-    from kraftcheck.lockstep.survey import SurveyTask, TaskResult
+    from kraftcheck.lockstep.survey import LockstepTask, TaskResult
 
 EXIT_VIOLATED, EXIT_INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user interrupted the command."""
@@ -106,8 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.kafka = versions = _kafka_versions(arguments)
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(lockstep_tasks(arguments))
-        _require_junit_walk(arguments, asked)
-        with Meter("walks", quiet=arguments.quiet) as meter:
+        _check_junit_test_option(arguments, asked)
+        with ProgressMeter("walks", quiet=arguments.quiet) as meter:
             driven = list(
                 _run_versions(versions, lambda kafka: _walk_on_version(kafka, asked, arguments, meter, files))
             )
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_output_files(driven, asked, files, changed)
         if len(versions) > 1:
             _print_versions_table(driven, asked, versions)
-            print("\n".join(("", *changes_lines(changed)) if changed else ()), end="\n" if changed else "")
+            print("\n".join(("", *version_change_lines(changed)) if changed else ()), end="\n" if changed else "")
         else:
             _print_findings(driven[0], asked, quiet=arguments.quiet)
         made = [one for kafka in driven for one in kafka.made]
@@ -148,7 +148,7 @@ def _require_one_version(arguments: argparse.Namespace, given: Sequence[str]) ->
             raise InputError(f"--{option}: several versions of Kafka are given; give one")
 
 
-def _require_junit_walk(arguments: argparse.Namespace, asked: Sequence[SurveyTask]) -> None:
+def _check_junit_test_option(arguments: argparse.Namespace, asked: Sequence[LockstepTask]) -> None:
     """Refuse `--junit-test` for more than one walk or version, or with Kafka's log on disk."""
     from kraftcheck.lockstep.junit import require_project_folder
 
@@ -171,7 +171,7 @@ def _run_versions(versions: Sequence[str], drive: Callable[[str], VersionRun]) -
 
 
 def _walk_on_version(
-    kafka: str, tasks: Sequence[SurveyTask], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+    kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
@@ -194,12 +194,12 @@ def _walk_on_version(
             driver.logs = None if arguments.logs is None else str(_make_log_folder(arguments.logs))
             driven.made.extend(_run_tasks(driver, path.version, tasks, arguments, meter, files))
         if reach is not None and not driver.died:
-            files.lines("reach", lambda: coverage_table(reach.classes()))
+            files.lines("reach", lambda: code_coverage_table(reach.classes()))
     return driven
 
 
 def _walk_on_mixed_cluster(
-    kafka: str, tasks: Sequence[SurveyTask], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+    kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one cluster of several versions of Kafka."""
     from kraftcheck.lockstep.process import start_mixed_driver
@@ -225,9 +225,9 @@ def _make_log_folder(folder: Path) -> Path:
 def _run_tasks(
     driver: Driver,
     version: str,
-    tasks: Sequence[SurveyTask],
+    tasks: Sequence[LockstepTask],
     arguments: argparse.Namespace,
-    meter: Meter,
+    meter: ProgressMeter,
     files: OutputFiles,
 ) -> Iterator[TaskResult]:
     """Yield the outcome of each task; stop at an interruption or at the end of the Java process."""
@@ -284,10 +284,10 @@ def _raise_driver_problem(made: Sequence[TaskResult]) -> None:
         raise problems[0]
 
 
-def _print_versions_table(driven: Sequence[VersionRun], asked: Sequence[SurveyTask], versions: Sequence[str]) -> None:
+def _print_versions_table(driven: Sequence[VersionRun], asked: Sequence[LockstepTask], versions: Sequence[str]) -> None:
     """Print a table of the walks by version."""
     columns = dict(zip(_version_names(driven, versions), (_version_column(one, asked) for one in driven), strict=True))
-    print("\n".join(versions_table([_row_name(task) for task in asked], columns)))
+    print("\n".join(verdicts_by_version_table([_row_name(task) for task in asked], columns)))
 
 
 def _version_names(driven: Sequence[VersionRun], versions: Sequence[str]) -> list[str]:
@@ -297,7 +297,7 @@ def _version_names(driven: Sequence[VersionRun], versions: Sequence[str]) -> lis
 
 
 def _version_changes(
-    driven: Sequence[VersionRun], asked: Sequence[SurveyTask], versions: Sequence[str], arguments: argparse.Namespace
+    driven: Sequence[VersionRun], asked: Sequence[LockstepTask], versions: Sequence[str], arguments: argparse.Namespace
 ) -> VersionChanges | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""
     from kraftcheck.lockstep.changes import VersionResults, compare_versions
@@ -315,7 +315,7 @@ def _version_changes(
     return compare_versions(compared, [_row_name(task) for task in asked], jars)
 
 
-def _print_findings(driven: VersionRun, asked: Sequence[SurveyTask], *, quiet: bool) -> None:
+def _print_findings(driven: VersionRun, asked: Sequence[LockstepTask], *, quiet: bool) -> None:
     """Print the findings of the walks on one version."""
     several = len(asked) > 1
     for task, one in zip(asked, driven.made, strict=False):
@@ -324,11 +324,11 @@ def _print_findings(driven: VersionRun, asked: Sequence[SurveyTask], *, quiet: b
         if one.survey is not None and one.survey.walks:
             print_lines([[(HEAD, task.name)]] if several else [])
             print_lines(survey_lines(one.survey, one.kinds, one.verdict, driven.version, quiet=quiet))
-            print_lines(cover_lines(one.cover) if one.cover is not None else [])
+            print_lines(edge_cover_lines(one.cover) if one.cover is not None else [])
 
 
 def _write_output_files(
-    driven: Sequence[VersionRun], asked: Sequence[SurveyTask], files: OutputFiles, changed: VersionChanges | None
+    driven: Sequence[VersionRun], asked: Sequence[LockstepTask], files: OutputFiles, changed: VersionChanges | None
 ) -> None:
     """Write the files of `--json` and `--report`, unless no task was started."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
@@ -347,22 +347,22 @@ def _write_output_files(
 def _task_as_json(made: TaskResult, version: str) -> dict[str, Any]:
     document = {} if made.survey is None else survey_as_json(made.survey, made.kinds, made.verdict, version)
     if made.cover is not None:
-        document["cover"] = cover_as_json(made.cover)
+        document["cover"] = edge_cover_as_json(made.cover)
     return document if made.problem is None else document | {"kafka": version, "error": str(made.problem)}
 
 
-def _row_name(task: SurveyTask) -> str:
+def _row_name(task: LockstepTask) -> str:
     """Return the name of a task's row in the table of versions."""
     return task.name if task.path is None else task.path.stem
 
 
-def _version_column(driven: VersionRun, asked: Sequence[SurveyTask]) -> list[VersionCell]:
+def _version_column(driven: VersionRun, asked: Sequence[LockstepTask]) -> list[VerdictCell]:
     """Return a version's column of the table: for each task the findings, or the reason for an early end."""
     cells = []
     for one in driven.made:
         ended = str(one.problem or ("interrupted" if one.interrupted else ""))
         why = re.split("; (?:enabled are|there is) ", ended)[0]
         cells.append(
-            VersionCell("none", why) if one.survey is None else verdict_cell([kind.first for kind in one.kinds], why)
+            VerdictCell("none", why) if one.survey is None else verdict_cell([kind.first for kind in one.kinds], why)
         )
-    return cells + [VersionCell("-")] * (len(asked) - len(cells))
+    return cells + [VerdictCell("-")] * (len(asked) - len(cells))

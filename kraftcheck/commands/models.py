@@ -17,7 +17,7 @@ from kraftcheck.catalogue import Model, find_model, shipped_model_modules
 from kraftcheck.jobs import add_options
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines, table_lines
 from kraftcheck.reporting.output import OutputFiles
-from kraftcheck.spec.discovery import first_sentence
+from kraftcheck.spec.discovery import first_docstring_sentence
 from kraftcheck.spec.errors import InputError, unknown_name_message
 
 MOST_LINE_CHARACTERS = 100
@@ -64,8 +64,8 @@ def model_as_json(model: Model) -> dict[str, Any]:
     """Return the JSON object of a model."""
     return {
         "model": model.name,
-        "summary": first_sentence(model.protocol),
-        "variants": {name: first_sentence(variant) for name, variant in model.variants.items()},
+        "summary": first_docstring_sentence(model.protocol),
+        "variants": {name: first_docstring_sentence(variant) for name, variant in model.variants.items()},
         "configurations": {name: config.summary for name, config in model.configurations.items()},
     }
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kraftcheck.catalogue import Job, Model, requested_model
+from kraftcheck.catalogue import Model, SearchJob, requested_model
 from kraftcheck.explorer.result import NOTHING_CHECKED_WARNING
 from kraftcheck.jobs import add_options, job_of_arguments, parse_count, parse_seed
 from kraftcheck.mutation.baseline import BaselineRun, record_baseline
@@ -36,10 +36,19 @@ from kraftcheck.mutation.mutants import (
     without_property_caches,
 )
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
-from kraftcheck.mutation.workers import MutantWorkers, MutationFolder, identity_of_mutation, judge_mutants
+from kraftcheck.mutation.workers import MutantWorkers, VerdictFolder, identity_of_mutation_run, judge_mutants
 from kraftcheck.processes import EXIT_INTERRUPTED, default_worker_count
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, count_with_noun, print_lines, print_warnings
-from kraftcheck.reporting.mutation import Explanations, mutation_as_json, mutation_report_lines
+from kraftcheck.reporting.lines import (
+    FAINT,
+    HEAD,
+    PLAIN,
+    Line,
+    ProgressMeter,
+    count_with_noun,
+    print_lines,
+    print_warnings,
+)
+from kraftcheck.reporting.mutation import SurvivorExplanations, mutation_as_json, mutation_report_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
@@ -85,7 +94,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
-        explanations = Explanations(arguments.explained)
+        explanations = SurvivorExplanations(arguments.explained)
         jobs = [_job_with_limits(model, config, arguments) for config in _configurations(model, arguments.config)]
         modules = changeable_modules(model, model.protocol)
         functions = changeable_functions(model.protocol, modules)
@@ -112,16 +121,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge_mutants(
-    jobs: list[Job], modules: list[ModuleType], files: set[str], mutants: list[Mutant], arguments: argparse.Namespace
+    jobs: list[SearchJob],
+    modules: list[ModuleType],
+    files: set[str],
+    mutants: list[Mutant],
+    arguments: argparse.Namespace,
 ) -> tuple[list[BaselineRun], dict[str, MutantVerdict]]:
     """Return the baselines of the model, and the verdict on each mutant."""
     folder = arguments.folder
-    in_folder = nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs))
+    in_folder = nullcontext() if folder is None else VerdictFolder(folder, identity_of_mutation_run(jobs))
     with without_property_caches(modules), in_folder as kept:
         baselines = _record_baselines(jobs, files, modules, arguments)
         processes = arguments.processes or default_worker_count()
         workers = MutantWorkers(MutantRunner(baselines, modules), processes, arguments.seconds)
-        with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
+        with ProgressMeter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
             return baselines, judge_mutants(workers, mutants, kept, meter.reach)
 
 
@@ -139,7 +152,7 @@ def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
     yield from dict.fromkeys(names)
 
 
-def _job_with_limits(model: Model, config: str | None, arguments: argparse.Namespace) -> Job:
+def _job_with_limits(model: Model, config: str | None, arguments: argparse.Namespace) -> SearchJob:
     """Return the job of a configuration; every mutant has the same limits."""
     job = job_of_arguments(model, config, arguments)
     most = job.options.max_states or DEFAULT_MOST_STATES
@@ -159,11 +172,11 @@ def _chosen_mutants(mutants: list[Mutant], arguments: argparse.Namespace) -> lis
 
 
 def _record_baselines(
-    jobs: list[Job], files: set[str], modules: list[ModuleType], arguments: argparse.Namespace
+    jobs: list[SearchJob], files: set[str], modules: list[ModuleType], arguments: argparse.Namespace
 ) -> list[BaselineRun]:
     """Return the baseline of each configuration; raise InputError if the unchanged model violates a property."""
     found: list[BaselineRun] = []
-    with Meter(quiet=arguments.quiet) as meter:
+    with ProgressMeter(quiet=arguments.quiet) as meter:
         for job in jobs:
             baseline = record_baseline(job, files, modules, meter.show)
             result = baseline.result
@@ -178,7 +191,7 @@ def _record_baselines(
     return found
 
 
-def _header_lines(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterator[Line]:
+def _header_lines(model: Model, jobs: list[SearchJob], mutants: Iterable[Mutant]) -> Iterator[Line]:
     mutants = list(mutants)
     functions = len({mutant.changed.function for mutant in mutants})
     variant = f" ({model.protocol.variant})" if model.protocol.variant else ""

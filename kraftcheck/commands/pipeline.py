@@ -24,11 +24,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import Job, requested_model
+from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.explorer.request import parse_bytes, parse_seconds
 from kraftcheck.files import is_uri, real_path
 from kraftcheck.jobs import SPARK_LOG_HELP, add_options, lenient_job, parse_count
-from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
+from kraftcheck.reporting.lines import ProgressMeter, print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.reporting.replay import pipeline_as_json, pipeline_exit_code, pipeline_lines
 from kraftcheck.spec.errors import InputError
@@ -46,7 +46,7 @@ from kraftcheck.traces.pipeline.driver import (
 )
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.cluster import Cluster
+    from kraftcheck.explorer.cluster import SparkApplication
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -117,14 +117,14 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     for name in (*arguments.inputs, arguments.out):
         if not is_uri(name):
             raise InputError(f"{name}: expected a URI, as another argument is one; write file://{real_path(name)}")
-    from kraftcheck.traces.pipeline.stored import DELTA_SETTINGS, StoredTables
+    from kraftcheck.traces.pipeline.stored import DELTA_SETTINGS, SparkTableStore
 
     form = arguments.table_format or ("delta" if find_spec("delta") else "parquet")
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         with _start_spark(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:
-            stored = StoredTables(cluster, job.protocol, _task_arguments(job, arguments), arguments.out, form)
+            stored = SparkTableStore(cluster, job.protocol, _task_arguments(job, arguments), arguments.out, form)
             summary = _replay_files(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
         print_lines(pipeline_lines(summary, quiet=arguments.quiet))
         files.json(partial(pipeline_as_json, summary))
@@ -132,7 +132,7 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
 
 
 def _replay_files(runner: BatchRunner, output: BatchStore, inputs: list[InputFile], *, quiet: bool) -> Summary:
-    with Meter("files replayed", quiet=quiet) as meter:
+    with ProgressMeter("files replayed", quiet=quiet) as meter:
         try:
             return Pipeline(runner, output).run(inputs, meter.reach)
         except KeyboardInterrupt:
@@ -141,7 +141,7 @@ def _replay_files(runner: BatchRunner, output: BatchStore, inputs: list[InputFil
 
 
 @contextmanager
-def _replay_runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[BatchRunner]:
+def _replay_runner(job: SearchJob, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[BatchRunner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
     task = _task_arguments(job, arguments)
     on_spark = bool(job.options.master or job.options.conf)
@@ -164,15 +164,17 @@ def _replay_runner(job: Job, arguments: argparse.Namespace, output: PipelineFold
         yield SparkRunner(cluster, job.protocol, task, output)
 
 
-def _start_spark(job: Job, **settings: str) -> Cluster:
+def _start_spark(job: SearchJob, **settings: str) -> SparkApplication:
     """Start Spark, with settings beside those of the job."""
-    from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, Cluster
+    from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, SparkApplication
 
     options = replace(job.options, conf=tuple((settings | dict(job.options.conf)).items()))
-    return Cluster(f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_REPLAY_VERSION)
+    return SparkApplication(
+        f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_REPLAY_VERSION
+    )
 
 
-def _task_arguments(job: Job, arguments: argparse.Namespace) -> str:
+def _task_arguments(job: SearchJob, arguments: argparse.Namespace) -> str:
     """Return the arguments of the tasks."""
     return task_arguments(
         job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,

@@ -20,14 +20,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import Job, requested_model
+from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.jobs import add_options, lenient_job, parse_count
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import (
     FAINT,
     Line,
-    Meter,
+    ProgressMeter,
     escape_control_characters,
     note_lines,
     print_lines,
@@ -90,13 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
     return replay_exit_code(verdicts)
 
 
-def _replay_traces(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay, list[ReplayedState]]]:
+def _replay_traces(job: SearchJob, arguments: argparse.Namespace) -> Iterator[tuple[Replay, list[ReplayedState]]]:
     """Yield the result of each trace, with its states if an option needs them."""
     walked: list[ReplayedState] = []
-    with Meter("states replayed", quiet=arguments.quiet) as meter, _parquet_writer(arguments, job) as tables:
+    with ProgressMeter("states replayed", quiet=arguments.quiet) as meter, _parquet_writer(arguments, job) as tables:
         watches = [walked.append] if arguments.report or arguments.simplify else []
         watches += [tables.watch] if tables else []
-        watch = partial(_call_watches, watches) if watches else None
+        watch = partial(_notify_watchers, watches) if watches else None
         partly: dict[str, Any] = {"reach_first": arguments.reach_first}
         replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch, **partly)
         for file in arguments.traces:
@@ -108,7 +108,7 @@ def _replay_traces(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Re
 
 
 def _simplified_trace_lines(
-    job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
+    job: SearchJob, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
 ) -> Iterator[Line]:
     """Yield a shrunk trace as lines, and append it to `simpler`."""
     simplified = simplify_trace(job, tuple(replayed_state_as_step(one) for one in walked), replay.violated, arguments)
@@ -123,7 +123,7 @@ def _simplified_trace_lines(
     yield from note_lines([note])
 
 
-def _parquet_writer(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTableWriter | None]:
+def _parquet_writer(arguments: argparse.Namespace, job: SearchJob) -> AbstractContextManager[ReplayTableWriter | None]:
     """Return the writer of the Parquet tables as a context manager, or an empty context."""
     if not arguments.parquet:
         return nullcontext()
@@ -134,6 +134,6 @@ def _parquet_writer(arguments: argparse.Namespace, job: Job) -> AbstractContextM
     return ReplayTableWriter(arguments.parquet, job.protocol, job.options)
 
 
-def _call_watches(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
+def _notify_watchers(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
     for watch in watches:
         watch(step)

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import Job, requested_model
-from kraftcheck.engines import run_timing_compilation
+from kraftcheck.catalogue import SearchJob, requested_model
+from kraftcheck.engines import run_with_compile_timing
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count, parse_seed
-from kraftcheck.reporting.lines import Meter, print_lines
+from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import OutputFiles, header_lines
-from kraftcheck.runner import announce_compiling, report_result, run_job, simplify
+from kraftcheck.runner import announce_compiling, report_result, run_job, simplify_counterexamples
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
@@ -38,15 +38,15 @@ WALK_ENGINES = ("tables", SPARK_ENGINE)
 
 
 def _walk_plan(arguments: argparse.Namespace) -> WalkPlan:
-    from kraftcheck.explorer.compiling import find_cache_problem
+    from kraftcheck.explorer.compiling import ensure_cache_folder
 
-    find_cache_problem()
+    ensure_cache_folder()
     from kraftcheck.explorer.random_walks import WalkPlan
 
     return WalkPlan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
 
 
-def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
+def walk_locally(job: SearchJob, arguments: argparse.Namespace) -> Result:
     """Take random walks on this machine; with `--out` write the walks that the folder does not have yet."""
     plan = _walk_plan(arguments)
     from kraftcheck.explorer.random_walks import simulate
@@ -63,7 +63,7 @@ def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
         compiles = None if arguments.quiet else announce_compiling
 
         def work(options: SearchRequest) -> Result:
-            return run_timing_compilation(partial(simulate, job.protocol, options, plan, keep, there), compiles)
+            return run_with_compile_timing(partial(simulate, job.protocol, options, plan, keep, there), compiles)
 
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=work)
     if there:
@@ -71,7 +71,7 @@ def walk_locally(job: Job, arguments: argparse.Namespace) -> Result:
     return result
 
 
-def require_spark_options(job: Job, arguments: argparse.Namespace) -> None:
+def require_spark_options(job: SearchJob, arguments: argparse.Namespace) -> None:
     """Raise InputError for options that random walks on Spark do not support."""
     if arguments.out is None:
         raise InputError("--engine spark: no output folder; add --out DIR, a folder that driver and executors share")
@@ -80,17 +80,17 @@ def require_spark_options(job: Job, arguments: argparse.Namespace) -> None:
             raise InputError(f"{option}: not supported for random walks on Spark; use --engine {WALK_ENGINES[0]}")
 
 
-def walk_on_spark(job: Job, arguments: argparse.Namespace) -> Result:
+def walk_on_spark(job: SearchJob, arguments: argparse.Namespace) -> Result:
     """Take random walks on Spark and write them as a corpus, with a progress meter."""
-    from kraftcheck.explorer.cluster import Cluster
+    from kraftcheck.explorer.cluster import SparkApplication
     from kraftcheck.traces.corpus import CorpusFolder, SparkCorpusMaker, identity_of_corpus
 
     plan = _walk_plan(arguments)
     name, protocol, options = f"kraftcheck simulate {job.model.name}", job.protocol, job.options
     with (
-        Meter("walks made", quiet=arguments.quiet) as meter,
+        ProgressMeter("walks made", quiet=arguments.quiet) as meter,
         CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder,
-        Cluster(name, options, type(protocol)) as cluster,
+        SparkApplication(name, options, type(protocol)) as cluster,
     ):
         return replace(SparkCorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach), engine=job.engine)
 
@@ -133,4 +133,6 @@ def run(arguments: argparse.Namespace) -> int:
             print_lines(header_lines(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
         result = (walk_on_spark if job.engine == SPARK_ENGINE else walk_locally)(job, arguments)
         result.runs = result.runs or 0  # None if interrupted before the first walk
-        return report_result(job, simplify(job, result, arguments), arguments, files, runs=result.runs, **more)
+        return report_result(
+            job, simplify_counterexamples(job, result, arguments), arguments, files, runs=result.runs, **more
+        )

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.request import parse_bytes, parse_seconds
 from kraftcheck.jobs import add_options
-from kraftcheck.reporting.lines import Meter, print_lines
+from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from kraftcheck.reporting.validation import ClusterLife
+    from kraftcheck.reporting.validation import ClusterTimeline
     from kraftcheck.validation.verdict import Validation
 
 
@@ -79,9 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     with OutputFiles(arguments, "json", "report", "junit", "parquet", "events") as files:
         if arguments.parquet and find_spec("pyarrow") is None:
             raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
-        from kraftcheck.reporting.validation import ClusterLife, life_from_logs, write_cluster_page
+        from kraftcheck.reporting.validation import ClusterTimeline, timeline_from_logs, write_cluster_page
 
-        life = ClusterLife() if arguments.report else None
+        life = ClusterTimeline() if arguments.report else None
         found = _run_validation(arguments, life)
         from kraftcheck.reporting.validation import validation_as_json, validation_lines, write_validation_junit
         from kraftcheck.validation.event_stream import write_stream
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         files.file("junit", partial(write_validation_junit, found))
         files.file(
             "report",
-            lambda path: write_cluster_page(found, life if life and found.replay else life_from_logs(found), path),
+            lambda path: write_cluster_page(found, life if life and found.replay else timeline_from_logs(found), path),
         )
         files.file("parquet", partial(_write_events_table, found))
         files.file("events", partial(write_stream, found.sources.written, list(found.sources.versions)))
@@ -119,15 +119,15 @@ def _parse_node_paths(texts: list[str]) -> list[tuple[int, Path]]:
 
 
 def _parse_log_time(option: str, text: str | None) -> int | None:
-    from kraftcheck.validation.log4j import parse_milliseconds
+    from kraftcheck.validation.log4j import parse_timestamp_ms
 
-    found = None if text is None else parse_milliseconds(text)
+    found = None if text is None else parse_timestamp_ms(text)
     if found == 0:
         raise InputError(f"{option} {text}: expected a time of the logs such as 2026-11-25T13:19:44.696")
     return found
 
 
-def _run_validation(arguments: argparse.Namespace, life: ClusterLife | None) -> Validation:
+def _run_validation(arguments: argparse.Namespace, life: ClusterTimeline | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
     from kraftcheck.validation.cluster import ValidationInputs, validate_cluster
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
@@ -144,9 +144,9 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterLife | None) -> 
         monitors=arguments.monitors,
         seconds=arguments.stop_after,
     )
-    with Meter("events read", quiet=arguments.quiet) as meter:
+    with ProgressMeter("events read", quiet=arguments.quiet) as meter:
         found = inputs.read(meter.reach)
-    with Meter("events replayed", quiet=arguments.quiet) as meter:
+    with ProgressMeter("events replayed", quiet=arguments.quiet) as meter:
         validate_cluster(found, inputs, meter.reach, life)
     return found
 

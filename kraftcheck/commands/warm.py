@@ -14,7 +14,7 @@ import argparse
 import time
 
 from kraftcheck.engines import ENGINES
-from kraftcheck.explorer.compiling import compiled_code_folder, find_cache_problem
+from kraftcheck.explorer.compiling import compiled_code_folder, ensure_cache_folder
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Search
 from kraftcheck.reporting.lines import print_warnings
@@ -26,17 +26,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    problem = find_cache_problem()
+    problem = ensure_cache_folder()
     print_warnings([problem] if problem else [])
     began = time.monotonic()
-    compile_tables()
-    compile_symbolic()
-    compile_bytecode()
+    compile_table_engine()
+    compile_symbolic_engine()
+    compile_bytecode_engine()
     print(f"compiled the kernels in {time.monotonic() - began:.1f} s into {compiled_code_folder()}")
     return 0
 
 
-def compile_tables() -> None:
+def compile_table_engine() -> None:
     """Compile the table engine: search a small protocol with each of its orders and options."""
     from kraftcheck.explorer.random_walks import WalkPlan, simulate
 
@@ -47,13 +47,13 @@ def compile_tables() -> None:
     simulate(_small_protocol(), SearchRequest(), WalkPlan(1, 5, 0), None)
 
 
-def compile_symbolic() -> None:
+def compile_symbolic_engine() -> None:
     """Compile the symbolic engine: search a small protocol with each of its orders."""
     for order in ENGINES["symbolic"].searches:
         ENGINES["symbolic"].run(_small_protocol(), SearchRequest(search=order))
 
 
-def compile_bytecode() -> None:
+def compile_bytecode_engine() -> None:
     """Compile the bytecode engine: search a small protocol."""
     from kraftcheck.spec.examples.die_hard import DieHard
 

@@ -24,7 +24,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from kraftcheck.catalogue import protocol_errors_with_place
+from kraftcheck.catalogue import locate_protocol_errors
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import StateTree, VisitedNode
 from kraftcheck.reporting.as_json import job_as_json, state_as_json, tool_header, value_as_json, violation_as_json
@@ -35,11 +35,11 @@ from kraftcheck.reporting.report import (
     behaviour_as_data,
     html_document,
     pack_page_data,
-    shorten_reason_path,
+    shorten_source_path,
     write_report,
 )
 from kraftcheck.reporting.scenarios import walk_as_scenario
-from kraftcheck.spec.diagnosis.why import ENABLED_KIND, ActionExplanation, diagnose
+from kraftcheck.spec.diagnosis.why import ENABLED_KIND, ActionExplanation, explain_action
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition
@@ -76,7 +76,7 @@ class StateInspector:
     def offers(self, number: int) -> dict[str, Any]:
         """Return the enabled steps, the disabled actions with reasons, and the properties of a node."""
         node = self._tree.node(number)
-        with protocol_errors_with_place(self._job.model):
+        with locate_protocol_errors(self._job.model):
             offered = self._tree.offered(node)
             way = [one.step.state for one in node.way]
             enabled = [
@@ -108,7 +108,7 @@ class StateInspector:
         """Return the reason of a violation in a node as JSON; None if the evaluation raises."""
         last = [one.step for one in node.way[-2:]]
         try:
-            return shorten_reason_path(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
+            return shorten_source_path(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
         except InputError:
             return None
 
@@ -140,12 +140,17 @@ class StateInspector:
         yield from (one.name for one in over if not semantics.holds_over(one, node.step.state, taken.target))
 
     def _disabled(self, node: VisitedNode, action: str, *, is_taken: bool) -> dict[str, Any]:
-        found = [one for one in diagnose(self._semantics, node.step.state, action) if one.kind != ENABLED_KIND]
+        found = [one for one in explain_action(self._semantics, node.step.state, action) if one.kind != ENABLED_KIND]
         grouped: dict[tuple[str, str], list[ActionExplanation]] = {}
         for reason in found:
             grouped.setdefault((reason.text, _place_of_condition(reason)), []).append(reason)
         reasons = [
-            {"text": text, "place": place, "kind": alike[0].kind, "who": [_subjects_as_json(one) for one in alike]}
+            {
+                "text": text,
+                "place": place,
+                "kind": alike[0].kind,
+                "who": [_actor_and_message_json(one) for one in alike],
+            }
             for (text, place), alike in grouped.items()
         ]
         return {"action": action, "reasons": reasons, "others": is_taken}
@@ -159,7 +164,7 @@ class StateInspector:
     def _verdict(self, prop: Property, before: TraceStep | None, node: VisitedNode) -> bool | str:
         """Return whether a property holds in a node, or over the step to it; the text of the error if it raises."""
         try:
-            with protocol_errors_with_place(self._job.model):
+            with locate_protocol_errors(self._job.model):
                 if not prop.over_steps:
                     return self._semantics.holds(prop, node.step.state)
                 if before is None or node.transition is None:
@@ -182,7 +187,7 @@ class StateInspector:
             yield found
 
 
-def _subjects_as_json(reason: ActionExplanation) -> list[Any]:
+def _actor_and_message_json(reason: ActionExplanation) -> list[Any]:
     """Return the replica and the message of an explanation, as JSON."""
     who = None if reason.actor is None else text_of(reason.actor)
     return [who, None if reason.message is None else value_as_json(reason.message)]
@@ -193,7 +198,7 @@ def _place_of_condition(reason: ActionExplanation) -> str:
     return "" if reason.file is None else f"{'/'.join(reason.file.split('/')[-2:])}:{reason.line}"
 
 
-def saved_file_content(
+def exported_walk_content(
     tree: StateTree, node: VisitedNode, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]
 ) -> bytes:
     """Return the content of a file with the walk to a node, in the format of its name."""
@@ -250,7 +255,7 @@ class Session:
 
     def walk(self, number: int) -> dict[str, Any]:
         """Return the walk to a node as report data."""
-        with self._lock, protocol_errors_with_place(self._tree.job.model):
+        with self._lock, locate_protocol_errors(self._tree.job.model):
             return pack_page_data([self._run(self._tree.node(number))])
 
     def offers(self, number: int) -> dict[str, Any]:
@@ -260,14 +265,14 @@ class Session:
 
     def take(self, number: int, choice: int) -> dict[str, Any]:
         """Take a step from a node and return the walk to the next node as report data."""
-        with self._lock, protocol_errors_with_place(self._tree.job.model):
+        with self._lock, locate_protocol_errors(self._tree.job.model):
             return pack_page_data([self._run(self._tree.take(number, choice))])
 
     def save(self, number: int, name: str) -> bytes:
         """Return the content of a file with the walk to a node."""
-        with self._lock, protocol_errors_with_place(self._tree.job.model):
+        with self._lock, locate_protocol_errors(self._tree.job.model):
             node = self._tree.node(number)
-            return saved_file_content(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
+            return exported_walk_content(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 
     def _run(self, node: VisitedNode) -> dict[str, Any]:
         """Return the walk to a node in the form of `run_as_data`."""

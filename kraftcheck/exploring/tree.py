@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.result import TraceStep, behaviour_along, step_of_transition
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.reporting.counterexample import state_changes
@@ -17,7 +17,7 @@ from kraftcheck.reporting.replay import replay_lines, trace_title
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import cut
+from kraftcheck.spec.values import truncate_text
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
@@ -55,7 +55,7 @@ class WalkStart(NamedTuple):
 class StateTree:
     """The tree of visited states of a protocol."""
 
-    def __init__(self, job: Job, settings: Sequence[str] = ()) -> None:
+    def __init__(self, job: SearchJob, settings: Sequence[str] = ()) -> None:
         self.job = job
         self.settings = settings
         self.semantics = Semantics(job.protocol)
@@ -79,7 +79,7 @@ class StateTree:
             return name
         news = state_changes(self.job.protocol, self._initial[0], self._initial[place])
         text = "; ".join(f"{one.path} {one.text}" for one in news)
-        return f"{name} {place + 1}: {cut(text or 'other messages', MOST_DESCRIPTION_CHARACTERS)}"
+        return f"{name} {place + 1}: {truncate_text(text or 'other messages', MOST_DESCRIPTION_CHARACTERS)}"
 
     def _add(self, before: VisitedNode | None, transition: Transition | None, step: TraceStep) -> int:
         self._nodes.append(VisitedNode(len(self._nodes), before, transition, step))

@@ -85,7 +85,7 @@ ReportedVersions = frozenset[tuple[int, int]]
 """The versions that replicas reported as finalized, each with the replica's high watermark."""
 
 
-def reports_as_shared_field(protocol: QuorumBase, reported: ReportedVersions) -> dict[str, Any]:
+def reported_versions_as_field(protocol: QuorumBase, reported: ReportedVersions) -> dict[str, Any]:
     """Return what Kafka's replicas reported as a field of the model's shared state, if the model has it."""
     report = getattr(protocol, "report_type", None)
     return {} if report is None else {"reports": frozenset(report(*one) for one in reported)}
@@ -404,12 +404,12 @@ class FieldDifference(NamedTuple):
     kafka: Any
 
 
-def messages_of(state: State) -> set[Record]:
+def model_messages_in_flight(state: State) -> set[Record]:
     """Return the messages in flight in a state of the model."""
-    return {shown for shown, _ in messages_with_canonical(state)}
+    return {shown for shown, _ in canonical_and_model_messages(state)}
 
 
-def messages_with_canonical(state: State) -> Iterator[tuple[Record, Record]]:
+def canonical_and_model_messages(state: State) -> Iterator[tuple[Record, Record]]:
     """Yield each message in flight in a state of the model, in canonical form and as the model has it."""
     return ((canonical_message(message), message) for inbox in state.inboxes.values() for message in inbox)
 
@@ -424,7 +424,7 @@ def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDiff
                 parts = compared_server_parts(replica, cluster.replicas[host].server, delayed, cluster.protocol)
                 yield from _differing_fields(host, parts)
     yield from _differing_fields(None, compared_reported_versions(state.shared, cluster.reported))
-    ours, theirs = messages_of(state), set(cluster.in_flight.values())
+    ours, theirs = model_messages_in_flight(state), set(cluster.in_flight.values())
     if ours != theirs:
         for message in ours - theirs:
             yield FieldDifference(None, type(message).__name__, message, None)
@@ -521,14 +521,14 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
             if kafka.high_watermark > len(committed):
                 committed = kafka.log[: kafka.high_watermark]
     inboxes: dict[ModelValue, dict[Record, int]] = {}
-    known_of = dict(messages_with_canonical(guess))
+    known_of = dict(canonical_and_model_messages(guess))
     for message in cluster.in_flight.values():
         inboxes.setdefault(message.dest, {})[known_of.get(message, message)] = 1  # type: ignore[attr-defined]
     return guess.but(
         replicas=Map(replicas),
         inboxes=Map({dest: Map(inbox) for dest, inbox in inboxes.items()}),
         shared=guess.shared.but(
-            committed=committed, elected=elected, **reports_as_shared_field(cluster.protocol, cluster.reported)
+            committed=committed, elected=elected, **reported_versions_as_field(cluster.protocol, cluster.reported)
         ),
     )
 

@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
-from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, kafka_id, kafka_ids, messages_of
+from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, kafka_id, kafka_ids, model_messages_in_flight
 from kraftcheck.lockstep.messages import NO_OP_VALUE, canonical_message
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
@@ -49,11 +49,11 @@ def fails_when_elected(before: State, step: Transition) -> bool:
     return any(step.target.replicas[term.leader].mode is not Mode.LEADER for term in elected)
 
 
-def _expire(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _expire_timer(cluster: KafkaCluster, before: State, step: Transition) -> None:
     cluster.do("expire", node=kafka_id(step.actor), fails=fails_when_elected(before, step))
 
 
-def _append(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _append_client_record(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("append", node=kafka_id(step.actor), value=str(step.target.shared.appended))
 
 
@@ -68,7 +68,7 @@ def _snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
     cluster.do(command, node=kafka_id(step.actor), offset=offset, epoch=epoch)
 
 
-def _activate(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _activate_controller(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """A controller that has learned that it leads writes its first record, or resigns."""
     if not cluster.replicas[step.actor].server.claims:
         raise MessageNotInFlight(f"the controller of {step.actor} has not learned that it leads")
@@ -107,7 +107,7 @@ def _message_number(cluster: KafkaCluster, step: Transition) -> int:
     return number
 
 
-def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _lose_message(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.drop(_message_number(cluster, step))
 
 
@@ -130,7 +130,7 @@ def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transiti
     cluster.do("ask-bootstrap", node=kafka_id(step.actor), server=kafka_id(server))
 
 
-def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _time_out_request(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Time out a request; a follower of Kafka then asks a bootstrap server and its leader in turn."""
     servers = cluster.protocol.bootstrap_servers - {step.actor}
     wanted = getattr(step.target.replicas[step.actor].pending, "dest", None)
@@ -145,7 +145,7 @@ def _send_no_command(cluster: KafkaCluster, _: State, step: Transition) -> None:
 
 def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Repeat a leader's BeginQuorumEpoch requests, except those with an equal request in flight."""
-    for message in messages_of(step.target) - messages_of(before):
+    for message in model_messages_in_flight(step.target) - model_messages_in_flight(before):
         cluster.do("repeat-begin", node=kafka_id(step.actor), voter=kafka_id(message.dest))  # type: ignore[attr-defined]
 
 
@@ -174,7 +174,7 @@ def _requested_replica(before: State, step: Transition) -> Key | None:
     return next((voter.key for voter in gone), None)
 
 
-def is_same_request(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
+def may_answer_same_request(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
     """Whether two outcomes of an action may answer the same request.
 
     An administrator's request is no message, so outcomes of AddVoter and RemoveVoter may be for other replicas.
@@ -198,7 +198,7 @@ def is_same_request(cluster: KafkaCluster, before: State, step: Transition, othe
 
 def _admin_errors(before: State, step: Transition, operation: Operation) -> set[Error]:
     """Return the errors in a replica's answers to an administrator."""
-    known, now = messages_of(before), messages_of(step.target)
+    known, now = model_messages_in_flight(before), model_messages_in_flight(step.target)
     answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
     return {answer.error for answer in answers if answer.source == step.actor}
 
@@ -221,25 +221,25 @@ def _refused_replica(cluster: KafkaCluster, before: State, step: Transition, ope
 
 
 COMMAND_OF_ACTION: dict[str, CommandFunction] = {
-    **dict.fromkeys(TIMER_ACTIONS, _expire),
-    "ClientAppend": _append,
+    **dict.fromkeys(TIMER_ACTIONS, _expire_timer),
+    "ClientAppend": _append_client_record,
     "Resign": _simple_command("resign"),
     "Restart": _simple_command("restart"),
     "RestartLosingUnflushed": _simple_command("power-loss"),
     "LoseDisk": _simple_command("lose-disk"),
     "TakeSnapshot": _snapshot,
     "RegisterListener": _simple_command("listen"),
-    "Activate": _activate,
+    "Activate": _activate_controller,
     "ListVoters": _list_voters,
     "ExpireFetch": _expire_delayed_fetch,
     "DescribeFeatures": _describe_features,
-    "LoseMessage": _lose,
+    "LoseMessage": _lose_message,
     # a follower has one timer for UpdateVoter, and for its own AddVoter and RemoveVoter
     **dict.fromkeys(("SendUpdateVoter", "Join"), _simple_command("update-period")),
     "Upgrade": _simple_command("upgrade", version=1),
     "Downgrade": _simple_command("upgrade", version=0),
     "FetchFromBootstrapServer": _fetch_from_bootstrap_server,
-    "Retry": _retry,
+    "Retry": _time_out_request,
     "Crash": _simple_command("stop"),
     "Cut": _send_no_command,
     "Heal": _send_no_command,

@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile
 
 from kraftcheck.files import atomic_replacement, distrust_reason
-from kraftcheck.processes import LEAST_JAVA_VERSION, java_program, java_version, run_program
+from kraftcheck.processes import LEAST_JAVA_VERSION, find_jdk_program, java_version, run_program
 from kraftcheck.spec.errors import InputError
 
 NO_JDK_MESSAGE = f"lockstep needs a JDK, version {LEAST_JAVA_VERSION} or newer"
@@ -67,7 +67,7 @@ def jar_contains(jar: Path, name: str) -> bool:
 
 def jdk_program(name: str) -> Path:
     """Return the path of a JDK program."""
-    found, where = java_program(name)
+    found, where = find_jdk_program(name)
     if found is None:
         raise InputError(f"{NO_JDK_MESSAGE}: there is no {name} on {where}")
     return found

@@ -13,7 +13,7 @@ from kraftcheck.lockstep.cluster import kafka_id
 from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict
 from kraftcheck.lockstep.messages import Json
 from kraftcheck.lockstep.process import Driver, DriverAnswer
-from kraftcheck.lockstep.survey import Survey
+from kraftcheck.lockstep.survey import LockstepCampaign
 from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, GivenStepChooser, StepChoice, WalkStep, text_of_message
 from kraftcheck.spec.errors import InputError
 
@@ -94,7 +94,7 @@ def _identifying_part(message: Json) -> list[Any]:
     return [message.get(key) for key in ("api", "from", "to", "answer")]
 
 
-def write_project(driver: Driver, survey: Survey, name: str, kafka: str, folder: Path) -> None:
+def write_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: str, folder: Path) -> None:
     """Write the longest walk with a violation as a Maven project into a new folder, or into a project of before.
 
     Raise InputError if no walk violates a property that the Java project can check.
@@ -262,14 +262,14 @@ def _delivery_statement(call: DriverCall, taken: StepChoice) -> str:
     message = call.message
     kind, source, dest = message["api"], f"n{message['from']}", f"n{message['to']}"
     if message["to"] == 0:
-        return _reading_statement(kind, source, taken)
+        return _response_reading_statement(kind, source, taken)
     if call.arguments.get("fails"):
         return f"{dest}.receivesResponseAndFailsInOffice({kind}, {source})"
     more = f", {call.younger}" if call.younger else ""
     return f"{dest}.{'receivesResponse' if message['answer'] else 'receives'}({kind}, {source}{more})"
 
 
-def _reading_statement(kind: str, source: str, taken: StepChoice) -> str:
+def _response_reading_statement(kind: str, source: str, taken: StepChoice) -> str:
     """Return the statement with which the administrator reads a response, or "" if it does not in this step."""
     if not isinstance(taken.message, AdminResponse) or not isinstance(taken.message.about, Answered):
         return ""

@@ -25,8 +25,8 @@ from kraftcheck.lockstep.cluster import (
     KafkaCluster,
     KafkaThrew,
     MessageNotInFlight,
-    messages_of,
-    messages_with_canonical,
+    canonical_and_model_messages,
+    model_messages_in_flight,
     model_state_of,
     state_differences,
     without_message,
@@ -37,7 +37,7 @@ from kraftcheck.lockstep.commands import (
     command_of,
     effect_identifies_request,
     is_driven,
-    is_same_request,
+    may_answer_same_request,
 )
 from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
@@ -144,7 +144,7 @@ class Lockstep:
             chosen = choose(Candidates(self._menu, state))
             if chosen is None:
                 break
-            alike, which = _last_identifying_outcome(*chosen)
+            alike, which = _last_request_identifying_outcome(*chosen)
             step = alike[which]
             taken = StepChoice(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
@@ -160,7 +160,7 @@ class Lockstep:
             if not states:
                 judge.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
                 break
-            self.cluster.merge(shown for shown, _ in messages_with_canonical(states[-1]))
+            self.cluster.merge(shown for shown, _ in canonical_and_model_messages(states[-1]))
             self.steps += 1
             reached = TraceStep(states[0], step.action, step.actor, step.message)
             self.behaviour.append(self._along(reached, states[1:]))
@@ -215,7 +215,7 @@ class Lockstep:
         except MessageNotInFlight as missing:
             return (), (FieldDifference(None, "message", str(missing), None),), ""
         others = (other for other in alike if other is not step)
-        candidates = [step, *(other for other in others if is_same_request(self.cluster, state, step, other))]
+        candidates = [step, *(other for other in others if may_answer_same_request(self.cluster, state, step, other))]
         for candidate, action, final in self._reachable(state, candidates):
             target = self._without(final, lost)
             if problem and not _process_ends(state, target):
@@ -274,7 +274,7 @@ class Lockstep:
         """
         for message in lost:
             rest = without_message(state, message)
-            if rest == state or may_equal_awaited(state, message):
+            if rest == state or may_be_awaited_answer(state, message):
                 continue
             offers = Candidates(self._menu, state)
             handled = (o for o in offers.of(message.dest) if o.action in self.protocol.actions)  # type: ignore[attr-defined]
@@ -291,7 +291,7 @@ class Lockstep:
         urgent = URGENT_TIMEOUTS_AFTER.get(step.action, ())
         if not urgent:
             return
-        between = messages_of(step.target) - messages_of(state)
+        between = model_messages_in_flight(step.target) - model_messages_in_flight(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
         later = Candidates(self._timeouts, step.target)
         for offer in later.of(step.actor):
@@ -319,7 +319,7 @@ class Lockstep:
                 yield prop.name
 
 
-def _last_identifying_outcome(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
+def _last_request_identifying_outcome(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
     """Return the outcomes `alike`, and the number of the last one up to `which` that identifies the request."""
     while which > 0 and not effect_identifies_request(alike[which]):
         which -= 1
@@ -334,7 +334,7 @@ def _process_ends(before: State, after: State) -> bool:
     )
 
 
-def may_equal_awaited(state: State, answer: Record) -> bool:
+def may_be_awaited_answer(state: State, answer: Record) -> bool:
     """Whether an answer that Kafka dropped may equal an answer that its receiver still awaits."""
     me = state.replicas[answer.dest]  # type: ignore[attr-defined]
     if isinstance(answer, FetchResponse | FetchSnapshotResponse):

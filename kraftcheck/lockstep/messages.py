@@ -282,7 +282,7 @@ class MessageConverter:
     def _vote_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
         part = only_partition(found["data"]) or {**NO_LEADER_FIELDS, "voteGranted": False, **found["data"]}
         return VoteResponse(
-            part["leaderEpoch"], self._leader(part["leaderId"]), part["voteGranted"], answer_error(part),
+            part["leaderEpoch"], self._leader(part["leaderId"]), part["voteGranted"], error_of_answer(part),
             request.pre_vote, request.voter, request.epoch, source, dest,
         )  # fmt: skip
 
@@ -300,7 +300,7 @@ class MessageConverter:
         self, kind: Any, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
         part = only_partition(found["data"]) or {**NO_LEADER_FIELDS, **found["data"]}
-        leader, problem = self._leader(part["leaderId"]), answer_error(part)
+        leader, problem = self._leader(part["leaderId"]), error_of_answer(part)
         answer: Record = kind(part["leaderEpoch"], leader, problem, request.epoch, source, dest)
         return answer
 
@@ -321,7 +321,7 @@ class MessageConverter:
 
     def _fetch_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
         if not found["data"]["responses"]:  # the whole request is refused
-            problem = answer_error(found["data"])
+            problem = error_of_answer(found["data"])
             return FetchResponse(0, Nil.NIL, problem, 0, (), Nil.NIL, Nil.NIL, request, source, dest)
         part = found["data"]["responses"][0]["partitions"][0]
         leader = part.get("currentLeader", {"leaderId": -1, "leaderEpoch": -1})
@@ -331,7 +331,7 @@ class MessageConverter:
             parting = Position(self._count(found, diverging["endOffset"]), diverging["epoch"])
         has_snapshot = snapshot is not None and snapshot["endOffset"] >= 0
         return FetchResponse(
-            leader["leaderEpoch"], self._leader(leader["leaderId"]), answer_error(part),
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), error_of_answer(part),
             self._count(found, part["highWatermark"]), tuple(map(self._book.batch, found["batches"])), parting,
             self._position(snapshot) if has_snapshot else Nil.NIL, request, source, dest,
         )  # fmt: skip
@@ -351,8 +351,8 @@ class MessageConverter:
     ) -> Record | None:
         part = only_partition(found["data"])
         if part is None:  # the whole request is refused
-            return FetchSnapshotResponse(0, Nil.NIL, answer_error(found["data"]), (), request, source, dest)
-        leader, problem, snapshot = part["currentLeader"], answer_error(part), part["snapshotId"]
+            return FetchSnapshotResponse(0, Nil.NIL, error_of_answer(found["data"]), (), request, source, dest)
+        leader, problem, snapshot = part["currentLeader"], error_of_answer(part), part["snapshotId"]
         whole = self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches if problem is Error.NONE else ()
         content = self._pieces.content(request, whole, part)
         return FetchSnapshotResponse(
@@ -384,7 +384,7 @@ class MessageConverter:
         return UpdateVoterRequest(data["currentLeaderEpoch"], voter, version, source, dest)
 
     def _admin_response(self, about: Operation, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        return AdminResponse(about, answer_error(found["data"]), source, dest)
+        return AdminResponse(about, error_of_answer(found["data"]), source, dest)
 
     _add_raft_voter_response = partialmethod(_admin_response, Operation.ADD_VOTER)
     _remove_raft_voter_response = partialmethod(_admin_response, Operation.REMOVE_VOTER)
@@ -394,7 +394,7 @@ class MessageConverter:
         part = only_partition(found["data"])
         if part is None:
             return None
-        problem = answer_error(part)
+        problem = error_of_answer(part)
         ports = {node["nodeId"]: node["listeners"][0]["port"] for node in found["data"]["nodes"] if node["listeners"]}
         keys = {
             kind: [(one["replicaId"], self._key(one["replicaId"], one["replicaDirectoryId"])) for one in part[kind]]
@@ -410,7 +410,7 @@ class MessageConverter:
         data = found["data"]
         leader = data.get("currentLeader", {"leaderId": -1, "leaderEpoch": 0})
         return UpdateVoterResponse(
-            leader["leaderEpoch"], self._leader(leader["leaderId"]), answer_error(data), request, source, dest
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), error_of_answer(data), request, source, dest
         )
 
 
@@ -420,7 +420,7 @@ def only_partition(data: Json) -> Any:
     return topics[0]["partitions"][0] if topics and topics[0]["partitions"] else None
 
 
-def answer_error(data: Json) -> Error:
+def error_of_answer(data: Json) -> Error:
     """Return the error of an answer."""
     return ERROR_OF_CODE[data["errorCode"]]
 

@@ -109,10 +109,10 @@ def check_scenario_part(part: ScenarioPart, init: str, plain: Semantics, kafka: 
 
 
 def _play_on_model(part: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
-    with _errors_at_command(part, part.start):
+    with _prefix_errors_with_command(part, part.start):
         stage.begin(init, part.words.then)
     for command in part.commands:
-        with _errors_at_command(part, command):
+        with _prefix_errors_with_command(part, command):
             for transition in stage.steps(command.verb, command.rest):
                 stage.state = transition.target
 
@@ -120,7 +120,7 @@ def _play_on_model(part: ScenarioPart, init: str, stage: ScenarioPlayer) -> None
 def scenario_script(part: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
     """Return the script of a scenario part that `check_scenario_part` has checked."""
     stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
-    with _errors_at_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
+    with _prefix_errors_with_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
         yield from ahead.lead_to(init, semantics, _command_place(part, part.start))
     stage.state = ahead.state
     for command in part.commands:
@@ -128,7 +128,7 @@ def scenario_script(part: ScenarioPart, semantics: Semantics, init: str, begun: 
         words = words[1:] if words[0] == "briefly" else words
         actor = stage.replica(words[2]) if words[1:2] == ["by"] and len(words) > 2 else None
         if not ahead.has(words[0], actor):
-            with _errors_at_command(part, command, NOT_BESIDE_KAFKA_NOTE):
+            with _prefix_errors_with_command(part, command, NOT_BESIDE_KAFKA_NOTE):
                 for transition in stage.steps(command.verb, command.rest):
                     yield from ahead.take(_command_place(part, command), transition)
                     stage.state = ahead.state
@@ -170,7 +170,7 @@ def _command_place(part: ScenarioPart, command: Command) -> str:
 
 
 @contextmanager
-def _errors_at_command(part: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
+def _prefix_errors_with_command(part: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
     """Prefix errors with the place and the text of a command."""
     try:
         yield

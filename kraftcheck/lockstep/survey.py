@@ -65,7 +65,7 @@ def rare_garbage_collection() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-class Survey:
+class LockstepCampaign:
     """Makes walks of one model in lockstep with Kafka, and classifies their findings."""
 
     def __init__(
@@ -280,7 +280,7 @@ def _steps_to_finding(lockstep: Lockstep, steps: list[WalkStep], wanted: Finding
     return list(map(WalkStep.of, walked[: shown[0]])) if shown else None
 
 
-class SurveyTask(NamedTuple):
+class LockstepTask(NamedTuple):
     """Walks to make through one model."""
 
     name: str  # name of the walks: file and line, if they come from one
@@ -298,7 +298,7 @@ class SurveyTask(NamedTuple):
 class TaskResult(NamedTuple):
     """Result of a task."""
 
-    survey: Survey | None = None  # the walks and findings; None if no walk could begin
+    survey: LockstepCampaign | None = None  # the walks and findings; None if no walk could begin
     cover: EdgeCover | None = None  # the cover, if one was requested
     problem: InputError | None = None  # the error that ended the task, if any
     interrupted: bool = False  # whether the user interrupted it
@@ -316,7 +316,7 @@ class TaskResult(NamedTuple):
 
 
 @contextmanager
-def errors_with_file(path: Path | str | None) -> Iterator[None]:
+def prefix_errors_with_file(path: Path | str | None) -> Iterator[None]:
     """Prefix errors about input with its file."""
     try:
         yield
@@ -327,19 +327,19 @@ def errors_with_file(path: Path | str | None) -> Iterator[None]:
 
 
 def run_task(
-    driver: Driver, task: SurveyTask, arguments: argparse.Namespace, report: Callable[[], object]
+    driver: Driver, task: LockstepTask, arguments: argparse.Namespace, report: Callable[[], object]
 ) -> TaskResult:
     """Make the walks of a task."""
     try:
-        with errors_with_file(task.path):
+        with prefix_errors_with_file(task.path):
             kind = task.kind()
     except InputError as problem:
         return TaskResult(problem=problem)
     protocol = bind(kind, task.config).protocol
     assert isinstance(protocol, QuorumBase)
-    survey, made = Survey(driver, protocol, task.file, report=report), TaskResult()
+    survey, made = LockstepCampaign(driver, protocol, task.file, report=report), TaskResult()
     try:
-        with task.blaming(), errors_with_file(task.path):
+        with task.blaming(), prefix_errors_with_file(task.path):
             made = made._replace(cover=_run_survey_walks(survey, kind, task, arguments))
     except InputError as problem:
         made = TaskResult(problem=problem)
@@ -349,7 +349,7 @@ def run_task(
 
 
 def _run_survey_walks(
-    survey: Survey, kind: type[QuorumBase], task: SurveyTask, arguments: argparse.Namespace
+    survey: LockstepCampaign, kind: type[QuorumBase], task: LockstepTask, arguments: argparse.Namespace
 ) -> EdgeCover | None:
     """Make the walks of a survey; return the cover, if one is requested."""
     if task.covered is not None:

@@ -17,9 +17,9 @@ from functools import partial
 from types import FrameType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.engines import search
-from kraftcheck.explorer.calls import MissingRead, SharedProxy, with_action_function
+from kraftcheck.explorer.calls import MissingRead, SharedRecordProxy, with_action_function
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.mutation.mutants import cache_clearers
 from kraftcheck.spec.language.declarations import Action
@@ -40,7 +40,7 @@ SourceLine = tuple[str, int]
 """A file, and a line in it."""
 
 
-class EndlessError(Exception):
+class CallTimeoutError(Exception):
     """A call of an action exceeded its time limit."""
 
 
@@ -57,7 +57,7 @@ class RecordedCall(NamedTuple):
 class BaselineRun:
     """The unchanged protocol in one configuration: its calls, the lines that ran, and the result of its search."""
 
-    job: Job  # the search, with the configured protocol
+    job: SearchJob  # the search, with the configured protocol
     starts: list[State]  # the initial states
     calls: list[RecordedCall] = field(default_factory=list)  # calls of actions, by number
     # numbers of the calls in which a line ran
@@ -85,7 +85,7 @@ class BaselineRun:
 
 
 def record_baseline(
-    job: Job,
+    job: SearchJob,
     files: Iterable[str],
     modules: Iterable[ModuleType] = (),
     report: Callable[[Progress], None] | None = None,
@@ -145,12 +145,12 @@ def _record_call(
     """Call an action, and record the call with its reads of the shared state."""
     seen: dict[str, Value] = {}
 
-    def noting(shared: Any) -> SharedProxy:
+    def noting(shared: Any) -> SharedRecordProxy:
         def read(name: str) -> Value:
             seen[name] = getattr(shared, name)
             return seen[name]
 
-        return SharedProxy(shared.__class__, read)
+        return SharedRecordProxy(shared.__class__, read)
 
     given = _with_shared_proxy(action, arguments, noting)
     with tracing.noted() as lines:
@@ -170,11 +170,11 @@ def arguments_for_replay(call: RecordedCall, kind: type[Record]) -> ActionArgume
             raise MissingRead(name)
         return call.seen[name]
 
-    return _with_shared_proxy(call.action, call.arguments, lambda _: SharedProxy(kind, read))
+    return _with_shared_proxy(call.action, call.arguments, lambda _: SharedRecordProxy(kind, read))
 
 
 def _with_shared_proxy(
-    action: Action, arguments: ActionArguments, proxy_of: Callable[[Any], SharedProxy]
+    action: Action, arguments: ActionArguments, proxy_of: Callable[[Any], SharedRecordProxy]
 ) -> ActionArguments:
     """Return the arguments of an action with a proxy of the shared state."""
     if "shared" not in action.asks:
@@ -213,11 +213,11 @@ def wrapped_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
 
 @contextmanager
 def call_time_limit() -> Iterator[None]:
-    """Raise `EndlessError` if the block takes longer than `CALL_SECONDS`; only for the main thread."""
+    """Raise `CallTimeoutError` if the block takes longer than `CALL_SECONDS`; only for the main thread."""
     seconds = CALL_SECONDS
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise EndlessError(f"did not return within {seconds:g} s")
+        raise CallTimeoutError(f"did not return within {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)

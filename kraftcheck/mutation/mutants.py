@@ -263,8 +263,8 @@ class Mutant(NamedTuple):
         if definition is None:
             return None
         if function.__code__.co_flags & CO_GENERATOR:  # it stays a generator without its last yield
-            definition.body.append(_unreachable_mention("yield"))
-        definition.body += [_unreachable_mention(name) for name in function.__code__.co_freevars]
+            definition.body.append(_unreachable_expression_statement("yield"))
+        definition.body += [_unreachable_expression_statement(name) for name in function.__code__.co_freevars]
         ast.fix_missing_locations(module)
         inside = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
         key = (function.__code__.co_qualname, function.__code__.co_firstlineno)
@@ -272,7 +272,7 @@ class Mutant(NamedTuple):
         return found if found is not None and found.co_freevars == function.__code__.co_freevars else None
 
 
-def _unreachable_mention(expression: str) -> ast.stmt:
+def _unreachable_expression_statement(expression: str) -> ast.stmt:
     """Return a statement that mentions an expression, and never runs."""
     (statement,) = ast.parse(f"def f():\n if False:\n  {expression}").body[0].body  # type: ignore[attr-defined]
     found: ast.stmt = statement

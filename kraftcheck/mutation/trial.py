@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.calls import MissingRead
-from kraftcheck.explorer.result import NoSuchPathError, Result, SearchRequest
+from kraftcheck.explorer.result import Result, SearchRequest, UnreplayableBehaviourError
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.mutation.baseline import (
     ActionArguments,
@@ -112,25 +112,25 @@ def _has_same_initial_states(baseline: BaselineRun) -> bool:
         return False
 
 
-class _PropertyWithNewSteps(Property):
+class _PropertyCoveringNewSteps(Property):
     """A temporal property whose formula counts the new steps of an action as steps of that action."""
 
     names: NewStepNames
 
     def formula(self, protocol: object) -> Formula:
         """Return the formula, in which each action name also covers the name of the action's new steps."""
-        return _formula_with_new_steps(super().formula(protocol), self.names)
+        return _formula_covering_new_steps(super().formula(protocol), self.names)
 
 
-def request_with_new_steps(options: SearchRequest, names: NewStepNames) -> SearchRequest:
+def request_covering_new_steps(options: SearchRequest, names: NewStepNames) -> SearchRequest:
     """Return a search request whose properties and fairness also cover the second names of actions' new steps."""
     return replace(
         options,
         reachable=tuple(
             replace(one, without=tuple(_add_new_step_names(one.without, names))) for one in options.reachable
         ),
-        temporal=tuple(_temporal_with_new_steps(one, names) for one in options.temporal),
-        fairness=_fairness_with_new_steps(options.fairness, names),
+        temporal=tuple(_property_covering_new_steps(one, names) for one in options.temporal),
+        fairness=_fairness_covering_new_steps(options.fairness, names),
     )
 
 
@@ -139,23 +139,25 @@ def _add_new_step_names(actions: Iterable[str], names: NewStepNames) -> list[str
     return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
 
 
-def _fairness_with_new_steps(declared: Iterable[Fairness], names: NewStepNames) -> tuple[Fairness, ...]:
+def _fairness_covering_new_steps(declared: Iterable[Fairness], names: NewStepNames) -> tuple[Fairness, ...]:
     return tuple(replace(one, actions=tuple(_add_new_step_names(one.actions, names))) for one in declared)
 
 
-def _temporal_with_new_steps(prop: Property, names: NewStepNames) -> Property:
+def _property_covering_new_steps(prop: Property, names: NewStepNames) -> Property:
     changed = {one.name: getattr(prop, one.name) for one in fields(prop)}
-    made = _PropertyWithNewSteps(**{**changed, "fairness": _fairness_with_new_steps(prop.fairness, names)})
+    made = _PropertyCoveringNewSteps(**{**changed, "fairness": _fairness_covering_new_steps(prop.fairness, names)})
     vars(made)["names"] = names
     return made
 
 
-def _formula_with_new_steps(formula: Formula, names: NewStepNames) -> Formula:
+def _formula_covering_new_steps(formula: Formula, names: NewStepNames) -> Formula:
     """Return a formula in which each action name also covers the second name for the action's new steps."""
     if isinstance(formula, Enabled | Taken):
         return type(formula)(frozenset(_add_new_step_names(formula.actions, names)))
     parts = {
-        name: _formula_with_new_steps(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)
+        name: _formula_covering_new_steps(part, names)
+        for name, part in vars(formula).items()
+        if isinstance(part, Formula)
     }
     return replace(formula, **parts) if parts else formula  # type: ignore[type-var]
 
@@ -268,11 +270,11 @@ class _ConfigurationTrial:
             if job.options.init == "Init":
                 return MutantVerdict(ERROR, _error_text(error), self._name)
             return MutantVerdict(LOST, config=self._name, lost=(f"the start {job.options.init}",))
-        options = request_with_new_steps(job.options, {name: name + NEW_STEP_SUFFIX for name in self._actions})
+        options = request_covering_new_steps(job.options, {name: name + NEW_STEP_SUFFIX for name in self._actions})
         options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
             result = search(job.engine, self._protocol(starts), options, is_named=job.is_named)
-        except (InputError, NoSuchPathError) as error:  # such as a view that the mutant makes unsound
+        except (InputError, UnreplayableBehaviourError) as error:  # such as a view that the mutant makes unsound
             return MutantVerdict(ERROR, _error_text(error), self._name)
         if share > 1 and not result.violations and not result.complete:
             return MutantVerdict(SAME)  # for now; it is searched again

@@ -13,12 +13,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICT_MEANINGS, MutantRunner, MutantVerdict
-from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
-from kraftcheck.processes import Interruption, die_with_parent
+from kraftcheck.persistence.folder import BatchFolder, read_batch_note, write_batch_note
+from kraftcheck.processes import InterruptHandler, die_with_parent
 from kraftcheck.spec.errors import InputError
 
 POLL_SECONDS = 0.2
@@ -42,10 +42,10 @@ VERDICT_NOTE_SHAPE = {
         "counts": [(str, int, int, int, int)],
     },
 }
-"""Shape of a saved verdict: see `require_shape`."""
+"""Shape of a saved verdict: see `require_json_shape`."""
 
 
-class MutationFolder(BatchFolder):
+class VerdictFolder(BatchFolder):
     """Folder of the verdicts so far, with a file for each mutant."""
 
     OPTION = "--checkpoint"
@@ -55,27 +55,27 @@ class MutationFolder(BatchFolder):
         """Return the saved verdicts, by name of the mutant."""
         found = {}
         for file in self.note_files():
-            note = read_note(file, VERDICT_NOTE_SHAPE)
+            note = read_batch_note(file, VERDICT_NOTE_SHAPE)
             if note["verdict"]["verdict"] not in VERDICT_MEANINGS:
                 raise InputError(
                     f"{file}: expected {', '.join(VERDICT_MEANINGS)}, found {note['verdict']['verdict']!r}"
                 )
-            found[note["mutant"]] = verdict_from_note(note["verdict"])
+            found[note["mutant"]] = verdict_from_json(note["verdict"])
         return found
 
     def note(self, mutant: Mutant, verdict: MutantVerdict) -> None:
         """Save a verdict."""
         number = len(self.note_files()) + 1
-        write_note(self.note_file(self.path, number), {"mutant": mutant.name, "verdict": verdict._asdict()})
+        write_batch_note(self.note_file(self.path, number), {"mutant": mutant.name, "verdict": verdict._asdict()})
 
 
-def verdict_from_note(note: dict[str, Any]) -> MutantVerdict:
+def verdict_from_json(note: dict[str, Any]) -> MutantVerdict:
     """Return a verdict from its JSON form."""
     counts = tuple(tuple(count) for count in note["counts"])
     return MutantVerdict(**(note | {"lost": tuple(note["lost"]), "counts": counts}))
 
 
-def identity_of_mutation(jobs: Sequence[Job]) -> dict[str, Any]:
+def identity_of_mutation_run(jobs: Sequence[SearchJob]) -> dict[str, Any]:
     """Return the identity of a mutation run, which must be the same for all runs over one folder."""
     about = [identity_of_search(job.protocol, job.options) for job in jobs]
     searched = {
@@ -112,7 +112,7 @@ class MutantWorkers:
         gc.freeze()  # memory that the processes share stays shared
         waiting = list(reversed(list(mutants)))
         try:
-            with Interruption() as interruption:
+            with InterruptHandler() as interruption:
                 while (waiting or self._running) and not interruption.asked:
                     while waiting and len(self._running) < self._processes:
                         mutant = waiting.pop()
@@ -139,7 +139,7 @@ class MutantWorkers:
 
     def _start(self, mutant: Mutant) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work_in_child, args=(self._judge, mutant, theirs), daemon=True)
+        process = self._context.Process(target=_judge_in_child, args=(self._judge, mutant, theirs), daemon=True)
         process.start()
         theirs.close()
         self._running.append(_RunningProcess(mutant, process, ours, time.monotonic() + self._seconds))
@@ -150,7 +150,7 @@ class MutantWorkers:
             verdict = None
             if one.end in ready:
                 try:
-                    verdict = verdict_from_note(json.loads(one.end.recv_bytes()))
+                    verdict = verdict_from_json(json.loads(one.end.recv_bytes()))
                 except EOFError:
                     one.process.join()
                     verdict = MutantVerdict(ERROR, f"the process ended by itself ({one.process.exitcode})")
@@ -162,7 +162,7 @@ class MutantWorkers:
                 yield one.mutant, verdict
 
 
-def _work_in_child(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
+def _judge_in_child(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
     """Try one mutant; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -178,7 +178,7 @@ def _stop_process(process: BaseProcess) -> None:
 
 
 def judge_mutants(
-    workers: MutantWorkers, mutants: list[Mutant], folder: MutationFolder | None, step: Callable[[int], object]
+    workers: MutantWorkers, mutants: list[Mutant], folder: VerdictFolder | None, step: Callable[[int], object]
 ) -> dict[str, MutantVerdict]:
     """Try the mutants without a verdict in the folder; return all verdicts."""
     known = {} if folder is None else folder.verdicts()

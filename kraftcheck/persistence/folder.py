@@ -29,7 +29,7 @@ from kraftcheck.files import (
     require_local,
 )
 from kraftcheck.persistence import program_version
-from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, GrowingFile, require_shape
+from kraftcheck.persistence.stored_files import DIGEST_BYTES, AppendOnlyFile, CorruptFileError, require_json_shape
 from kraftcheck.spec.encoding import DecodingError
 from kraftcheck.spec.errors import InputError, RaisedError
 
@@ -48,7 +48,7 @@ class LockedFolder:
     """A folder with a manifest, locked by this process."""
 
     SHAPE: ClassVar[BatchNote] = {"format": int, "kraftcheck": str, "written": str, "identity": dict, "checksum": str}
-    """The shape of the manifest (see `require_shape`)."""
+    """The shape of the manifest (see `require_json_shape`)."""
 
     NAME, USER, THERE, UNWRITABLE = "folder", "run", "there", "expected a folder that can be written to"
     """Words of error messages: kind of folder, kind of run, place of the old values, problem if unwritable."""
@@ -135,7 +135,7 @@ class LockedFolder:
         try:
             if raw != manifest_bytes(content):
                 raise CorruptFileError("its content has changed: its checksum is not the one noted")
-            require_shape(content, self.SHAPE)
+            require_json_shape(content, self.SHAPE)
         except (CorruptFileError, RecursionError) as error:
             raise self.damaged(str(error), MANIFEST_FILE) from None
         return content
@@ -186,7 +186,7 @@ class Checkpoint(LockedFolder):
         """Open a checkpoint for resuming, or create one with files of these names."""
         if resume and not (path / MANIFEST_FILE).is_file():
             raise InputError(f"--resume {path}: {NO_CHECKPOINT_MESSAGE if path.is_dir() else NO_FOLDER_MESSAGE}")
-        self.files: dict[str, GrowingFile] = {}
+        self.files: dict[str, AppendOnlyFile] = {}
         self.noted: BatchNote = {}
         super().__init__(path, identity, "--resume" if resume else "--checkpoint")
         with self.closed_on_error():
@@ -237,9 +237,9 @@ class Checkpoint(LockedFolder):
                 raise self.damaged(str(damage), name + DATA_FILE_SUFFIX) from None
         self.noted = manifest["search"]
 
-    def _open(self, name: str) -> GrowingFile:
+    def _open(self, name: str) -> AppendOnlyFile:
         path = self.path / (name + DATA_FILE_SUFFIX)
-        file = self.files[name] = GrowingFile.at(path, f"{self._option} {path}")
+        file = self.files[name] = AppendOnlyFile.at(path, f"{self._option} {path}")
         return file
 
     def write(self, search: BatchNote, *, finished: bool) -> None:
@@ -299,17 +299,17 @@ class BatchFolder(LockedFolder):
         return sorted(path for path in (self.inner / DONE_FOLDER).glob("*.json") if path.stem.isdecimal())
 
 
-def read_note(path: Path, shape: Any = dict) -> BatchNote:
+def read_batch_note(path: Path, shape: Any = dict) -> BatchNote:
     """Read and validate a note; raise InputError if it is invalid."""
     try:
         found: BatchNote = json.loads(path.read_text())
-        require_shape(found, shape)
+        require_json_shape(found, shape)
     except (OSError, ValueError, RecursionError, CorruptFileError) as error:
         raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
     return found
 
 
-def write_note(path: Path, content: BatchNote) -> None:
+def write_batch_note(path: Path, content: BatchNote) -> None:
     """Write a note atomically. The last of several concurrent writers wins."""
     with atomic_replacement(path, durable=True) as new:
         new.write_text(json.dumps(content, indent=1))

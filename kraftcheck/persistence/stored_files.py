@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.files import open_without_link
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import cut
+from kraftcheck.spec.values import truncate_text
 
 LARGEST_STORED_NUMBER = 1 << 62
 """The limit on numbers in a manifest, so that sums of a few stay within 64 bits."""
@@ -32,7 +32,7 @@ class CorruptFileError(Exception):
     """Invalid content of a file; `Checkpoint.rejecting` adds the folder to the message."""
 
 
-def require_valid(is_right: Any, problem: str) -> None:
+def require_condition(is_right: Any, problem: str) -> None:
     """Raise CorruptFileError unless a condition (or each of an array) is true."""
     if not np.all(is_right):
         raise CorruptFileError(problem)
@@ -50,7 +50,7 @@ def errors_as_corrupt_file(what: str, *others: type[BaseException]) -> Iterator[
         raise CorruptFileError(f"{what}: {type(error).__name__}: {error}") from None
 
 
-def require_shape(value: Any, shape: Any, place: str = "it") -> None:
+def require_json_shape(value: Any, shape: Any, place: str = "it") -> None:
     """Raise CorruptFileError unless a JSON value has a shape.
 
     Shapes are `int` and `float` (numbers of at least 0), `str`, `bool`, `dict`, and `object` for any value. `[shape]`
@@ -76,7 +76,7 @@ def _require_list(value: Any, shape: list[Any] | tuple[Any, ...], place: str) ->
         )
     shapes = cast("list[Any]", shape) * len(value) if length is None else shape
     for number, (one, its_shape) in enumerate(zip(value, shapes, strict=True)):
-        require_shape(one, its_shape, f"{place}[{number}]")
+        require_json_shape(one, its_shape, f"{place}[{number}]")
 
 
 def _require_object(value: Any, shape: dict[Any, Any], place: str) -> None:
@@ -84,16 +84,16 @@ def _require_object(value: Any, shape: dict[Any, Any], place: str) -> None:
         names = "an object" if str in shape else f"an object with {', '.join(shape)}"
         raise CorruptFileError(f"{place}: expected {names}, found {_shortened_value(value)}")
     for name, one in value.items():
-        require_shape(one, shape[str if str in shape else name], f"{place}.{name}")
+        require_json_shape(one, shape[str if str in shape else name], f"{place}.{name}")
 
 
 def _shortened_value(value: Any) -> str:
-    return cut(", ".join(value) if isinstance(value, dict) else repr(value), 60)
+    return truncate_text(", ".join(value) if isinstance(value, dict) else repr(value), 60)
 
 
 def require_distinct(hashes: NDArray[np.uint64], what: str) -> None:
     """Raise CorruptFileError if two 64-bit hashes are equal."""
-    require_valid(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
+    require_condition(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
 
 
 def hash_numbers(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -107,7 +107,7 @@ DIGEST_BYTES = 16
 HASH_CHUNK_BYTES = 1 << 20  # bytes hashed at a time
 
 
-class GrowingFile:
+class AppendOnlyFile:
     """An append-only file with random reads. Several threads may read at the same time."""
 
     def __init__(self, file: FileIO, *, hashed: bool, place: str = "") -> None:
@@ -117,12 +117,12 @@ class GrowingFile:
         self._hash = blake2b(digest_size=DIGEST_BYTES) if hashed else None
 
     @classmethod
-    def temporary(cls, folder: Path | None = None) -> GrowingFile:
+    def temporary(cls, folder: Path | None = None) -> AppendOnlyFile:
         """Return an unnamed temporary file, which vanishes with the process."""
         return cls(TemporaryFile(buffering=0, dir=folder), hashed=False, place=str(folder or gettempdir()))
 
     @classmethod
-    def at(cls, path: Path, place: str = "") -> GrowingFile:
+    def at(cls, path: Path, place: str = "") -> AppendOnlyFile:
         """Open or create the file at a path, with valid length 0 until `restore`."""
         return cls(FileIO(open_without_link(path), "r+"), hashed=True, place=place or str(path))
 
@@ -216,7 +216,7 @@ class RowIndex:
         """The number and the width of the rows of each extent."""
         return [(extent.rows, extent.columns) for extent in self._extents]
 
-    def append(self, file: GrowingFile, rows: NDArray[Any]) -> None:
+    def append(self, file: AppendOnlyFile, rows: NDArray[Any]) -> None:
         """Append rows to the file and to the index."""
         if len(rows):
             self.note(len(rows), rows.shape[1], file.append(rows))
@@ -235,19 +235,19 @@ class RowIndex:
     def _end(self, rows: int, columns: int, offset: int) -> int:
         return offset + rows * columns * self._item.itemsize
 
-    def read(self, file: GrowingFile, first: int, most: int) -> NDArray[Any]:
+    def read(self, file: AppendOnlyFile, first: int, most: int) -> NDArray[Any]:
         """Return up to `most` rows from number `first` on; fewer at a change of width."""
         if not 0 <= first < self.count:
             raise IndexError(f"there are {self.count} rows")
         which = bisect_right(self._firsts, first) - 1
         return self._read(file, self._extents[which], first - self._firsts[which], most)
 
-    def _read(self, file: GrowingFile, extent: RowExtent, first: int, most: int) -> NDArray[Any]:
+    def _read(self, file: AppendOnlyFile, extent: RowExtent, first: int, most: int) -> NDArray[Any]:
         rows = np.empty((min(most, extent.rows - first), extent.columns), self._item)
         file.read_into(self._end(first, extent.columns, extent.offset), rows)
         return rows
 
-    def chunks(self, file: GrowingFile, most: int) -> Iterator[NDArray[Any]]:
+    def chunks(self, file: AppendOnlyFile, most: int) -> Iterator[NDArray[Any]]:
         """Yield all present rows in chunks of at most `most`."""
         for extent in list(self._extents):
             for first in range(0, extent.rows, most):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import LassoCycle, Result, TraceStep, Violation
 from kraftcheck.persistence import program_version
@@ -30,7 +30,7 @@ def attributes_as_json(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def result_as_json(job: Job, result: Result) -> dict[str, Any]:
+def result_as_json(job: SearchJob, result: Result) -> dict[str, Any]:
     """Return the JSON object of a search."""
     violated = [violation.property for violation in result.violations]
     return {
@@ -58,7 +58,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
     }
 
 
-def job_as_json(job: Job) -> dict[str, Any]:
+def job_as_json(job: SearchJob) -> dict[str, Any]:
     """Return the model, variant, configuration and constants."""
     return {
         "model": job.model.name,

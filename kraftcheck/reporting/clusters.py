@@ -55,7 +55,7 @@ def validate_clusters(arguments: dict[str, Any], batches: Iterator[Any]) -> Iter
         with TemporaryDirectory(prefix="kraftcheck-") as folder:
             for file in group:
                 _save_file(file, Path(folder))
-            row = _verdict_row(ValidationInputs((Path(folder),), **settings), folder, cluster)
+            row = _validate_cluster_to_row(ValidationInputs((Path(folder),), **settings), folder, cluster)
         found = {"cluster": cluster, "label": arguments["label"], **row}
         yield pa.RecordBatch.from_pylist([found], VERDICT_SCHEMA)
 
@@ -68,7 +68,7 @@ def _save_file(file: FileRow, folder: Path) -> None:
     path.write_bytes(file.content)
 
 
-def _verdict_row(inputs: ValidationInputs, folder: str, cluster: str) -> dict[str, Any]:
+def _validate_cluster_to_row(inputs: ValidationInputs, folder: str, cluster: str) -> dict[str, Any]:
     """Return the columns of a cluster's verdict; file names are those below the folder."""
     try:
         found = inputs.read()

@@ -527,7 +527,7 @@ def why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
 def _violating_arguments_lines(what: str, found: ViolationReason) -> Iterator[Line]:
     arguments = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
     begin = f"{_INDENT}{violated_for_text(what, arguments)}"
-    first, *more = map(part_as_statement, found.because or ("",))
+    first, *more = map(reason_as_statement, found.because or ("",))
     if first:
         yield [(PLAIN, f"{begin}: "), (OLD, first)]
     elif arguments:
@@ -540,10 +540,10 @@ def violated_for_text(what: str, arguments: str) -> str:
     return f"{what} for {arguments}" if arguments else what
 
 
-def part_as_statement(part: str) -> str:
+def reason_as_statement(part: str) -> str:
     """Return a part of `ViolationReason.because` as a statement about the violating state.
 
-    >>> part_as_statement("false: me.votes < 2  (me.votes = 2)"), part_as_statement("true: me.is_leader")
+    >>> reason_as_statement("false: me.votes < 2  (me.votes = 2)"), reason_as_statement("true: me.is_leader")
     ('`me.votes < 2` is false  (me.votes = 2)', 'me.is_leader')
     """
     if not part.startswith("false: "):

@@ -104,7 +104,7 @@ def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: Cro
         "actions": {"ours": outcome.result.actions, "theirs": outcome.their_actions},
         "states_compared": states is not None,
         **_one_sided_as_json(states, ours, _unmatched_state_as_json),
-        "edges": None if edges is None else _steps_as_json(edges, text),
+        "edges": None if edges is None else _step_comparison_as_json(edges, text),
         "tlc": None if run is None else {"version": run.version, "violated": run.violated, "exit_code": run.code},
         "counterexamples": [replay_as_json(found) for found in outcome.counterexamples],
         "notes": outcome.notes,
@@ -133,7 +133,7 @@ def _unmatched_state_as_json(stranger: DumpOnlyState) -> dict[str, Any]:
     }
 
 
-def _steps_as_json(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
+def _step_comparison_as_json(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
     def step(found: UnmatchedStep) -> dict[str, Any]:
         reason = None if found.divergence is None else found.divergence.reason
         return {"action": found.action, "reason": reason, "before": text(found.before), "after": text(found.after)}
@@ -160,9 +160,9 @@ def crosscheck_lines(outcome: CrosscheckResult, *, quiet: bool = False) -> Itera
         return
     yield from _count_table(outcome, quiet=quiet)
     if outcome.states is not None:
-        yield from _state_lines(outcome, outcome.states)
+        yield from _state_comparison_lines(outcome, outcome.states)
     if outcome.edges is not None:
-        yield from _edge_lines(outcome, outcome.edges)
+        yield from _step_comparison_lines(outcome, outcome.edges)
     yield from note_lines(outcome.notes)
     steps = "labelled steps" if outcome.edges is None or outcome.edges.labelled else "steps"
     compared = [name for name, part in (("states", outcome.states), (steps, outcome.edges)) if part]
@@ -212,7 +212,7 @@ def _count_row(count: _LabelAndCounts) -> _StyledRow:
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _state_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
+def _state_comparison_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
     if states.same:
         yield [
             (
@@ -239,7 +239,7 @@ def _state_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator
         yield []
 
 
-def _edge_lines(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Line]:
+def _step_comparison_lines(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Line]:
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     for count, who, examples in (

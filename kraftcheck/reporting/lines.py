@@ -132,7 +132,7 @@ METER_INTERVAL_SECONDS = 30.0
 """Seconds between two progress lines without a terminal."""
 
 
-class Meter:
+class ProgressMeter:
     """A progress meter: a bar on a terminal, else a line of text every `METER_INTERVAL_SECONDS` seconds."""
 
     def __init__(

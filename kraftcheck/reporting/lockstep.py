@@ -13,14 +13,14 @@ from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
-from kraftcheck.lockstep.survey import FindingClass, Survey, TaskResult, finding_summary
+from kraftcheck.lockstep.survey import FindingClass, LockstepCampaign, TaskResult, finding_summary
 from kraftcheck.lockstep.walks import WalkStep
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.counterexample import why_lines
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, count_with_noun, lines_as_text
 from kraftcheck.reporting.report import behaviour_as_data
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import cut, text_of
+from kraftcheck.spec.values import text_of, truncate_text
 
 MOST_LINE_CHARACTERS = 160
 """Maximum length of a line."""
@@ -43,7 +43,7 @@ MOST_EXCEPTION_CHARACTERS = 120
 
 
 def survey_lines(
-    survey: Survey, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str, *, quiet: bool
+    survey: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str, *, quiet: bool
 ) -> Iterator[Line]:
     """Yield a paragraph for each kind of finding, the counts by action, and a summary line with the verdict."""
     for kind in kinds:
@@ -64,7 +64,7 @@ def _finding_paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = 
         (HEAD, f"{finding.verdict}: {finding_summary(finding)[0]}"),
         (FAINT, f"  ({count_with_noun(kind.times, 'walk')})"),
     ]
-    yield [(ACTION, cut(f"  {where}", MOST_LINE_CHARACTERS))]
+    yield [(ACTION, truncate_text(f"  {where}", MOST_LINE_CHARACTERS))]
     for difference in () if quiet else finding.differences:
         yield from _difference_lines(difference)
     for name in () if quiet else finding.violated:
@@ -88,11 +88,11 @@ def _difference_lines(difference: FieldDifference) -> Iterator[Line]:
     for style, side, shown in zip((OLD, NEW), ("model", "Kafka"), values, strict=True):
         if max(map(len, values)) > MOST_LINE_CHARACTERS and alike > 0:  # cut the common beginning
             shown = f"...{shown[alike:]}"
-        yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(shown, MOST_LINE_CHARACTERS))]
+        yield [(PLAIN, f"    {where:24} {side}  "), (style, truncate_text(shown, MOST_LINE_CHARACTERS))]
 
 
 def survey_as_json(
-    survey: Survey, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str
+    survey: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str
 ) -> dict[str, Any]:
     """Return the JSON object of a survey."""
     return {
@@ -122,7 +122,9 @@ def survey_as_json(
     }
 
 
-def survey_as_report_data(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
+def survey_as_report_data(
+    survey: LockstepCampaign, verdict: LockstepVerdict, version: str, name: str
+) -> dict[str, Any]:
     """Return the report data of a survey: a shortest walk for each kind of finding, else the longest walk."""
     kinds = survey.kinds()
     titles = [f"{kind.first.verdict}: {finding_summary(kind.first)[0]}" for kind in kinds]
@@ -145,7 +147,7 @@ def survey_as_report_data(survey: Survey, verdict: LockstepVerdict, version: str
     }
 
 
-def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep], *, shows: bool) -> dict[str, Any]:
+def _walk_as_data(survey: LockstepCampaign, title: str, walk: Sequence[TraceStep], *, shows: bool) -> dict[str, Any]:
     states = states_as_json(survey.protocol, walk)
     end = title if shows else ""
     trace = {"property": None, "why": None, "title": f"{title}, {count_with_noun(len(walk), 'state')}", "end": end}
@@ -162,20 +164,20 @@ def lockstep_exit_code(made: Collection[TaskResult]) -> int:
     return int(any(verdicts[one] for one in LockstepVerdict if one is not LockstepVerdict.AGREES))
 
 
-class VersionCell(NamedTuple):
+class VerdictCell(NamedTuple):
     """The outcome of a walk on one version of Kafka."""
 
     text: str  # a word or two
     note: str = ""  # the footnote below the table, if any
 
 
-def verdict_cell(findings: Sequence[Finding], problem: str = "") -> VersionCell:
+def verdict_cell(findings: Sequence[Finding], problem: str = "") -> VerdictCell:
     """Return the cell of walks: the worst verdict, with a footnote on its first finding."""
     order = list(LockstepVerdict)
     worst = max((finding.verdict for finding in findings), key=order.index, default=LockstepVerdict.AGREES)
     note = _footnote([finding for finding in findings if finding.verdict is worst], worst)
     text = "ends early" if problem and not findings else str(worst)
-    return VersionCell(text, "; ".join(filter(None, (note, problem))))
+    return VerdictCell(text, "; ".join(filter(None, (note, problem))))
 
 
 def _footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
@@ -183,14 +185,14 @@ def _footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
         return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     if verdict is LockstepVerdict.FAILS:
         thrown, _, place = JAVA_LINE_NUMBER_PATTERN.sub("", found[0].problem).rpartition(" (")
-        return f"step {found[0].step}: {cut(thrown, MOST_EXCEPTION_CHARACTERS)} ({place}"
+        return f"step {found[0].step}: {truncate_text(thrown, MOST_EXCEPTION_CHARACTERS)} ({place}"
     if verdict is LockstepVerdict.DIFFERS:
         fields = sorted({difference.field for difference in found[0].differences})
         return f"step {found[0].step}: {', '.join(fields)}"
     return ""
 
 
-def versions_table(rows: Sequence[str], columns: Mapping[str, Sequence[VersionCell]]) -> Iterator[str]:
+def verdicts_by_version_table(rows: Sequence[str], columns: Mapping[str, Sequence[VerdictCell]]) -> Iterator[str]:
     """Yield the Markdown table of walks by version, and its footnotes."""
     notes: dict[str, int] = {}
     body = [[row, *(_cell_text(cells[number], notes) for cells in columns.values())] for number, row in enumerate(rows)]
@@ -208,7 +210,7 @@ def _markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from lines[1:]
 
 
-def _cell_text(shown: VersionCell, notes: dict[str, int]) -> str:
+def _cell_text(shown: VerdictCell, notes: dict[str, int]) -> str:
     """Return a cell's text with the number of its footnote."""
     if not shown.note:
         return shown.text
@@ -232,14 +234,14 @@ def count_walks_by_finding(made: TaskResult) -> Counter[str]:
     return found
 
 
-def changes_lines(found: VersionChanges) -> Iterator[str]:
+def version_change_lines(found: VersionChanges) -> Iterator[str]:
     """Yield the Markdown tables of findings and classes that changed between two versions."""
     base = "agrees with the model" if found.agreed else "disagrees with the model, as all earlier ones do"
     yield f"Changed in {found.kafka} since {found.since}, which {base}:"
     yield ""
     if found.findings:
         rows = [
-            (f"{one.walk}: {cut(one.finding, MOST_EXCEPTION_CHARACTERS)}", str(one.since), str(one.now))
+            (f"{one.walk}: {truncate_text(one.finding, MOST_EXCEPTION_CHARACTERS)}", str(one.since), str(one.now))
             for one in found.findings
         ]
         yield from _markdown_table([("walks with a finding", found.since, found.kafka), *rows])
@@ -252,7 +254,7 @@ def changes_lines(found: VersionChanges) -> Iterator[str]:
     yield from (f"- {part}: {', '.join(f'`{name}`' for name in names)}" for part, names in parts.items() if names)
 
 
-def coverage_table(classes: Sequence[ClassCoverage]) -> Iterator[str]:
+def code_coverage_table(classes: Sequence[ClassCoverage]) -> Iterator[str]:
     """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
     rows = [(f"`{one.name}`", _coverage_share(one.lines), _coverage_share(one.branches)) for one in some]
@@ -280,7 +282,7 @@ def _coverage_share(counted: CoverageCount) -> str:
     return f"{counted.reached:,} of {counted.all:,} ({100 * counted.reached // counted.all} %)"
 
 
-def cover_lines(cover: EdgeCover) -> Iterator[Line]:
+def edge_cover_lines(cover: EdgeCover) -> Iterator[Line]:
     """Yield the number of labelled steps taken, and the untaken steps by reason."""
     graph = cover.graph
     untaken = list(cover.untaken())
@@ -293,7 +295,7 @@ def cover_lines(cover: EdgeCover) -> Iterator[Line]:
             own = sum(is_own for _, is_own in found)
             yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} directly, the others behind them)")]
         for edge, _ in found[:MOST_UNTAKEN_STEPS] if reason in (UntakenReason.MISSING, UntakenReason.LEFT) else ():
-            yield [(FAINT, cut(f"             {WalkStep.of(edge.label)}", MOST_LINE_CHARACTERS))]
+            yield [(FAINT, truncate_text(f"             {WalkStep.of(edge.label)}", MOST_LINE_CHARACTERS))]
 
 
 def count_untaken_by_reason(cover: EdgeCover) -> Counter[UntakenReason]:
@@ -301,7 +303,7 @@ def count_untaken_by_reason(cover: EdgeCover) -> Counter[UntakenReason]:
     return Counter(reason for _, reason, _ in cover.untaken())
 
 
-def cover_as_json(cover: EdgeCover) -> dict[str, Any]:
+def edge_cover_as_json(cover: EdgeCover) -> dict[str, Any]:
     """Return the JSON object of a cover."""
     graph, counted = cover.graph, count_untaken_by_reason(cover)
     return {

@@ -14,7 +14,7 @@ from kraftcheck.mutation.operators import OPERATOR_NAMES
 from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICT_MEANINGS, MutantVerdict
 from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, count_with_noun, table_lines
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import cut
+from kraftcheck.spec.values import truncate_text
 
 MOST_LINE_CHARACTERS = 150
 """Maximum length of a mutant's name and of an error in a list."""
@@ -22,7 +22,7 @@ MOST_LINE_CHARACTERS = 150
 JudgedMutant = tuple[Mutant, MutantVerdict]
 
 
-class Explanations:
+class SurvivorExplanations:
     """A user's file of explanations for survivors: the name of a mutant, and indented below it the reason.
 
     `*` in a name matches any text. A line that begins with `#` is a comment.
@@ -94,7 +94,7 @@ def kill_rate(judged: Iterable[JudgedMutant]) -> KillRate:
 
 
 def mutation_report_lines(
-    judged: list[JudgedMutant], explanations: Explanations, *, quiet: bool = False
+    judged: list[JudgedMutant], explanations: SurvivorExplanations, *, quiet: bool = False
 ) -> Iterator[Line]:
     """Yield the report as lines of text."""
     yield from _operators_table(judged)
@@ -133,7 +133,7 @@ def _operators_table(judged: list[JudgedMutant]) -> Iterator[Line]:
     yield from table_lines(rows, range(1, len(VERDICT_MEANINGS) + 2))
 
 
-def _survivor_lines(judged: list[JudgedMutant], explanations: Explanations) -> Iterator[Line]:
+def _survivor_lines(judged: list[JudgedMutant], explanations: SurvivorExplanations) -> Iterator[Line]:
     chosen = [one for one in judged if one[1].verdict == SURVIVED]
     if chosen:
         yield [(HEAD, f"Survived: {VERDICT_MEANINGS[SURVIVED]}")]
@@ -141,7 +141,7 @@ def _survivor_lines(judged: list[JudgedMutant], explanations: Explanations) -> I
         yield []
         yield [
             (PLAIN, f"{mutant.path.name}:{mutant.line}  {mutant.kind}  "),
-            (FAINT, cut(mutant.name, MOST_LINE_CHARACTERS)),
+            (FAINT, truncate_text(mutant.name, MOST_LINE_CHARACTERS)),
         ]
         old, new = mutant.diff()
         yield from ([(OLD, f"  - {line}")] for line in old)
@@ -165,8 +165,8 @@ def _judged_mutant_lines(judged: list[JudgedMutant], kind: str, title: str) -> I
     yield [(HEAD, title)]
     for mutant, verdict in chosen:
         what = verdict.by or "; ".join(verdict.lost)
-        yield [(PLAIN, f"  {mutant.path.name}:{mutant.line}  {cut(mutant.name, MOST_LINE_CHARACTERS)}")]
-        yield [(FAINT, f"      {verdict.config}: {cut(what, MOST_LINE_CHARACTERS)}")]
+        yield [(PLAIN, f"  {mutant.path.name}:{mutant.line}  {truncate_text(mutant.name, MOST_LINE_CHARACTERS)}")]
+        yield [(FAINT, f"      {verdict.config}: {truncate_text(what, MOST_LINE_CHARACTERS)}")]
     yield []
 
 
@@ -184,7 +184,7 @@ def _unreached_mutants_lines(judged: list[JudgedMutant]) -> Iterator[Line]:
 
 
 def mutation_as_json(
-    judged: list[JudgedMutant], explanations: Explanations, about: Mapping[str, Any]
+    judged: list[JudgedMutant], explanations: SurvivorExplanations, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the JSON object of `--json`."""
     found = kill_rate(judged)
@@ -197,7 +197,7 @@ def mutation_as_json(
     }
 
 
-def _mutant_as_json(mutant: Mutant, verdict: MutantVerdict, explanations: Explanations) -> dict[str, Any]:
+def _mutant_as_json(mutant: Mutant, verdict: MutantVerdict, explanations: SurvivorExplanations) -> dict[str, Any]:
     old, new = mutant.diff()
     survived = verdict.verdict == SURVIVED
     return {

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED_LIMIT, STRICT_LIMIT, Result, Verdict, Violation
 from kraftcheck.files import atomic_replacement, real_path
@@ -43,7 +43,7 @@ WARNINGS_SUITE = "warnings"
 """The name of the JUnit test for warnings: skipped, or failed with `--strict`."""
 
 
-def header_lines(job: Job, how: str = "") -> Iterator[Line]:
+def header_lines(job: SearchJob, how: str = "") -> Iterator[Line]:
     """Yield the header: model, configuration, engine and search order (or `how`), constants, properties."""
     protocol, options = job.protocol, job.options
     variant = f" ({protocol.variant})" if protocol.variant else ""
@@ -195,7 +195,7 @@ def _without_options(words: Iterable[str], options: Iterable[str]) -> Iterator[s
             yield word
 
 
-def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False) -> None:
+def write_junit(job: SearchJob, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False) -> None:
     """Write a search as a JUnit test suite, with one test per property and one for warnings.
 
     Jenkins and GitLab read this form: a `testsuite` with `testcase`, `failure` and `skipped`.
@@ -236,13 +236,13 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
     tree.write(path, "utf-8", xml_declaration=True)
 
 
-def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Iterator[Line]:
+def github_annotations(job: SearchJob, result: Result, *, strict: bool = False) -> Iterator[Line]:
     """Yield GitHub workflow commands: an error for each violated property, and a warning for each warning."""
     for violation in result.violations:
         yield [
             (
                 PLAIN,
-                _github_command(
+                _github_workflow_command(
                     "error",
                     _annotation_place(job, violation),
                     _annotation_title(violation),
@@ -251,24 +251,24 @@ def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Ite
             )
         ]
     kind, said = ("error", result.doubts) if strict else ("warning", result.warnings)
-    yield from ([(PLAIN, _github_command(kind, {}, "kraftcheck", text))] for text in said)
+    yield from ([(PLAIN, _github_workflow_command(kind, {}, "kraftcheck", text))] for text in said)
     if result.verdict is Verdict.INCOMPLETE:
         end = lines_as_text([summary_line(result, job.config_name)])
-        yield [(PLAIN, _github_command("warning", {}, "kraftcheck", end))]
+        yield [(PLAIN, _github_workflow_command("warning", {}, "kraftcheck", end))]
 
 
 def _annotation_title(violation: Violation) -> str:
     return f"an assert failed in {violation.property}" if violation.failed else f"{violation.property} is violated"
 
 
-def _annotation_text(job: Job, violation: Violation) -> str:
+def _annotation_text(job: SearchJob, violation: Violation) -> str:
     found = violation_reason(job.protocol, violation)
     of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
     states = f"a counterexample of {len(violation.trace)} states in {job.model.name}, configuration {job.config_name}"
     return f"{found.says}\n{states}" + (f"; violated for {of}" if of else "")
 
 
-def _annotation_place(job: Job, violation: Violation) -> dict[str, str]:
+def _annotation_place(job: SearchJob, violation: Violation) -> dict[str, str]:
     place = violation_reason(job.protocol, violation).place
     if place is None:
         return {}
@@ -278,7 +278,7 @@ def _annotation_place(job: Job, violation: Violation) -> dict[str, str]:
     return {"file": str(file), "line": str(place[1])}
 
 
-def _github_command(kind: str, place: dict[str, str], title: str, text: str) -> str:
+def _github_workflow_command(kind: str, place: dict[str, str], title: str, text: str) -> str:
     settings = ",".join(f"{key}={_escape_for_github(value, ':,')}" for key, value in {**place, "title": title}.items())
     return f"::{kind} {settings}::{_escape_for_github(text)}"
 
@@ -312,10 +312,10 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
         other = taken.setdefault(real_path(path), option)
         if other != option:
             raise InputError(f"{option} {path}: {other} writes the same file; give another file")
-        _try_to_write(option, path)
+        _require_writable_file(option, path)
 
 
-def _try_to_write(option: str, path: Path) -> None:
+def _require_writable_file(option: str, path: Path) -> None:
     existed = path.exists()
     with write_errors_as_input_errors(option, path):
         path.open("ab").close()
@@ -418,7 +418,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             path.unlink()
         return
     from kraftcheck.spec.tla.view import StateView
-    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState, default_form, write_trace
+    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState, format_name_for_path, write_trace
 
     view = StateView(protocol)
 
@@ -433,7 +433,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         return Trace(str(path), index, TraceFormat.TLC_LOG, states, ending, violated, problem)
 
     traces = [trace_of(index, violation) for index, violation in enumerate(violations)]
-    if default_form(path) != "text":
+    if format_name_for_path(path) != "text":
         write_trace(traces[0], path)
         return
     with path.open("w", encoding="utf-8") as file:

@@ -19,7 +19,7 @@ from kraftcheck.reporting.lines import (
     actions_table,
     count_with_noun,
 )
-from kraftcheck.spec.values import cut, escape_invisible
+from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Difference, Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
@@ -87,7 +87,7 @@ def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None
     found = replay.divergence
     if found is None:
         style = NEW if replay.verdict is ReplayVerdict.CONFORMS else OLD
-        end = claim_text(replay) + (f" ({'; '.join(replay.partial)})" if replay.partial else "")
+        end = claim_verdict_text(replay) + (f" ({'; '.join(replay.partial)})" if replay.partial else "")
         yield [
             (HEAD, which),
             (PLAIN, ": "),
@@ -114,7 +114,7 @@ def _numbered_trace_name(name: str, replay: Replay) -> str:
     return name if replay.index == 0 else f"{name}, trace {replay.index + 1}"
 
 
-def claim_text(replay: Replay) -> str:
+def claim_verdict_text(replay: Replay) -> str:
     """Return the verdict on a trace's claim as text."""
     claim = replay.claim
     if claim is None:
@@ -137,7 +137,7 @@ def divergence_lines(found: Divergence) -> Iterator[Line]:
         yield [(PLAIN, f"  enabled in state {found.before}")]
         width = max(len(item.action) for item in found.enabled)
         for item in found.enabled:
-            ways = cut("; ".join(item.ways), MOST_VALUE_CHARACTERS)
+            ways = truncate_text("; ".join(item.ways), MOST_VALUE_CHARACTERS)
             yield [(PLAIN, _INDENT), (ACTION, f"{item.action:{width}}"), (PLAIN, f"  {ways}")]
 
 
@@ -161,7 +161,7 @@ def difference_table(differences: Iterable[Difference], theirs: str = "trace") -
 def _difference_value_text(difference: Difference, value: str | None) -> str:
     if value is None:
         return "-"
-    return cut(f"has {value}" if difference.is_element else value, MOST_VALUE_CHARACTERS)
+    return truncate_text(f"has {value}" if difference.is_element else value, MOST_VALUE_CHARACTERS)
 
 
 def pipeline_exit_code(summary: Summary) -> int:
@@ -205,4 +205,4 @@ def pipeline_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
 
 
 def _reason_first_line(text: str) -> str:
-    return cut(text.partition("\n")[0], MOST_REASON_CHARACTERS)
+    return truncate_text(text.partition("\n")[0], MOST_REASON_CHARACTERS)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.result import DEADLOCK, Result, TraceStep, Violation
 from kraftcheck.reporting.as_json import (
     job_as_json,
@@ -28,14 +28,14 @@ from kraftcheck.reporting.counterexample import (
     LOST,
     UNDER_WAY,
     message_flows,
-    part_as_statement,
+    reason_as_statement,
     violated_for_text,
 )
 from kraftcheck.reporting.lines import count_with_noun, lines_as_text
 from kraftcheck.reporting.output import require_report_extension
-from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
+from kraftcheck.reporting.replay import claim_verdict_text, divergence_lines, trace_title
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import cut, text_of
+from kraftcheck.spec.values import text_of, truncate_text
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
@@ -74,7 +74,7 @@ def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     path.write_text(text, encoding="utf-8", errors="replace")
 
 
-def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
+def run_as_data(job: SearchJob, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report data of a search."""
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
@@ -106,7 +106,7 @@ def _counterexample_end_text(violation: Violation) -> str:
     return f"an assert failed in {violation.property}" if violation.failed else f"violates {violation.property}"
 
 
-def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
+def replay_as_data(job: SearchJob, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
     """Return the report data of a replayed trace."""
     trace = list(map(replayed_state_as_step, walked))
     found, claim = replay.divergence, replay.claim
@@ -133,7 +133,7 @@ def _replay_end_text(replay: Replay, walked: Sequence[ReplayedState]) -> str:
     if replay.divergence is not None:
         return "the trace diverges here"
     if replay.claim is not None:
-        return claim_text(replay).lstrip(",; ")
+        return claim_verdict_text(replay).lstrip(",; ")
     return f"back in state {walked[-1].number}" if walked and walked[-1].number < len(walked) else ""
 
 
@@ -180,7 +180,7 @@ def html_document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "
     parts = "\n".join((PAGE_FOLDER / name).read_text("utf-8") for name in scripts)
     script = f'\n(() => {{\n"use strict";\n{parts}}})();\n'
     texts = {
-        "policy": _CONTENT_SECURITY_POLICY.format(script=_script_hash(script), style=_script_hash(style), asks=asks),
+        "policy": _CONTENT_SECURITY_POLICY.format(script=_csp_hash(script), style=_csp_hash(style), asks=asks),
         "style": style,
         "script": script,
         "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_SCRIPT_ESCAPES),
@@ -189,7 +189,7 @@ def html_document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "
     return re.sub(r"\{\{(\w+)\}\}", lambda found: texts[found[1]], template)
 
 
-def _script_hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -232,10 +232,10 @@ def _packed_trace(trace: Mapping[str, Any], values: _ValueTable) -> dict[str, An
         before = now
     packed = [dict(flow) | {"message": values.number(flow["message"])} for flow in trace["flows"]]
     rest = {name: value for name, value in trace.items() if name != "states"}
-    return {**rest, "why": shorten_reason_path(trace["why"]), "steps": steps, "flows": packed}
+    return {**rest, "why": shorten_source_path(trace["why"]), "steps": steps, "flows": packed}
 
 
-def shorten_reason_path(why: dict[str, Any] | None) -> dict[str, Any] | None:
+def shorten_source_path(why: dict[str, Any] | None) -> dict[str, Any] | None:
     """Shorten the path in the reason of a violation to its last two parts."""
     if why is None or why["place"] is None:
         return why
@@ -285,7 +285,7 @@ def _markdown_trace(trace: Mapping[str, Any]) -> Iterator[str]:
 def _markdown_reason(why: Mapping[str, Any]) -> str:
     """Return the violating arguments and the false parts of a property as Markdown."""
     arguments = ", ".join(f"{name} = {_value_text(value)}" for name, value in why["false_of"].items())
-    parts = "; ".join(map(part_as_statement, why.get("because", ())))
+    parts = "; ".join(map(reason_as_statement, why.get("because", ())))
     begin = violated_for_text("Violated", _markdown_code(arguments) if arguments else "")
     return f"{begin}: {_markdown_code(parts)}" if parts else begin
 
@@ -331,7 +331,7 @@ def mermaid_diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
             lines, size = list(head), 0
         lines += new
         size += sum(map(len, new))
-    yield "\n".join([*lines, *(f"    {line}" for line in _mermaid_under_way(trace["flows"], ids))])
+    yield "\n".join([*lines, *(f"    {line}" for line in _mermaid_messages_under_way(trace["flows"], ids))])
 
 
 def _participant_ids(trace: Mapping[str, Any]) -> dict[str, str]:
@@ -373,7 +373,7 @@ def _mermaid_arrow(flow: FlowData, arrow: str, ids: Mapping[str, str], more: str
     return f"{source}{arrow}{dest}: {_mermaid_text(flow['type'])}{more}"
 
 
-def _mermaid_under_way(flows: Iterable[FlowData], ids: Mapping[str, str]) -> Iterator[str]:
+def _mermaid_messages_under_way(flows: Iterable[FlowData], ids: Mapping[str, str]) -> Iterator[str]:
     waiting: dict[str, Counter[str]] = {}
     for flow in flows:
         if flow["fate"] == UNDER_WAY:
@@ -402,4 +402,4 @@ def _markdown_code(text: str) -> str:
 
 def _mermaid_text(text: str) -> str:
     """Escape text for Mermaid: all characters but letters, digits and some signs become numeric entities."""
-    return _MERMAID_UNSAFE.sub(lambda found: f"#{ord(found[0])};", _printable_line(cut(text, 120)))
+    return _MERMAID_UNSAFE.sub(lambda found: f"#{ord(found[0])};", _printable_line(truncate_text(text, 120)))

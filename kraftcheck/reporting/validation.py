@@ -29,13 +29,13 @@ from kraftcheck.reporting.lines import (
     note_lines,
     table_lines,
 )
-from kraftcheck.spec.values import cut, escape_invisible, replace_non_xml, text_of
+from kraftcheck.spec.values import escape_invisible, replace_non_xml, text_of, truncate_text
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.findings import (
     CheckReport,
     Finding,
-    disks_as_values,
+    disks_as_json,
     render_disks,
     summary_lines,
     utc_time_text,
@@ -61,7 +61,7 @@ _STYLE_OF_RESULT = {
 
 def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line]:
     """Yield the verdict and the first divergence; unless `quiet` also counts, disks and notes."""
-    yield [(_STYLE_OF_RESULT[found.result], found.result.value), (PLAIN, f": {_scope_text(found)}")]
+    yield [(_STYLE_OF_RESULT[found.result], found.result.value), (PLAIN, f": {_summary_text(found)}")]
     if found.divergence is not None:
         yield from divergence_lines(found, found.divergence)
     for name, event in found.broken.items():
@@ -76,7 +76,7 @@ def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line
         yield from _detail_lines(found)
 
 
-def _scope_text(found: Validation) -> str:
+def _summary_text(found: Validation) -> str:
     parts = []
     if found.replay is not None:
         parts.append(
@@ -123,7 +123,7 @@ def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
     yield [(HEAD, f"  {event.place}"), (PLAIN, f", node {event.node}, {log_time_text(event.time)}")]
     yield [(PLAIN, f"  {event_kind_text(event)}: {refusal.what}")]
     if found.line:
-        yield [(FAINT, f"    {cut(found.line, MOST_QUOTED_CHARACTERS)}")]
+        yield [(FAINT, f"    {truncate_text(found.line, MOST_QUOTED_CHARACTERS)}")]
     if refusal.differences:
         rows = [(FAINT, ("    field", "Kafka", "model"))]
         rows += [
@@ -131,8 +131,8 @@ def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
                 PLAIN,
                 (
                     f"    {one.field}",
-                    cut(value_text(one.kafka), MOST_QUOTED_CHARACTERS),
-                    cut(value_text(one.model), MOST_QUOTED_CHARACTERS),
+                    truncate_text(value_text(one.kafka), MOST_QUOTED_CHARACTERS),
+                    truncate_text(value_text(one.model), MOST_QUOTED_CHARACTERS),
                 ),
             )
             for one in refusal.differences
@@ -282,8 +282,8 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
         "broken": [{"property": name, **_event_as_json(event)} for name, event in found.broken.items()],
         "gaps": [_gap_as_json(gap) for gap in found.gaps],
         "storms": [_storm_as_json(storm) for storm in found.storms],
-        "monitors": _report_as_json([], found.monitored),
-        "disks": _report_as_json(found.disks, found.disk_report),
+        "monitors": _check_report_as_json([], found.monitored),
+        "disks": _check_report_as_json(found.disks, found.disk_report),
         "open": found.open_questions if found.result is ValidationVerdict.INCONCLUSIVE else [],
         "notes": list(validation_notes(found)),
         **_speed_as_json(found),
@@ -295,8 +295,8 @@ def _speed_as_json(found: Validation) -> dict[str, Any]:
     return {"seconds": round(found.seconds, 6), "events_per_second": rate}
 
 
-def _report_as_json(disks: list[ReplicaDisk], report: CheckReport | None) -> dict[str, Any] | None:
-    return None if report is None else disks_as_values(disks, report)
+def _check_report_as_json(disks: list[ReplicaDisk], report: CheckReport | None) -> dict[str, Any] | None:
+    return None if report is None else disks_as_json(disks, report)
 
 
 def _gap_as_json(gap: LogGap) -> dict[str, Any]:
@@ -424,7 +424,7 @@ class DiagramRow(NamedTuple):
     style: str = ""
 
 
-class ClusterLife:
+class ClusterTimeline:
     """Collects the rows of the diagram from events in causal order."""
 
     def __init__(self) -> None:
@@ -485,25 +485,25 @@ def _event_row_text(event: Event) -> str | None:
     return None
 
 
-def life_from_logs(found: Validation) -> ClusterLife:
+def timeline_from_logs(found: Validation) -> ClusterTimeline:
     """Return the life that logs without messages show, in order of time."""
-    life = ClusterLife()
+    life = ClusterTimeline()
     every = [event for events in found.sources.every.values() for event in events]
     life.add(sorted(every, key=lambda event: event.time))
     life.end()
     return life
 
 
-def write_cluster_page(found: Validation, life: ClusterLife, path: Path) -> None:
+def write_cluster_page(found: Validation, life: ClusterTimeline, path: Path) -> None:
     """Write the page."""
     path.write_text("".join(_cluster_page_parts(found, life)), encoding="utf-8", errors="backslashreplace")
 
 
 def _escaped_html(text: str, most: int = 400) -> str:
-    return escape(escape_invisible(cut(text, most)))
+    return escape(escape_invisible(truncate_text(text, most)))
 
 
-def _cluster_page_parts(found: Validation, life: ClusterLife) -> Iterator[str]:
+def _cluster_page_parts(found: Validation, life: ClusterTimeline) -> Iterator[str]:
     style, script = ((PAGE_FOLDER / f"cluster.{kind}").read_text("utf-8") for kind in ("css", "js"))
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_sha256_base64(script)}'"
     yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -514,7 +514,7 @@ def _cluster_page_parts(found: Validation, life: ClusterLife) -> Iterator[str]:
     rows = life.rows[-MOST_DIAGRAM_ROWS:]
     if rows:
         left_out = life.left_out + len(life.rows) - len(rows)
-        yield from _life_diagram(rows, left_out, is_causal=found.replay is not None)
+        yield from _timeline_svg(rows, left_out, is_causal=found.replay is not None)
     yield f"<script>{script}</script></body></html>\n"
 
 
@@ -522,7 +522,7 @@ def _sha256_base64(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
-def _life_diagram(rows: Sequence[DiagramRow], left_out: int, *, is_causal: bool) -> Iterator[str]:
+def _timeline_svg(rows: Sequence[DiagramRow], left_out: int, *, is_causal: bool) -> Iterator[str]:
     nodes = sorted({row.node for row in rows} | {row.source for row in rows if row.source is not None})
     columns = {node: LEFT_MARGIN + COLUMN_WIDTH * place + COLUMN_WIDTH // 2 for place, node in enumerate(nodes)}
     width, height = LEFT_MARGIN + COLUMN_WIDTH * len(nodes) + 260, TOP_MARGIN + ROW_HEIGHT * (len(rows) + 1)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.disks import has_disk_files, is_batch_file, read_disks
+from kraftcheck.validation.disks import has_disk_files, is_record_batch_file, read_disks
 from kraftcheck.validation.effects import FormatByDisk
-from kraftcheck.validation.events import Event, MessagePairs, nodes_by_address, number_events, pair_messages
+from kraftcheck.validation.events import Event, MessagePairs, assign_sequence_numbers, nodes_by_address, pair_messages
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
-from kraftcheck.validation.models import model_of_logs, names_of_cluster
+from kraftcheck.validation.models import model_of_logs, translator_of_logs
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
 from kraftcheck.validation.sources import (
@@ -28,7 +28,7 @@ from kraftcheck.validation.state import NodeProgress
 from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, senders_of_unlogged
 
 
-def replay_of_logs(
+def prepare_log_replay(
     logs: dict[int, Sequence[Event]],
     *,
     heads: Mapping[int, Sequence[Event]] = {},
@@ -43,8 +43,8 @@ def replay_of_logs(
     for number, head in heads.items():
         logs = {**logs, number: [*head, *logs.get(number, ())]}
     for events in logs.values():
-        number_events(events)
-    terms = names_of_cluster(logs)
+        assign_sequence_numbers(events)
+    terms = translator_of_logs(logs)
     nodes = {node: NodeProgress(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
     formats: FormatByDisk = {}
     homes = nodes_by_address(logs)
@@ -84,7 +84,7 @@ class ValidationInputs:
         """Read the disks and the logs; raise InputError if there is neither, or one cannot be read."""
         disks = read_disks([path for path in self.paths if has_disk_files(path)], limit_bytes=self.limit_bytes)
         wanted = LogOptions(self.pattern, self.since, self.until, self.limit_bytes, report)
-        sources = read_cluster_logs(filterfalse(is_batch_file, self.paths), self.nodes, wanted)
+        sources = read_cluster_logs(filterfalse(is_record_batch_file, self.paths), self.nodes, wanted)
         _require_any_input(self, sources, has_disks=bool(disks))
         return Validation(sources, disks, self.kafka, self.without, self.monitors)
 
@@ -123,7 +123,9 @@ def _replay_to_divergence(
     found: Validation, inputs: ValidationInputs, report: Callable[[int, float], object], recorder: ReplayListener | None
 ) -> None:
     """Replay the logs up to the first divergence."""
-    replay = found.replay = replay_of_logs(dict(found.sources.logs), heads=found.sources.late, without=found.without)
+    replay = found.replay = prepare_log_replay(
+        dict(found.sources.logs), heads=found.sources.late, without=found.without
+    )
     replay.check.unwritten = senders_of_unlogged(replay)
     began = time.monotonic()
     replayed = {number: node.position for number, node in replay.nodes.items()}

@@ -48,7 +48,7 @@ ABOVE_ALL_CORRELATIONS = 1 << 62
 """A number that no correlation id reaches."""
 
 
-class LineOrder:
+class LineOrderChecker:
     """The order and the numbers of a node's lines, unit by unit."""
 
     def __init__(self, head: Sequence[Event] = ()) -> None:
@@ -76,11 +76,11 @@ class LineOrder:
         """Raise Refusal at the first line of a unit that comes out of order, twice, or without the line before it."""
         if unit[0].kind in BOOT_KINDS:
             self.__init__()  # type: ignore[misc]
-            _check_start(unit, is_last=is_last)
+            _check_process_start(unit, is_last=is_last)
         self._check_received(unit[0])
         _check_transitions(unit, is_last=is_last)
         _check_parked_fetches(unit, is_last=is_last)
-        _check_ranks(unit)
+        _check_line_order(unit)
         _check_offsets_rise(unit)
         for event in unit:
             if event.kind is EventKind.TRANSITION:
@@ -118,7 +118,7 @@ class LineOrder:
             raise Refusal(event, "is not the response that was received")
 
 
-def _check_start(unit: Sequence[Event], *, is_last: bool) -> None:
+def _check_process_start(unit: Sequence[Event], *, is_last: bool) -> None:
     """A start has one line of each kind, and starts with the voters that it has read."""
     seen: dict[EventKind, Event] = {}
     for event in unit:
@@ -145,7 +145,7 @@ def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
     attempt: Event | None = None
     for event in unit:
         if event.kind is EventKind.TRANSITION:
-            _check_was_attempted(attempt, event)
+            _check_transition_attempted(attempt, event)
             attempt = None
         elif event.kind not in OTHER_THREAD_LINE_KINDS:
             if attempt is not None:
@@ -155,7 +155,7 @@ def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
         raise Refusal(attempt, "is not followed by its transition")
 
 
-def _check_was_attempted(attempt: Event | None, event: Event) -> None:
+def _check_transition_attempted(attempt: Event | None, event: Event) -> None:
     if attempt is None:
         if event.body[0]["mode"] in DURABLE_MODES:
             raise Refusal(event, "is a durable transition that was not attempted")
@@ -177,7 +177,7 @@ def _check_parked_fetches(unit: Sequence[Event], *, is_last: bool) -> None:
         raise Refusal(ended, "is not followed by the response to its fetch")
 
 
-def _check_ranks(unit: Sequence[Event]) -> None:
+def _check_line_order(unit: Sequence[Event]) -> None:
     """A message is handled before requests are sent; a follower's lines have one order."""
     before, kinds = unit[0], set[EventKind]()
     for event in unit[1:]:

@@ -30,7 +30,7 @@ from kraftcheck.validation.records import (
     SnapshotHeader,
     Voter,
     VotersRecord,
-    begins_batch,
+    starts_with_batch,
 )
 
 DEFAULT_LIMIT_BYTES = 64 << 30
@@ -195,7 +195,7 @@ def _file_opener(path: Path) -> Callable[[], BinaryIO]:
     return lambda: path.open("rb")
 
 
-def escaped(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Escape control characters of a name from a tarball or a file."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text[:300])
 
@@ -252,7 +252,7 @@ def _damage_as_input_error(name: str) -> Iterator[None]:
         ) from None
     except _DAMAGE_ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{name}: cannot be read: {escaped(reason)}; copy the file again") from None
+        raise InputError(f"{name}: cannot be read: {escape_unprintable(reason)}; copy the file again") from None
 
 
 def _is_tar(stream: BinaryIO, name: str) -> bool:
@@ -283,7 +283,7 @@ class _FileCollector:
 
     def path(self, path: Path) -> None:
         """Collect the files of a folder or a tarball."""
-        name = escaped(str(path))
+        name = escape_unprintable(str(path))
         with _damage_as_input_error(name):
             if path.is_dir():
                 self._folder(path)
@@ -293,7 +293,7 @@ class _FileCollector:
             with path.open("rb") as stream:
                 found = _is_tar(stream, name)
                 base = stream.read(8)
-            if is_batch_file(path):
+            if is_record_batch_file(path):
                 known = path.name if _PARTITION_FILE_NAME.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
                 self.add(
                     f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION_FOLDER}",
@@ -315,7 +315,7 @@ class _FileCollector:
                     self._found(file, folder)
 
     def _found(self, file: Path, folder: str) -> None:
-        label = escaped(str(file))
+        label = escape_unprintable(str(file))
         if not _TARBALL_NAME.fullmatch(file.name):
             self.add(folder, file.name, _FoundFile(label, _file_opener(file)))
             return
@@ -340,7 +340,7 @@ class _FileCollector:
 
     def _member(self, opened: Callable[[], BinaryIO], name: str, label: str, key: str, depth: int) -> None:
         place = PurePosixPath("/", name)
-        inner = f"{label}:{escaped(str(place)[1:])}"
+        inner = f"{label}:{escape_unprintable(str(place)[1:])}"
         if ".." in place.parts:
             return
         if _PARTITION_FILE_NAME.fullmatch(place.name):
@@ -368,7 +368,7 @@ def _require_complete_tarball(stream: _BoundedFile, offset: int, label: str) -> 
 
 def _refuse_unlistable_partition(error: OSError) -> None:
     """Refuse a metadata partition that cannot be listed; other folders, such as lost+found, do not matter."""
-    name = escaped(str(error.filename))
+    name = escape_unprintable(str(error.filename))
     if Path(name).name == PARTITION_FOLDER:
         raise InputError(f"{name}: cannot be read: {error.strerror}; copy it, or read it as its owner")
 
@@ -394,12 +394,12 @@ def has_disk_files(path: str | Path) -> bool:
             return _is_tar(stream, str(path))
 
 
-def is_batch_file(path: Path) -> bool:
+def is_record_batch_file(path: Path) -> bool:
     """Whether a file is a segment or a snapshot by its content: it begins with a batch."""
     if not path.is_file():
         return False
     with _damage_as_input_error(str(path)), path.open("rb") as stream:
-        return begins_batch(stream.read(BATCH_HEADER.size))
+        return starts_with_batch(stream.read(BATCH_HEADER.size))
 
 
 def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[ReplicaDisk]:
@@ -413,7 +413,7 @@ def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_
             found = _read_partitions(collector, room, seen)
         room -= sum(len(disk.log.batches) for disk in found)
         if not any(_is_metadata_partition(folder, names) for folder, names in collector.folders.items()):
-            name = escaped(str(path))
+            name = escape_unprintable(str(path))
             raise InputError(
                 f"{name}: expected a folder {PARTITION_FOLDER}, found none; name a data folder of a controller"
             )
@@ -486,13 +486,15 @@ def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[s
     )
     if raw is None and not separator and Path(above, META_PROPERTIES_FILE).is_file():
         raw = _read_small_file(
-            _FoundFile(escaped(f"{above}/{META_PROPERTIES_FILE}"), _file_opener(Path(above, META_PROPERTIES_FILE)))
+            _FoundFile(
+                escape_unprintable(f"{above}/{META_PROPERTIES_FILE}"), _file_opener(Path(above, META_PROPERTIES_FILE))
+            )
         )
     if not isinstance(raw, bytes):
         return
     lines = raw.decode(errors="replace").splitlines()
     pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", "!"))]
-    found = {key.strip(): escaped(value.strip().replace("\\", "")) for key, value in pairs}
+    found = {key.strip(): escape_unprintable(value.strip().replace("\\", "")) for key, value in pairs}
     number = found.get("node.id", found.get("broker.id", ""))
     if re.fullmatch(r"[0-9]{1,9}", number):
         disk.node_id = int(number)
@@ -512,8 +514,8 @@ def _fill_quorum_state(disk: ReplicaDisk, file: str, raw: bytes) -> None:
             raise ValueError("a number out of its range")
         epoch, leader, voted, version = numbers
         voters = tuple(int(one["voterId"]) for one in found.get("currentVoters") or ())
-        directory = escaped(str(found.get("votedDirectoryId", "")))
+        directory = escape_unprintable(str(found.get("votedDirectoryId", "")))
         disk.quorum_state = QuorumState(epoch, leader, voted, directory, version, voters)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else escaped(str(error))
+        reason = f"no {error}" if isinstance(error, KeyError) else escape_unprintable(str(error))
         disk.problems.append(FileProblem(file, f"expected a quorum-state of Kafka, found {reason}"))

@@ -34,7 +34,7 @@ from kraftcheck.spec.language.changes import broken_properties
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, MessagePairs
 from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, position_of_next_append
-from kraftcheck.validation.terms import ClusterNames, OffsetBatch, data_batch, offset_after_batches
+from kraftcheck.validation.terms import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
@@ -93,8 +93,8 @@ class PropertyCheck:
     def is_due(self, before: Replica | None, after: Replica) -> bool:
         """Whether the properties are to be evaluated after a step of a replica."""
         fields = changed_fields(before, after)
-        self._routine += is_routine_step(fields, before, after)
-        if fields and (not is_routine_step(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
+        self._routine += is_append_or_commit(fields, before, after)
+        if fields and (not is_append_or_commit(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
             self._routine = 0
             return True
         return False
@@ -137,7 +137,7 @@ def changed_fields(before: Replica | None, after: Replica) -> set[str]:
     }
 
 
-def is_routine_step(fields: set[str], before: Replica | None, after: Replica) -> bool:
+def is_append_or_commit(fields: set[str], before: Replica | None, after: Replica) -> bool:
     """Whether a step only appends batches or raises the high watermark; a property that it breaks stays broken."""
     return before is not None and fields <= {"log", "high_watermark"} and len(after.log) >= len(before.log)
 
@@ -158,7 +158,7 @@ class ReplayedModel:
     def __init__(
         self,
         protocol: QuorumBase,
-        terms: ClusterNames,
+        terms: ModelTranslator,
         nodes: dict[int, NodeProgress],
         pairs: MessagePairs,
         formats: FormatByDisk,

@@ -16,7 +16,7 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import cut, escape_invisible
+from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELD_PARSERS, events_of_lines, message_sender
 
@@ -26,7 +26,7 @@ class InvalidJsonValueError(Exception):
 
     def __init__(self, expected: str, found: Any, name: str = "") -> None:
         self.expected, self.found, self.name = expected, found, name
-        shown = "nothing" if found is MISSING_VALUE else escape_invisible(cut(repr(found), 60))
+        shown = "nothing" if found is MISSING_VALUE else escape_invisible(truncate_text(repr(found), 60))
         super().__init__(f"expected {expected}{f' in {name}' if name else ''}, found {shown}")
 
 
@@ -415,7 +415,7 @@ def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
         if entry is None:
             cut_off = number_
             continue
-        yield from events_of_object(entry, file, number_)
+        yield from events_from_json_object(entry, file, number_)
 
 
 def _json_of_line(line: str) -> Any:
@@ -429,7 +429,7 @@ def _json_of_line(line: str) -> Any:
     return None
 
 
-def events_of_object(entry: Any, file: str, line: int) -> Iterator[Event]:
+def events_from_json_object(entry: Any, file: str, line: int) -> Iterator[Event]:
     """Yield the events of a JSON object: one, or none for a line of a log that shows none."""
     name = entry.get("event") if isinstance(entry, dict) else None
     try:

@@ -175,7 +175,7 @@ def nodes_by_address(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
             bodies.add(event.body.values[-4:])
             found.update(_endpoints_in_response(event.body))
         elif event.kind in (EventKind.SEND, EventKind.REQUEST):
-            found.update(_joining_listeners(event.body))
+            found.update(_listeners_in_voter_request(event.body))
     return found
 
 
@@ -186,7 +186,7 @@ def _endpoints_in_response(body: MessageBody) -> Iterator[tuple[str, int]]:
             yield f"{host[1:-1]}:{port}", int(node)
 
 
-def _joining_listeners(body: MessageBody) -> Iterator[tuple[str, int]]:
+def _listeners_in_voter_request(body: MessageBody) -> Iterator[tuple[str, int]]:
     """Yield the listeners of a voter in its AddVoter or UpdateVoter, each with the node."""
     if body.api in ("AddRaftVoter", "UpdateRaftVoter"):
         for host, port in zip(body.all("host"), body.all("port"), strict=False):
@@ -423,7 +423,7 @@ def is_transport_error(response: Event) -> bool:
     return body.get("errorCode") in TRANSPORT_ERRORS and not body.get("partitionIndex") and not body.get("index")
 
 
-def number_events(events: Sequence[Event]) -> None:
+def assign_sequence_numbers(events: Sequence[Event]) -> None:
     """Number the events of a node in order, and its incarnations; note which responses it has ignored.
 
     A raft client logs a response as received, and then perhaps as ignored.

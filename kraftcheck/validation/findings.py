@@ -123,18 +123,18 @@ MOST_SHOWN_EPOCHS = 30
 """Maximum number of epochs of a disk in the text; the JSON has all."""
 
 
-def disks_as_values(disks: list[ReplicaDisk], report: CheckReport) -> dict[str, Any]:
+def disks_as_json(disks: list[ReplicaDisk], report: CheckReport) -> dict[str, Any]:
     """Return disks and report as plain values."""
     return {
         "cluster": next((disk.cluster_id for disk in disks if disk.cluster_id), ""),
-        "disks": [_disk_as_values(disk) for disk in disks],
+        "disks": [_disk_as_json(disk) for disk in disks],
         "checks": dict(report.checks),
         "findings": [asdict(finding) for finding in report.findings],
         "notes": [asdict(note) for note in report.notes],
     }
 
 
-def _disk_as_values(disk: ReplicaDisk) -> dict[str, Any]:
+def _disk_as_json(disk: ReplicaDisk) -> dict[str, Any]:
     return {
         "node": disk.node_id,
         "directory": disk.directory_id,
@@ -144,7 +144,7 @@ def _disk_as_values(disk: ReplicaDisk) -> dict[str, Any]:
         "end": disk.end,
         "batches": len(disk.log.batches),
         "last_time": _last_time_text(disk),
-        "epochs": _epochs_as_values(disk),
+        "epochs": _epochs_as_json(disk),
         "versions": [{"offset": offset, "version": version} for offset, version, _ in disk.versions],
         "voters": [
             {"offset": offset, "voters": [voter._asdict() for voter in voters]} for offset, voters, _ in disk.voters
@@ -153,7 +153,7 @@ def _disk_as_values(disk: ReplicaDisk) -> dict[str, Any]:
     }
 
 
-def _epochs_as_values(disk: ReplicaDisk) -> list[dict[str, Any]]:
+def _epochs_as_json(disk: ReplicaDisk) -> list[dict[str, Any]]:
     """Return the epochs of a log with their first offsets, leaders and votes."""
     batches = disk.log.batches
     elections = {one.base: one.body for one in disk.log.controls if isinstance(one.body, LeaderChange)}
@@ -194,7 +194,7 @@ def _disk_lines(disk: ReplicaDisk) -> Iterator[str]:
         yield f"  kraft.version  {', '.join(f'{version} since offset {at}' for at, version, _ in disk.versions)}"
     if disk.snapshots:
         yield f"  snapshots      {_shortened_list_text([f'{one.offset}-{one.epoch}' for one in disk.snapshots])}"
-    yield from _epoch_table_lines(_epochs_as_values(disk))
+    yield from _epoch_table_lines(_epochs_as_json(disk))
     if disk.voters:
         yield from _table_lines(
             [("from", "voters"), *((str(at), _value_text(voter_ids(voters))) for at, voters, _ in disk.voters)]

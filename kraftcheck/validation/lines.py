@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import Error, FetchRequest, FetchSnapshotRequest, Mode, Nil, Replica
-from kraftcheck.kraft_model.quorum.rules import log_version
+from kraftcheck.kraft_model.quorum.rules import last_kraft_version
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import OPERATION_OF_API, ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, request_key
@@ -90,7 +90,7 @@ class KnownDifferenceUses:
             for name, last, own in found:
                 if name not in self.noted:
                     plain = getattr(super(last, protocol), method)
-                    if _exhaust_iterator(own(protocol, *arguments, **options)) != _exhaust_iterator(
+                    if _materialize_iterator(own(protocol, *arguments, **options)) != _materialize_iterator(
                         plain(*arguments, **options)
                     ):
                         self.noted.add(name)
@@ -99,7 +99,7 @@ class KnownDifferenceUses:
         return call
 
 
-def _exhaust_iterator(result: Any) -> Any:
+def _materialize_iterator(result: Any) -> Any:
     return list(result) if isinstance(result, Iterator) else result
 
 
@@ -430,7 +430,7 @@ class LineChecks(ReplayedModel):
         version, offset = event.body
         me = state.me
         formatted = self.protocol.formatted_version(me.id, me.directory)
-        ours = log_version(me.log[: batch_count_at(me.log, offset + 1)], formatted)
+        ours = last_kraft_version(me.log[: batch_count_at(me.log, offset + 1)], formatted)
         if ours != version and offset >= 0 and me.mode is Mode.LEADER:
             return state  # an upgrade: the voters' line comes next
         return self._equal(state, event, ("kraft.version",), (version,), (ours,))
@@ -456,7 +456,7 @@ class LineChecks(ReplayedModel):
         model["voters"] = {voter.key for voter in me.voters}
         if formatted or me.log:  # from 4.4 on an observer's disk is formatted with a version as well
             kafka["version"] = shown.get("version")
-            model["version"] = log_version(me.log, self.protocol.initial_version if formatted else 0)
+            model["version"] = last_kraft_version(me.log, self.protocol.initial_version if formatted else 0)
 
 
 SEND_CHECKS: dict[str, Any] = {

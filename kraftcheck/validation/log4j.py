@@ -243,7 +243,7 @@ def _parse_append(event: Event, text: str) -> None:
         event.kind, event.body = EventKind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
 
 
-def _parse_stored(event: Event, text: str) -> None:
+def _parse_follower_end_offset(event: Event, text: str) -> None:
     found = re.search(r"offset=(\d+), epoch=(\d+)", text)
     if found:
         event.kind, event.body = EventKind.STORED, (int(found[1]), int(found[2]))
@@ -270,7 +270,7 @@ def _parse_voter_set(event: Event, text: str) -> None:
         event.kind, event.body = EventKind.VOTERS, (parse_voters(text), int(found[1]))
 
 
-def _parse_version(event: Event, text: str) -> None:
+def _parse_kraft_version(event: Event, text: str) -> None:
     found = re.search(r"KRAFT_VERSION_(\d+) at offset (-?\d+)$", text)
     if found:
         event.kind, event.body = EventKind.VERSION, (int(found[1]), int(found[2]))
@@ -289,7 +289,7 @@ def _parse_disk_snapshots(event: Event, text: str) -> None:
     event.body = tuple((int(a), int(b)) for a, b in re.findall(r"offset=(\d+), epoch=(\d+)", text))
 
 
-def _parse_bootstrap(event: Event, text: str) -> None:
+def _parse_bootstrap_servers(event: Event, text: str) -> None:
     event.kind = EventKind.BOOTSTRAP
     ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER_PATTERN.finditer(text)]
     event.body = tuple((text[start : found.end(1)].rpartition("[")[2], int(found[2])) for start, found in ends)
@@ -321,16 +321,16 @@ PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Attempting durable t": _transition_parser(EventKind.ATTEMPT),
     "Completed transition": _transition_parser(EventKind.TRANSITION),
     "Leader appended reco": _parse_append,
-    "Follower end offset ": _parse_stored,
+    "Follower end offset ": _parse_follower_end_offset,
     "High watermark set t": _parse_first_high_watermark,
     "Leader high watermar": _offset_event_parser(EventKind.LEADER_HIGH_WATERMARK),
     "Follower high waterm": _offset_event_parser(EventKind.FOLLOWER_HIGH_WATERMARK),
     "Latest set of voters": _parse_voter_set,
-    "Latest kraft.version": _parse_version,
+    "Latest kraft.version": _parse_kraft_version,
     "Starting voters are ": _parse_starting_voters,
     "Reading KRaft snapsh": _parse_boot,
     "Initialized snapshot": _parse_disk_snapshots,
-    "Starting request man": _parse_bootstrap,
+    "Starting request man": _parse_bootstrap_servers,
     "Loading snapshot (Of": _snapshot_line_parser(EventKind.LOADED),
     "Truncated to offset ": _offset_event_parser(EventKind.TRUNCATED),
     "Fully truncated the ": _offset_event_parser(EventKind.REPLACED),
@@ -361,7 +361,7 @@ def message_sender(body: MessageBody) -> int | None:
     return node if node >= 0 else None
 
 
-def parse_milliseconds(text: str) -> int:
+def parse_timestamp_ms(text: str) -> int:
     """Return a time of a log line in milliseconds, 0 if it is in an unknown form."""
     try:
         return int(datetime.fromisoformat(text.replace(",", ".")).replace(tzinfo=UTC).timestamp() * 1000)
@@ -384,7 +384,7 @@ def events_of_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATT
         if parse is None:
             continue
         if found["d"] != last_text:
-            last_text, last_time = found["d"], parse_milliseconds(found["d"])
+            last_text, last_time = found["d"], parse_timestamp_ms(found["d"])
         try:
             event = Event(int(node[1]) if node else -1, last_time, EventKind.THREW, file, number, level=found["p"])
             parse(event, text[start:])

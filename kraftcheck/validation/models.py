@@ -15,13 +15,13 @@ from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import Event, EventKind, is_transport_error
 from kraftcheck.validation.lines import KnownDifferenceUses
-from kraftcheck.validation.terms import ClusterNames
+from kraftcheck.validation.terms import ModelTranslator
 
 UNLIMITED_BOUND = 1_000_000
 """A bound that no log exhausts."""
 
 
-def names_of_cluster(logs: dict[int, Sequence[Event]]) -> ClusterNames:
+def translator_of_logs(logs: dict[int, Sequence[Event]]) -> ModelTranslator:
     """Return the terms of a cluster: its nodes, and those that are voters at any time."""
     voters: set[int] = set()
     peers: set[int] = set()
@@ -31,12 +31,12 @@ def names_of_cluster(logs: dict[int, Sequence[Event]]) -> ClusterNames:
         if event.kind in (EventKind.VOTERS, EventKind.STARTING_VOTERS):
             told = event.body[0] if event.kind is EventKind.VOTERS else event.body
             voters.update(voter[0] for voter in told)
-    return ClusterNames({*logs, *peers, *voters}, voters)
+    return ModelTranslator({*logs, *peers, *voters}, voters)
 
 
 def model_of_logs(
     logs: dict[int, Sequence[Event]],
-    terms: ClusterNames,
+    terms: ModelTranslator,
     formats: FormatByDisk,
     homes: dict[str, int],
     without: Collection[str],
@@ -82,19 +82,19 @@ def model_of_logs(
 
 
 def _nodes_of_old_software(
-    logs: dict[int, Sequence[Event]], terms: ClusterNames, homes: dict[str, int]
+    logs: dict[int, Sequence[Event]], terms: ModelTranslator, homes: dict[str, int]
 ) -> frozenset[ModelValue]:
     """Return the nodes whose software supports no kraft.version but 0, by their UpdateVoter or ApiVersions."""
     shown: dict[int | None, int] = defaultdict(int)
     for node, version in chain.from_iterable(
-        _highest_software_versions(events, terms, homes) for events in logs.values()
+        _supported_kraft_versions(events, terms, homes) for events in logs.values()
     ):
         shown[node] = max(shown[node], version)
     return frozenset(terms.hosts[node] for node in terms.hosts if shown.get(node) == 0)
 
 
-def _highest_software_versions(
-    events: Sequence[Event], terms: ClusterNames, homes: dict[str, int]
+def _supported_kraft_versions(
+    events: Sequence[Event], terms: ModelTranslator, homes: dict[str, int]
 ) -> Iterator[tuple[int | None, int]]:
     """Yield nodes with the highest kraft.version of their software, as a log shows it."""
     asked: dict[tuple[int, int], str] = {}
@@ -110,7 +110,7 @@ def _highest_software_versions(
 
 
 def _model_constants(
-    events: Sequence[Event], terms: ClusterNames, homes: dict[str, int], *, is_late: bool
+    events: Sequence[Event], terms: ModelTranslator, homes: dict[str, int], *, is_late: bool
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
     named = [address for event in events if event.kind is EventKind.BOOTSTRAP for address, _ in event.body]

@@ -295,7 +295,7 @@ def _batch_size(header: tuple[int, ...]) -> int:
     return size if plausible and min(base, epoch, delta) >= 0 and base < 1 << 62 else 0
 
 
-def begins_batch(head: bytes) -> bool:
+def starts_with_batch(head: bytes) -> bool:
     """Whether bytes begin as a batch does."""
     return len(head) >= BATCH_HEADER.size and _batch_size(BATCH_HEADER.unpack_from(head)) > 0
 

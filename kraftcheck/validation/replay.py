@@ -25,11 +25,11 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys, resigned, unattached
 from kraftcheck.spec import Record
-from kraftcheck.validation.completeness import LineOrder, check_changes_have_lines, check_start_shows_snapshot
+from kraftcheck.validation.completeness import LineOrderChecker, check_changes_have_lines, check_start_shows_snapshot
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
-from kraftcheck.validation.starts import MidLifeStates, controls_shown_by_lines
+from kraftcheck.validation.starts import LateStartReplay, control_records_in_lines
 from kraftcheck.validation.state import (
     BOOT_KINDS,
     NodeProgress,
@@ -178,14 +178,14 @@ MOST_SNAPSHOT_STEPS = 2
 """Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
 
 
-class ClusterReplay(UnitScheduler, MidLifeStates, LineChecks):
+class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
     def __init__(self, *parts: Any, known: KnownDifferenceUses) -> None:
         super().__init__(*parts)
         self.known = known
         self.begin_late()
-        self.orders = {number: LineOrder(node.events[: node.position]) for number, node in self.nodes.items()}
+        self.orders = {number: LineOrderChecker(node.events[: node.position]) for number, node in self.nodes.items()}
 
     def advance(self, node: NodeProgress) -> None:
         """Replay a node's next unit; raise Refusal if the model does not allow it."""
@@ -426,7 +426,7 @@ class ClusterReplay(UnitScheduler, MidLifeStates, LineChecks):
 
     def _unknown(self, me: Replica, end: int, epoch: int, unit: Sequence[Event]) -> tuple[Batch, ...]:
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
-        found, in_snapshot = controls_shown_by_lines(self.terms, unit)
+        found, in_snapshot = control_records_in_lines(self.terms, unit)
         records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
         return make_log(
             offset_after_batches(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")]

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from kraftcheck.processes import machine_memory_bytes
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import cut, escape_invisible
+from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.validation.event_stream import is_event_stream, read_stream
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_pattern
@@ -436,7 +436,7 @@ def _foreign_file_problem(name: str, head: bytes, pattern: str) -> str | None:
     number = next(raft, 0)
     return (
         f"{name}:{number + 1}: expected a line of log4j in the pattern {pattern}, found"
-        f" {escape_invisible(cut(lines[number], 60))!r}; give the pattern of the file by --pattern"
+        f" {escape_invisible(truncate_text(lines[number], 60))!r}; give the pattern of the file by --pattern"
     )
 
 

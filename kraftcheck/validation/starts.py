@@ -37,9 +37,9 @@ from kraftcheck.validation.events import Event, EventKind, MessageBody, request_
 from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeProgress, NodeState, WaitingRequest
 from kraftcheck.validation.terms import (
     UNSET_DIRECTORY_IDS,
-    ClusterNames,
     Log,
     LogEnd,
+    ModelTranslator,
     batch_count_at,
     batch_end_offset,
     data_batch,
@@ -53,7 +53,7 @@ ControlRecords = tuple[Record, ...]
 ControlsByOffset = dict[int, ControlRecords]
 
 
-def add_unless_in_force(records: ControlsByOffset, offset: int, record: Record) -> None:
+def add_control_unless_effective(records: ControlsByOffset, offset: int, record: Record) -> None:
     """Add a record unless it is in force at an offset: there, or as the first one if none of its type comes before."""
     known = [at for at, found in records.items() if at <= offset and any(type(one) is type(record) for one in found)]
     if not known or record not in records[max(known)]:
@@ -65,7 +65,9 @@ def _put_control_record(records: ControlsByOffset, offset: int, record: Record) 
     records[offset] = (*rest, record)
 
 
-def controls_shown_by_lines(terms: ClusterNames, events: Iterable[Event]) -> tuple[ControlsByOffset, ControlsByOffset]:
+def control_records_in_lines(
+    terms: ModelTranslator, events: Iterable[Event]
+) -> tuple[ControlsByOffset, ControlsByOffset]:
     """Return the voters and versions that lines show by their offsets in a log, and those at ends of snapshots."""
     found: ControlsByOffset = {}
     snapshots: ControlsByOffset = {}
@@ -262,7 +264,7 @@ def replica_with_rewritten_log(me: Replica, change: LogRewrite) -> Replica:
     return after
 
 
-class StartStates(LogShortener):
+class ProcessStartReplay(LogShortener):
     """States of a starting process."""
 
     is_late = False  # whether the replay of some node begins in the life of a process
@@ -361,7 +363,7 @@ class StartStates(LogShortener):
         elif any(
             event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _lines_until_voters(unit)
         ):  # a bootstrap snapshot
-            controls = chain.from_iterable(controls_shown_by_lines(self.terms, _lines_until_voters(unit))[0].values())
+            controls = chain.from_iterable(control_records_in_lines(self.terms, _lines_until_voters(unit))[0].values())
             me = self.protocol.with_log(me, make_log(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
         if shown["epoch"] == 0 and end <= 0:
             return me
@@ -392,14 +394,14 @@ class StartStates(LogShortener):
         records: ControlsByOffset = {}
         snapshots: ControlsByOffset = {}
         for events in lines:
-            found, in_snapshots = controls_shown_by_lines(self.terms, events)
+            found, in_snapshots = control_records_in_lines(self.terms, events)
             records |= found
             snapshots |= in_snapshots
         records = {offset: found for offset, found in records.items() if offset < end}
         claims = sorted((offset, found) for offset, found in snapshots.items() if offset < end)
         for offset, controls in [*claims, (end, otherwise)]:
             for one in controls:
-                add_unless_in_force(records, offset, one)
+                add_control_unless_effective(records, offset, one)
         return make_log(start, ends, records, ())
 
     def log_start(self, node: NodeProgress, incarnation: int) -> int:
@@ -476,7 +478,7 @@ def _lines_until_voters(unit: Sequence[Event]) -> list[Event]:
 OFFSET_FIELDS = ("fetchOffset", "highWatermark", "endOffset", "lastOffset", "logStartOffset")
 
 
-class MidLifeStates(StartStates):
+class LateStartReplay(ProcessStartReplay):
     """States of replicas that are replayed from a transition on."""
 
     def begin_late(self) -> None:

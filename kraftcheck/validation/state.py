@@ -18,9 +18,9 @@ from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.terms import (
     UNSET_DIRECTORY_IDS,
-    ClusterNames,
     FieldDifference,
     FieldTexts,
+    ModelTranslator,
     body_differences,
 )
 
@@ -165,7 +165,9 @@ def position_of_next_append(node: NodeProgress, start: int) -> int:
     return len(node.events)
 
 
-def transition_differences(me: Replica, shown: dict[str, Any], terms: ClusterNames, high: int) -> list[FieldDifference]:
+def transition_differences(
+    me: Replica, shown: dict[str, Any], terms: ModelTranslator, high: int
+) -> list[FieldDifference]:
     """Return the fields of a shown state that differ from a replica of the model and the known high watermark."""
     found = [FieldDifference("mode", shown["mode"], str(me.mode)), FieldDifference("epoch", shown["epoch"], me.epoch)]
     leader = None if isinstance(me.leader, Nil) else terms.nodes[me.leader]

@@ -7,8 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.event_stream import events_of_object
-from kraftcheck.validation.events import Event, EventKind, MessageBody, MessagePairs, is_transport_error, number_events
+from kraftcheck.validation.event_stream import events_from_json_object
+from kraftcheck.validation.events import (
+    Event,
+    EventKind,
+    MessageBody,
+    MessagePairs,
+    assign_sequence_numbers,
+    is_transport_error,
+)
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
     from kraftcheck.validation.replay import ClusterReplay
@@ -81,7 +88,7 @@ class ValidationState:
         (number,) = {event.node for event in events}
         log = self._logs.setdefault(number, [])
         log += events
-        number_events(log)
+        assign_sequence_numbers(log)
         step = _TakenStep(number, len(log), is_last)
         facts = {fact for event in events for fact in _cluster_facts(event)}
         refusal: Refusal | None = None
@@ -111,10 +118,10 @@ class _StepReplay:
     """A replay of steps, which pairs messages in their order: each is sent before it is received."""
 
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:
-        from kraftcheck.validation.cluster import replay_of_logs
+        from kraftcheck.validation.cluster import prepare_log_replay
 
         self.pairs = MessagePairs({}, {}, [], [])
-        self.replay: ClusterReplay = replay_of_logs(dict(logs), without=without, pairs=self.pairs)
+        self.replay: ClusterReplay = prepare_log_replay(dict(logs), without=without, pairs=self.pairs)
         self._sends: dict[tuple[int, MessageBody], list[Event]] = defaultdict(list)
         self._killed: set[int] = set()  # nodes whose events may be missing
         self._asked: dict[tuple[int, int, int], Event] = {}
@@ -233,7 +240,9 @@ def validate_step(
         An event is not of the schema, or the events are not those of one node.
     """
     given = [step] if isinstance(step, Mapping) else list(step)
-    events = [event for place, one in enumerate(given, start=1) for event in events_of_object(dict(one), "step", place)]
+    events = [
+        event for place, one in enumerate(given, start=1) for event in events_from_json_object(dict(one), "step", place)
+    ]
     nodes = {event.node for event in events}
     if len(nodes) != 1 or -1 in nodes:
         named = ", ".join(map(str, sorted(nodes))) or "none"

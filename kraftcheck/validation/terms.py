@@ -98,7 +98,7 @@ class FieldDifference(NamedTuple):
     model: Any
 
 
-class ClusterNames:
+class ModelTranslator:
     """The names of a cluster. Directory ids and endpoints are numbered by node, in the order of their appearance."""
 
     def __init__(self, nodes: Iterable[int], voters: Iterable[int] = ()) -> None:
@@ -247,8 +247,8 @@ class CommonResponseFields(NamedTuple):
     endpoint: int
 
 
-def _fetch_response(
-    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+def _make_fetch_response(
+    terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     high = body.number("highWatermark")
     return FetchResponse(
@@ -258,14 +258,14 @@ def _fetch_response(
     )  # fmt: skip
 
 
-def _fetch_snapshot_response(
-    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+def _make_fetch_snapshot_response(
+    terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
 def _vote_response(
-    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     granted = body.get("voteGranted") == "true"
     return VoteResponse(
@@ -274,38 +274,38 @@ def _vote_response(
     )  # fmt: skip
 
 
-def _begin_quorum_epoch_response(
-    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+def _make_begin_epoch_response(
+    terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _end_quorum_epoch_response(
-    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+def _make_end_epoch_response(
+    terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _update_voter_response(
-    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+def _make_update_voter_response(
+    terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
 def _admin_response(
-    terms: ClusterNames, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
+    terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
     return AdminResponse(operation, c.error, c.source, c.dest)
 
 
 RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
-    FetchRequest: _fetch_response,
-    FetchSnapshotRequest: _fetch_snapshot_response,
+    FetchRequest: _make_fetch_response,
+    FetchSnapshotRequest: _make_fetch_snapshot_response,
     VoteRequest: _vote_response,
-    BeginQuorumEpochRequest: _begin_quorum_epoch_response,
-    EndQuorumEpochRequest: _end_quorum_epoch_response,
-    UpdateVoterRequest: _update_voter_response,
+    BeginQuorumEpochRequest: _make_begin_epoch_response,
+    EndQuorumEpochRequest: _make_end_epoch_response,
+    UpdateVoterRequest: _make_update_voter_response,
     AddVoterRequest: _admin_response,
     RemoveVoterRequest: _admin_response,
 }
@@ -315,7 +315,9 @@ RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
 # Requests, from a log
 
 
-def _fetch_request(terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _make_fetch_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     offset, directory = body.number("fetchOffset"), body.get("replicaDirectoryId")
     return FetchRequest(
         body.number("currentLeaderEpoch"), batch_count_at(log, offset), body.number("lastFetchedEpoch"),
@@ -323,15 +325,15 @@ def _fetch_request(terms: ClusterNames, body: MessageBody, source: ModelValue, d
     )  # fmt: skip
 
 
-def _fetch_snapshot_request(
-    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+def _make_fetch_snapshot_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     wanted = Position(batch_count_at(log, body.number("endOffset")), body.number("epoch"))
     directory = terms.directory(terms.nodes[source], body.get("replicaDirectoryId"))
     return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
 
 
-def _vote_request(terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _vote_request(terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     return VoteRequest(
         body.number("replicaEpoch"), body.get("preVote") == "true",
         terms.key(terms.nodes[source], body.get("replicaDirectoryId")),
@@ -340,8 +342,8 @@ def _vote_request(terms: ClusterNames, body: MessageBody, source: ModelValue, de
     )  # fmt: skip
 
 
-def _begin_quorum_epoch_request(
-    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+def _make_begin_epoch_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
     host, port = body.get("host"), body.get("port")
@@ -349,49 +351,49 @@ def _begin_quorum_epoch_request(
     return BeginQuorumEpochRequest(body.number("leaderEpoch"), voter, source, dest, endpoint=endpoint)
 
 
-def _end_quorum_epoch_request(
-    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+def _make_end_epoch_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     named = zip(body.all("candidateId"), body.all("candidateDirectoryId"), strict=False)
     preferred = tuple(terms.key(int(node), directory) for node, directory in named)
     return EndQuorumEpochRequest(body.number("leaderEpoch"), preferred, source, dest)
 
 
-def _voter_of_body(terms: ClusterNames, body: MessageBody) -> Voter:
+def _voter_of_body(terms: ModelTranslator, body: MessageBody) -> Voter:
     node = body.number("voterId")
     addresses = zip(body.all("host"), body.all("port"), strict=False)
     address = ",".join(f"{host[1:-1]}:{port}" for host, port in addresses)
     return Voter(terms.key(node, body.get("voterDirectoryId")), terms.endpoint(node, address))
 
 
-def _add_voter_request(
-    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+def _make_add_voter_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     return AddVoterRequest(_voter_of_body(terms, body), source, dest)
 
 
-def _remove_voter_request(
-    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+def _make_remove_voter_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     return RemoveVoterRequest(terms.key(body.number("voterId"), body.get("voterDirectoryId")), source, dest)
 
 
-def _update_voter_request(
-    terms: ClusterNames, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+def _make_update_voter_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     epoch, version = body.number("currentLeaderEpoch"), body.number("maxSupportedVersion")
     return UpdateVoterRequest(epoch, _voter_of_body(terms, body), version, source, dest)
 
 
-REQUEST_MAKERS: dict[str, Callable[[ClusterNames, MessageBody, ModelValue, ModelValue, Log], Record]] = {
-    "Fetch": _fetch_request,
-    "FetchSnapshot": _fetch_snapshot_request,
+REQUEST_MAKERS: dict[str, Callable[[ModelTranslator, MessageBody, ModelValue, ModelValue, Log], Record]] = {
+    "Fetch": _make_fetch_request,
+    "FetchSnapshot": _make_fetch_snapshot_request,
     "Vote": _vote_request,
-    "BeginQuorumEpoch": _begin_quorum_epoch_request,
-    "EndQuorumEpoch": _end_quorum_epoch_request,
-    "AddRaftVoter": _add_voter_request,
-    "RemoveRaftVoter": _remove_voter_request,
-    "UpdateRaftVoter": _update_voter_request,
+    "BeginQuorumEpoch": _make_begin_epoch_request,
+    "EndQuorumEpoch": _make_end_epoch_request,
+    "AddRaftVoter": _make_add_voter_request,
+    "RemoveRaftVoter": _make_remove_voter_request,
+    "UpdateRaftVoter": _make_update_voter_request,
 }
 
 
@@ -400,7 +402,7 @@ REQUEST_MAKERS: dict[str, Callable[[ClusterNames, MessageBody, ModelValue, Model
 FieldTexts = dict[tuple[str, int], str]
 
 
-def _logged_fetch(terms: ClusterNames, r: FetchRequest, log: Log, start: int) -> FieldTexts:
+def _expected_fetch_request(terms: ModelTranslator, r: FetchRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 1): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
@@ -410,17 +412,19 @@ def _logged_fetch(terms: ClusterNames, r: FetchRequest, log: Log, start: int) ->
     }
 
 
-def _logged_fetch_snapshot(terms: ClusterNames, r: FetchSnapshotRequest, log: Log, start: int) -> FieldTexts:
+def _expected_fetch_snapshot_request(
+    terms: ModelTranslator, r: FetchSnapshotRequest, log: Log, start: int
+) -> FieldTexts:
     return {
         ("replicaId", 0): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
-        ("endOffset", 0): str(r.snapshot.offset),  # in records: see ClusterNames.snapshot
+        ("endOffset", 0): str(r.snapshot.offset),  # in records: see ModelTranslator.snapshot
         ("epoch", 0): str(r.snapshot.epoch),
         ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
     }
 
 
-def _logged_vote(terms: ClusterNames, r: VoteRequest, log: Log, start: int) -> FieldTexts:
+def _expected_vote_request(terms: ModelTranslator, r: VoteRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaEpoch", 0): str(r.epoch),
         ("lastOffsetEpoch", 0): str(r.last_epoch),
@@ -431,38 +435,40 @@ def _logged_vote(terms: ClusterNames, r: VoteRequest, log: Log, start: int) -> F
     }
 
 
-def _logged_begin_quorum_epoch(terms: ClusterNames, r: BeginQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _expected_begin_quorum_epoch(
+    terms: ModelTranslator, r: BeginQuorumEpochRequest, log: Log, start: int
+) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _logged_end_quorum_epoch(terms: ClusterNames, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _expected_end_quorum_epoch(terms: ModelTranslator, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     for place, key in enumerate(r.preferred):
         shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
     return shown
 
 
-def _logged_voter_request(
-    terms: ClusterNames, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
+def _expected_voter_request(
+    terms: ModelTranslator, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
 ) -> FieldTexts:
     shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
     return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
 
 
-def _logged_remove_voter(terms: ClusterNames, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
+def _expected_remove_voter(terms: ModelTranslator, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
     return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _logged_refused_response(error: Error) -> FieldTexts | None:
+def _expected_refused_response(error: Error) -> FieldTexts | None:
     """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
         return {("errorCode", 0): str(ERROR_CODES[error])}
     return None
 
 
-def _logged_fetch_response(terms: ClusterNames, r: FetchResponse, log: Log, start: int) -> FieldTexts:
-    refused = _logged_refused_response(r.error)
+def _expected_fetch_response(terms: ModelTranslator, r: FetchResponse, log: Log, start: int) -> FieldTexts:
+    refused = _expected_refused_response(r.error)
     if refused is not None:
         return refused
     parting, snapshot = r.diverging, r.snapshot
@@ -480,8 +486,10 @@ def _logged_fetch_response(terms: ClusterNames, r: FetchResponse, log: Log, star
     }
 
 
-def _logged_fetch_snapshot_response(terms: ClusterNames, r: FetchSnapshotResponse, log: Log, start: int) -> FieldTexts:
-    refused = _logged_refused_response(r.error)
+def _expected_fetch_snapshot_response(
+    terms: ModelTranslator, r: FetchSnapshotResponse, log: Log, start: int
+) -> FieldTexts:
+    refused = _expected_refused_response(r.error)
     if refused is not None:
         return refused
     shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
@@ -491,32 +499,32 @@ def _logged_fetch_snapshot_response(terms: ClusterNames, r: FetchSnapshotRespons
     return shown
 
 
-def _logged_vote_response(terms: ClusterNames, r: VoteResponse, log: Log, start: int) -> FieldTexts:
-    refused = _logged_refused_response(r.error)
+def _expected_vote_response(terms: ModelTranslator, r: VoteResponse, log: Log, start: int) -> FieldTexts:
+    refused = _expected_refused_response(r.error)
     if refused is not None:
         return refused
     granted = {("voteGranted", 0): str(r.granted).lower()}
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error])} | granted | terms.leader_fields(r)
 
 
-def _logged_acknowledgement(
-    terms: ClusterNames, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
+def _expected_acknowledgement(
+    terms: ModelTranslator, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _logged_refused_response(r.error)
+    refused = _expected_refused_response(r.error)
     if refused is not None:
         return refused
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _logged_update_voter_response(terms: ClusterNames, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
+def _expected_update_voter_response(terms: ModelTranslator, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _logged_admin_response(terms: ClusterNames, r: AdminResponse, log: Log, start: int) -> FieldTexts:
+def _expected_admin_response(terms: ModelTranslator, r: AdminResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
-def _logged_describe_quorum(terms: ClusterNames, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
+def _expected_describe_quorum(terms: ModelTranslator, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
     if r.error is not Error.NONE:
         return {("errorCode", 1): str(ERROR_CODES[r.error])}
     return {
@@ -529,22 +537,22 @@ def _logged_describe_quorum(terms: ClusterNames, r: DescribeQuorumResponse, log:
 
 
 FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
-    FetchRequest: _logged_fetch,
-    FetchSnapshotRequest: _logged_fetch_snapshot,
-    VoteRequest: _logged_vote,
-    BeginQuorumEpochRequest: _logged_begin_quorum_epoch,
-    EndQuorumEpochRequest: _logged_end_quorum_epoch,
-    AddVoterRequest: _logged_voter_request,
-    UpdateVoterRequest: _logged_voter_request,
-    RemoveVoterRequest: _logged_remove_voter,
-    FetchResponse: _logged_fetch_response,
-    FetchSnapshotResponse: _logged_fetch_snapshot_response,
-    VoteResponse: _logged_vote_response,
-    BeginQuorumEpochResponse: _logged_acknowledgement,
-    EndQuorumEpochResponse: _logged_acknowledgement,
-    UpdateVoterResponse: _logged_update_voter_response,
-    AdminResponse: _logged_admin_response,
-    DescribeQuorumResponse: _logged_describe_quorum,
+    FetchRequest: _expected_fetch_request,
+    FetchSnapshotRequest: _expected_fetch_snapshot_request,
+    VoteRequest: _expected_vote_request,
+    BeginQuorumEpochRequest: _expected_begin_quorum_epoch,
+    EndQuorumEpochRequest: _expected_end_quorum_epoch,
+    AddVoterRequest: _expected_voter_request,
+    UpdateVoterRequest: _expected_voter_request,
+    RemoveVoterRequest: _expected_remove_voter,
+    FetchResponse: _expected_fetch_response,
+    FetchSnapshotResponse: _expected_fetch_snapshot_response,
+    VoteResponse: _expected_vote_response,
+    BeginQuorumEpochResponse: _expected_acknowledgement,
+    EndQuorumEpochResponse: _expected_acknowledgement,
+    UpdateVoterResponse: _expected_update_voter_response,
+    AdminResponse: _expected_admin_response,
+    DescribeQuorumResponse: _expected_describe_quorum,
 }
 
 

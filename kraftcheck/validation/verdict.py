@@ -282,16 +282,16 @@ def find_request_storms(sources: ClusterLogs) -> list[RequestStorm]:
             key = event.peer, event.body.api
             run = runs.get(key)
             if run is None or event.body != run[0].body or event.time - run[-1].time > 100:
-                found += _storm_of_run(run)
+                found += _storm_of_equal_requests(run)
                 runs[key] = [event]
             else:
                 run.append(event)
         for run in runs.values():
-            found += _storm_of_run(run)
+            found += _storm_of_equal_requests(run)
     return sorted(found, key=lambda storm: -storm.requests)
 
 
-def _storm_of_run(run: Sequence[Event] | None) -> Iterator[RequestStorm]:
+def _storm_of_equal_requests(run: Sequence[Event] | None) -> Iterator[RequestStorm]:
     """Yield a run of equal requests if it is a storm: of at least half a second, at a high rate."""
     if run and len(run) >= STORM_REQUESTS_A_SECOND // 2:
         seconds = (run[-1].time - run[0].time) / 1000

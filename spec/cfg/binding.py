@@ -18,7 +18,7 @@ from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import FAIR_SPEC, NO_DEFAULT, Constant, Protocol
-from kraftcheck.spec.language.semantics import start_methods
+from kraftcheck.spec.language.semantics import initial_state_methods
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import (
     ModelValue,
@@ -58,7 +58,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     steps = [p for p in found if p not in goals and p.over_steps]
     states = [p for p in found if p not in goals and not p.over_steps]
     invariants = _find_properties("invariant", config.invariants, states, [*steps, *goals], protocol)
-    behaviours = [_named_under_property(named, [*steps, *goals], protocol) for named in config.properties]
+    behaviours = [_property_under_keyword(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
         invariants + tuple(p for p in behaviours if p.kind not in GRAPH_PROPERTY_KINDS),
@@ -235,7 +235,7 @@ def _wrong_keyword_message(name: str, kind: str, what: str) -> str:
     return f"{name} is about states, so it is no {what}; name it under INVARIANT or CONSTRAINT"
 
 
-def _named_under_property(named: PositionedName, fitting: list[Property], protocol: type[Protocol]) -> Property:
+def _property_under_keyword(named: PositionedName, fitting: list[Property], protocol: type[Protocol]) -> Property:
     """Return the property that PROPERTY names: a temporal property, a step invariant, or a reachability goal."""
     for prop in fitting:
         if prop.name == named.name:
@@ -256,7 +256,7 @@ def _require_known_name(
 
 def _initial_state_name(protocol: type[Protocol], config: ModelConfig) -> str:
     """Return the name of the initial state that INIT, or SPECIFICATION, selects."""
-    starts, other = start_methods(protocol), protocol.accepted_names
+    starts, other = initial_state_methods(protocol), protocol.accepted_names
     _require_known_name("next-state relation", config.next, ("Next", *other), protocol)
     name = _require_known_name("start", config.init, (*starts, *other), protocol)
     return name if name in starts else "Init"
@@ -274,7 +274,7 @@ def _required_fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[F
 def _without_unknown_names(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     """Remove unknown names under INIT, NEXT and SPECIFICATION, so that defaults apply; return a warning for each."""
     names = protocol.accepted_names
-    known = {"init": (*start_methods(protocol), *names), "next": ("Next", *names)}
+    known = {"init": (*initial_state_methods(protocol), *names), "next": ("Next", *names)}
     known["specification"] = (FAIR_SPEC, *protocol.specifications)
     given = {keyword: getattr(config, keyword) for keyword in known}
     other = {word: named for word, named in given.items() if named is not None and named.name not in known[word]}

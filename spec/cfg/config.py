@@ -27,7 +27,7 @@ from kraftcheck.spec.errors import InputError, without_middle
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Value, cut, or_phrase
+from kraftcheck.spec.values import ModelValue, Value, or_phrase, truncate_text
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
@@ -201,7 +201,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
 
 def printable_excerpt(text: str, size: int) -> str:
     """Return text for a message: printable, and truncated to `size` characters."""
-    shown = cut(text, size)
+    shown = truncate_text(text, size)
     return shown if shown.isprintable() else ascii(shown)[1:-1]
 
 

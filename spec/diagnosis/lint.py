@@ -31,7 +31,17 @@ from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Constant, Protocol
 from kraftcheck.spec.language.semantics import take
 from kraftcheck.spec.language.state import State, Step, become, consume
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, text_of
+from kraftcheck.spec.values import (
+    Map,
+    ModelValue,
+    Record,
+    Value,
+    field_names,
+    field_types,
+    is_enum,
+    text_of,
+    truncate_text,
+)
 
 MAX_PART_LENGTH = 80
 """Maximum length of a part's text."""
@@ -171,7 +181,7 @@ class _ProbeInserter:
     def _call(self, node: ast.AST, text: str, *, is_claim: bool, is_element: bool = False) -> ast.Call | None:
         number = len(self.parts)
         line = getattr(node, "lineno", 0)
-        self.parts[number] = ConditionalPart(line, cut(text, MAX_PART_LENGTH), is_claim, is_element)
+        self.parts[number] = ConditionalPart(line, truncate_text(text, MAX_PART_LENGTH), is_claim, is_element)
         if self._wanted and number not in self._wanted:
             return None
         return ast.copy_location(ast.Call(ast.Name(PROBE_NAME, ast.Load()), [ast.Constant(number)], []), node)
@@ -265,7 +275,7 @@ def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[C
     return found
 
 
-def probe_checkpoint(protocol: Protocol) -> dict[str, Any]:
+def checkpoint_of_probes(protocol: Protocol) -> dict[str, Any]:
     """Return the checkpoint data of a protocol's coverage probes."""
     return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, CoverageProbe)}
 
@@ -284,7 +294,7 @@ def vacuous_properties(protocol: Protocol, watched: Iterable[CoverageProbe]) -> 
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
 
 
-def unevaluated_notes(watched: Iterable[CoverageProbe], told: Collection[str]) -> Iterator[str]:
+def notes_on_unevaluated_parts(watched: Iterable[CoverageProbe], told: Collection[str]) -> Iterator[str]:
     """Yield a note on parts of properties that a complete search never evaluated; skip properties in `told`."""
     found = [
         f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"

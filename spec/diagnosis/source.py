@@ -24,7 +24,7 @@ from pathlib import Path
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeVar
 
-from kraftcheck.spec.values import Map, ModelValue, Record, cut, text_of
+from kraftcheck.spec.values import Map, ModelValue, Record, text_of, truncate_text
 
 T = TypeVar("T")
 LocalVariables = dict[str, Any]
@@ -267,10 +267,10 @@ def negation(test: ast.expr) -> ast.expr:
 def value_equation(node: ast.expr, value: object) -> Iterator[str]:
     """Yield `source = value` if the value has one of the value types of protocols."""
     if isinstance(value, VALUE_TYPES):
-        yield f"{ast.unparse(node)} = {cut(text_of(value), MAX_VALUE_TEXT_LENGTH)}"
+        yield f"{ast.unparse(node)} = {truncate_text(text_of(value), MAX_VALUE_TEXT_LENGTH)}"
 
 
-def equations_in(test: ast.AST, names: LocalVariables) -> Iterator[str]:
+def value_equations_in(test: ast.AST, names: LocalVariables) -> Iterator[str]:
     """Yield `source = value` for the longest names, attributes and subscripts with a value in a test."""
     if isinstance(test, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         try:
@@ -281,22 +281,22 @@ def equations_in(test: ast.AST, names: LocalVariables) -> Iterator[str]:
             if not (isinstance(test, ast.Name) and isinstance(value, Record)):
                 yield from value_equation(test, value)
             if isinstance(test, ast.Subscript):
-                yield from equations_in(test.slice, names)
+                yield from value_equations_in(test.slice, names)
             return
     if isinstance(test, ast.Call):
-        yield from _equations_in_call(test, names)
+        yield from _value_equations_in_call(test, names)
     else:
         for child in ast.iter_child_nodes(test):
-            yield from equations_in(child, names)
+            yield from value_equations_in(child, names)
 
 
-def _equations_in_call(call: ast.Call, names: LocalVariables) -> Iterator[str]:
+def _value_equations_in_call(call: ast.Call, names: LocalVariables) -> Iterator[str]:
     if called_name(call) == "isinstance" and isinstance(call.args[0], ast.Name):
         yield f"{call.args[0].id} is a {type(names.get(call.args[0].id)).__name__}"
     if isinstance(call.func, ast.Attribute):
-        yield from equations_in(call.func.value, names)  # the receiver of the method call
+        yield from value_equations_in(call.func.value, names)  # the receiver of the method call
     for argument in (*call.args, *call.keywords):
-        yield from equations_in(argument, names)
+        yield from value_equations_in(argument, names)
 
 
 def _value_of_expression(node: ast.AST, names: LocalVariables) -> Any:
@@ -405,7 +405,7 @@ class _GuardFinder:
                 return self._around(statement, moment), moment.line
             if isinstance(statement, ast.If):
                 following = moments[number + 1].line if number + 1 < len(moments) else None
-                if not _is_within(following, statement.body) and not _is_within(following, statement.orelse):
+                if not _is_line_within(following, statement.body) and not _is_line_within(following, statement.orelse):
                     test = _Condition(negation(statement.test), moment)
                     return [test, *self._before(statement, moment)], moment.line
         return None
@@ -452,7 +452,7 @@ class _GuardFinder:
 
     def _values(self, test: ast.expr, moment: TracedLine) -> Iterator[str]:
         """Yield `source = value` for the names and calls in a test, and for the results of these calls."""
-        yield from equations_in(test, moment.names)
+        yield from value_equations_in(test, moment.names)
         statement = self._source.at(moment.line)
         for node in ast.walk(test):
             if not isinstance(node, ast.Call):
@@ -463,7 +463,7 @@ class _GuardFinder:
                 continue
             if type(call.result) is not bool:
                 yield from value_equation(node, call.result)
-            if not list(equations_in(node, moment.names)):  # the arguments do not explain the result
+            if not list(value_equations_in(node, moment.names)):  # the arguments do not explain the result
                 source = source_of_function(call.code)
                 yield from _GuardFinder(call, source).returned() if source is not None else ()
 
@@ -473,14 +473,16 @@ class _GuardFinder:
         if not isinstance(statement, ast.Return) or statement.value is None or not self._call.moments:
             return
         moment = self._call.moments[-1]
-        found = list(equations_in(statement.value, moment.names))
+        found = list(value_equations_in(statement.value, moment.names))
         if not found:
             around = self._around(statement, moment)
-            found = [v for c in around if not isinstance(c.test, str) for v in equations_in(c.test, c.moment.names)]
+            found = [
+                v for c in around if not isinstance(c.test, str) for v in value_equations_in(c.test, c.moment.names)
+            ]
         yield from (f"in {self._call.code.co_name}: {value}" for value in found)
 
 
-def _is_within(line: int | None, statements: list[ast.stmt]) -> bool:
+def _is_line_within(line: int | None, statements: list[ast.stmt]) -> bool:
     if line is None or not statements:
         return False
     return statements[0].lineno <= line <= (statements[-1].end_lineno or 0)
@@ -534,8 +536,10 @@ def false_parts(test: ast.expr, names: LocalVariables, outer: LocalVariables) ->
         for part, more in inner:
             yield from false_parts(part, names | more, outer)
         return
-    values = ", ".join(dict.fromkeys(equations_in(test, names)))
-    yield cut(ast.unparse(test), MAX_TEST_LENGTH) + (f"  ({cut(values, MAX_TEST_LENGTH)})" if values else "")
+    values = ", ".join(dict.fromkeys(value_equations_in(test, names)))
+    yield truncate_text(ast.unparse(test), MAX_TEST_LENGTH) + (
+        f"  ({truncate_text(values, MAX_TEST_LENGTH)})" if values else ""
+    )
 
 
 class _ExpressionEvaluator:

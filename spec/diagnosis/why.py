@@ -8,7 +8,7 @@
 >>> print(action_diagnosis_text(semantics, state, "HearPrepared"))
 HearPrepared is not enabled:
   tm: no Prepared is under way to it
->>> diagnose(semantics, state, "Prepare")[0].kind
+>>> explain_action(semantics, state, "Prepare")[0].kind
 'enabled'
 """
 
@@ -21,9 +21,9 @@ from pathlib import Path
 from kraftcheck.spec.diagnosis.source import find_guard, trace_call
 from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.declarations import Action
-from kraftcheck.spec.language.semantics import Refusal, Semantics, call_action
+from kraftcheck.spec.language.semantics import DisabledReason, Semantics, call_action
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Record, Value, cut, ordered, text_of
+from kraftcheck.spec.values import Record, Value, ordered, text_of, truncate_text
 
 ENABLED_KIND = "enabled"
 MAX_MESSAGE_TEXT_LENGTH = 120
@@ -49,7 +49,7 @@ class ActionExplanation:
         return f"{'' if self.kind == ENABLED_KIND else 'not enabled: '}{self.text}{place}"
 
 
-def diagnose(
+def explain_action(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> list[ActionExplanation]:
     """Return an explanation of an action for every replica and message in a state."""
@@ -66,8 +66,8 @@ def diagnose(
 def action_diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
-    """Return the explanations of `diagnose` as text, without duplicates."""
-    return reasons_text(action_name, diagnose(semantics, state, action_name, actor, message))
+    """Return the explanations of `explain_action` as text, without duplicates."""
+    return reasons_text(action_name, explain_action(semantics, state, action_name, actor, message))
 
 
 def reasons_text(action_name: str, reasons: list[ActionExplanation]) -> str:
@@ -90,7 +90,9 @@ def _indented_line(who: list[str], text: str) -> str:
 def _actor_and_message_text(reason: ActionExplanation) -> str:
     actor = text_of(reason.actor) if reason.actor is not None else ""
     return (
-        f"{actor} on {cut(text_of(reason.message), MAX_MESSAGE_TEXT_LENGTH)}" if reason.message is not None else actor
+        f"{actor} on {truncate_text(text_of(reason.message), MAX_MESSAGE_TEXT_LENGTH)}"
+        if reason.message is not None
+        else actor
     )
 
 
@@ -156,7 +158,7 @@ def _traced_reason(
     if not steps:
         guard = find_guard(traced)
         return ActionExplanation("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
-    refusals: list[Refusal] = []
+    refusals: list[DisabledReason] = []
     for step in steps:
         result = semantics.apply(state, key, message, step)
         if isinstance(result, State):
@@ -168,7 +170,7 @@ def _traced_reason(
     return ActionExplanation(kind, text, key, message, code.co_filename, line)
 
 
-def _refusal_with_message(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
+def _refusal_with_message(semantics: Semantics, state: State, step: Step, refusal: DisabledReason) -> DisabledReason:
     """Return `refusal`; if the network refused a message, with the text of that message."""
     if refusal.kind != "network":
         return refusal
@@ -176,8 +178,9 @@ def _refusal_with_message(semantics: Semantics, state: State, step: Step, refusa
         inbox = state.inboxes.get(sent.dest, semantics.network.empty)
         if semantics.network.apply(operation, inbox, sent) is None:
             verb = "given as a reply" if operation == "reply" else "sent"
-            return Refusal(
-                "network", f"{cut(text_of(sent), MAX_MESSAGE_TEXT_LENGTH)} was {verb} before, and may be sent only once"
+            return DisabledReason(
+                "network",
+                f"{truncate_text(text_of(sent), MAX_MESSAGE_TEXT_LENGTH)} was {verb} before, and may be sent only once",
             )
     return refusal
 
@@ -201,7 +204,7 @@ def _network_explanations(
                 yield ActionExplanation("network", "the network refuses a second copy of it", key, found)
                 continue
             result = semantics.apply(state, None, None, Step(spends=step.spends))
-            if isinstance(result, Refusal):
+            if isinstance(result, DisabledReason):
                 yield ActionExplanation("bound", result.reason, key, found)
             else:
                 yield ActionExplanation(ENABLED_KIND, "enabled", key, found)

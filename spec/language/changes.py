@@ -19,7 +19,7 @@ def broken_properties(
     changed = {key: replica for key, replica in after.replicas.items() if kept.get(key) is not replica}
     same_shared = before.shared == after.shared
     for prop in properties:
-        if _may_affect_other_replicas(semantics, prop, kept, changed, same_shared):
+        if _requires_full_evaluation(semantics, prop, kept, changed, same_shared):
             holds = semantics.holds(prop, after)
         else:
             holds = _holds_for_changed(semantics, prop, changed, after)
@@ -27,7 +27,7 @@ def broken_properties(
             yield prop
 
 
-def _may_affect_other_replicas(
+def _requires_full_evaluation(
     semantics: Semantics, prop: Property, kept: Mapping[Any, Record], changed: Mapping[Any, Record], same_shared: bool
 ) -> bool:
     """Whether a step may affect a property beyond the replicas that the property quantifies over."""

@@ -150,7 +150,9 @@ def projections_in_reads(
     return tuple(getattr(function, "projection") for function in functions)  # noqa: B009 - set by the decorator
 
 
-def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]) -> tuple[str, ...]:
+def checked_parameters(
+    function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]
+) -> tuple[str, ...]:
     """Return a method's parameters after self; raise ProtocolError for one in neither `allowed` nor `reads`."""
     names = tuple(list(inspect.signature(function).parameters)[1:])
     offered = (*allowed, *(read.name for read in reads))
@@ -311,7 +313,7 @@ class Action:
         if len(names) < leading:
             wanted = ", ".join(("self", "me", "message")[: leading + 1])
             raise ProtocolError(f"{place_of_method(self.function)}: action {self.name} takes ({wanted}, ...)")
-        parameters(self.function, (*names[:leading], "shared"), self.reads)
+        checked_parameters(self.function, (*names[:leading], "shared"), self.reads)
         return names[leading:]
 
     @cached_property
@@ -606,7 +608,7 @@ class Property:
     @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of the property's parameters, without self."""
-        names = parameters(self.function, (*PARAMETERS_BY_KIND[self.kind], *self.given), self.reads)
+        names = checked_parameters(self.function, (*PARAMETERS_BY_KIND[self.kind], *self.given), self.reads)
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:
             raise ProtocolError(

@@ -27,7 +27,7 @@ class NetworkStep(NamedTuple):
     spends: tuple[str, ...]
 
 
-class CountingRule(NamedTuple):
+class CopyCountRule(NamedTuple):
     """The effect of an operation that depends only on the number of copies of its message."""
 
     absent: int  # the initial count of a message unknown to the inbox; -1 if the operation is refused
@@ -104,7 +104,7 @@ class Network(ABC):
         """Return the inbox without a message group, such as the responses on a reset connection."""
         raise ValueError(f"{type(self).__name__} has no message groups, so no step can use forget(...)")
 
-    def rule(self, operation: str, message: Record) -> CountingRule | None:
+    def rule(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the counting rule of an operation on a message, or None.
 
         With a counting rule an engine operates on message counts without calling Python. The rule must agree with the
@@ -112,7 +112,7 @@ class Network(ABC):
         """
         return None
 
-    def rule_of(self, operation: str, message: Record) -> CountingRule | None:
+    def rule_of(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the counting rule of an operation; None if a subclass overrides a method that the rule describes.
 
         There is no rule for disciplines with both channels and groups.
@@ -168,9 +168,9 @@ class Network(ABC):
     def own_operations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield (action, operation, bounds spent) for each action of the network on a deliverable message."""
         if self.loses:
-            yield "LoseMessage", "lose", _bounds_of_option(self.loses)
+            yield "LoseMessage", "lose", _bound_named_by_option(self.loses)
         if self.duplicates:
-            yield "DuplicateMessage", "duplicate", _bounds_of_option(self.duplicates)
+            yield "DuplicateMessage", "duplicate", _bound_named_by_option(self.duplicates)
 
     def own_steps(self, inbox: Inbox) -> Iterator[NetworkStep]:
         """Yield the network's own steps on one inbox."""
@@ -201,7 +201,7 @@ def _rule_describes_methods(kind: type[Network]) -> bool:
     return is_either and all(place("rule") <= place(name) for name in methods)
 
 
-def _bounds_of_option(name: bool | str) -> tuple[str, ...]:
+def _bound_named_by_option(name: bool | str) -> tuple[str, ...]:
     return (name,) if isinstance(name, str) else ()
 
 
@@ -273,19 +273,19 @@ class BagWithMemory(Network):
         copies = inbox.get(message, 0)
         return inbox.put(message, copies - 1) if copies > 0 else None
 
-    def rule(self, operation: str, message: Record) -> CountingRule | None:
+    def rule(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the rule: a send adds a copy, or is refused after the first copy; a discard removes a copy."""
         if operation in ("discard", "lose"):
-            return CountingRule(absent=-1, change=-1, least=1)
+            return CopyCountRule(absent=-1, change=-1, least=1)
         if operation == "duplicate":
-            return CountingRule(absent=-1, change=1, least=1)
+            return CopyCountRule(absent=-1, change=1, least=1)
         rules: dict[str, tuple[type[Record], ...]] = {
             "send": self.once,
             "reply": self.replies_once,
             "send_once": (Record,),
         }
         once = rules[operation]
-        return CountingRule(absent=1, change=1, least=ABOVE_EVERY_COUNT if isinstance(message, once) else 0)
+        return CopyCountRule(absent=1, change=1, least=ABOVE_EVERY_COUNT if isinstance(message, once) else 0)
 
 
 class Bag(BagWithMemory):
@@ -341,10 +341,10 @@ class Bag(BagWithMemory):
             return None
         return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
 
-    def rule(self, operation: str, message: Record) -> CountingRule | None:
+    def rule(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the rule of a bag with memory, except that messages become unknown, and copies may merge."""
         if operation == "forget":
-            return CountingRule(absent=0, change=0, clears=True)
+            return CopyCountRule(absent=0, change=0, clears=True)
         rule = super().rule(operation, message)
         if rule is None:
             return None
@@ -399,13 +399,13 @@ class MessageSet(Network):
             return None
         return inbox if self.keeps else inbox - {message}
 
-    def rule(self, operation: str, message: Record) -> CountingRule | None:
+    def rule(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the rule: the count of a message is 1 in the set, else 0."""
         if operation == "discard":
-            return CountingRule(-1, 0 if self.keeps else -1, least=1, forgets=not self.keeps)
+            return CopyCountRule(-1, 0 if self.keeps else -1, least=1, forgets=not self.keeps)
         if operation == "lose":
-            return CountingRule(-1, -1, least=1, forgets=True)
-        return CountingRule(absent=1, change=0, least=ABOVE_EVERY_COUNT if operation == "send_once" else 0)
+            return CopyCountRule(-1, -1, least=1, forgets=True)
+        return CopyCountRule(absent=1, change=0, least=ABOVE_EVERY_COUNT if operation == "send_once" else 0)
 
     def from_counts(self, counts: Map[Record, int]) -> frozenset[Record]:
         """Return the set of the messages with a count."""
@@ -465,13 +465,15 @@ class Channels(Network):
             return None
         return inbox.put(self.queue(message), queue[1:]) if len(queue) > 1 else inbox.without(self.queue(message))
 
-    def rule(self, operation: str, message: Record) -> CountingRule | None:
+    def rule(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the rule: a send appends to the sender's channel, and only the oldest message can be removed."""
         if operation == "forget":
             return None
         if operation in ("discard", "lose"):
-            return CountingRule(absent=-1, change=-1, least=1, queues=True)
-        return CountingRule(absent=1, change=1, least=ABOVE_EVERY_COUNT if operation == "send_once" else 0, queues=True)
+            return CopyCountRule(absent=-1, change=-1, least=1, queues=True)
+        return CopyCountRule(
+            absent=1, change=1, least=ABOVE_EVERY_COUNT if operation == "send_once" else 0, queues=True
+        )
 
     def queue(self, message: Record) -> Value:
         """Return the key of a message's channel in its inbox: its sender, the field `source`."""

@@ -21,7 +21,7 @@ from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
 from kraftcheck.spec.language.views import HiddenNames, HiddenReadLog
-from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered, type_hints
+from kraftcheck.spec.values import Map, Record, Value, field_types, ordered, truncate_text, type_hints
 
 NO_DEFAULT: Any = object()
 MAX_BOUND = 2**31 - 1
@@ -104,7 +104,7 @@ def _non_record_text(given: object) -> str:
 
 
 @contextmanager
-def _collecting_later() -> Iterator[None]:
+def _pause_garbage_collection() -> Iterator[None]:
     """Stop the garbage collector, which would look at all states again and again while many are made."""
     collects = gc.isenabled()
     gc.disable()
@@ -194,7 +194,7 @@ class Protocol:
         declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
         cls.constants = MappingProxyType({c.name: c for c in declared})
         cls.actions, cls.properties = (_declared_members(cls, mark) for mark in MARK_ATTRIBUTES)
-        _refuse_same_projections((*cls.actions.values(), *cls.properties.values()))
+        _refuse_projection_name_clash((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
         hints = type_hints(type(self))
@@ -209,7 +209,7 @@ class Protocol:
                 raise ConstantError(declared.name, f"expected a number of at least {declared.at_least}, found {value}")
             if declared.is_bound and value > MAX_BOUND:
                 raise ConstantError(
-                    declared.name, f"expected a number of at most {MAX_BOUND}, found {cut(str(value), 60)}"
+                    declared.name, f"expected a number of at most {MAX_BOUND}, found {truncate_text(str(value), 60)}"
                 )
             setattr(self, declared.attribute, value)
         if values:
@@ -413,7 +413,7 @@ class Protocol:
             if message:
                 raise ProtocolError(f"{_place_of_attribute(type(self), 'views')}{name}.views[{view!r}]: {message}")
 
-    @_collecting_later()
+    @_pause_garbage_collection()
     def checked_initial(self, method: str = "initial") -> list[State]:
         """Return the distinct initial states, after type checks of their values.
 
@@ -508,11 +508,11 @@ def _declared_members(cls: type, mark: str) -> Mapping[str, Any]:
             raise ProtocolError(
                 f"{place_of_method(one.function)}: {other} is called {one.name} too; name= gives another name"
             )
-        made[one.name] = replace(one, reads=tuple(_overridden_projection(cls, read) for read in one.reads))
+        made[one.name] = replace(one, reads=tuple(_overriding_projection(cls, read) for read in one.reads))
     return MappingProxyType(made)
 
 
-def _overridden_projection(cls: type, read: Projection) -> Projection:
+def _overriding_projection(cls: type, read: Projection) -> Projection:
     """Return the projection `read` with the method by which `cls` overrides it, or unchanged without an override."""
     for base in cls.__mro__:
         for method, function in vars(base).items():
@@ -526,7 +526,7 @@ def _overridden_projection(cls: type, read: Projection) -> Projection:
     return read
 
 
-def _refuse_same_projections(owners: Iterable[Any]) -> None:
+def _refuse_projection_name_clash(owners: Iterable[Any]) -> None:
     """Raise ProtocolError if two projections have the same name."""
     known: dict[str, Projection] = {}
     for owner in owners:

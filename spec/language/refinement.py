@@ -19,7 +19,7 @@ MAX_MEMOIZED_STATES = 1 << 18
 """Most states whose mapped states are memoized."""
 
 
-class AbstractSemantics(Protocol):
+class AbstractProtocolSemantics(Protocol):
     """The semantics of an abstract protocol."""
 
     protocol: Any
@@ -34,7 +34,7 @@ class AbstractSemantics(Protocol):
 class Refinement:
     """A mapping of a protocol's states to numbered states of an abstract protocol, with its steps known so far."""
 
-    def __init__(self, protocol: Any, prop: Property, other: AbstractSemantics) -> None:
+    def __init__(self, protocol: Any, prop: Property, other: AbstractProtocolSemantics) -> None:
         self.protocol, self.prop, self.other = protocol, prop, other
         self.mapped: list[State] = []  # abstract states that occur, by number
         self._numbers: dict[State, int] = {}

@@ -223,7 +223,7 @@ def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | Non
     return None
 
 
-class Refusal(NamedTuple):
+class DisabledReason(NamedTuple):
     """The reason why a step is disabled."""
 
     kind: str  # "bound", "network" or "message"
@@ -448,7 +448,7 @@ class Semantics:
             target = self.apply(state, actor, message, step)
             return Transition(action, actor, message, step, target) if type(target) is State else None
         spent = self._spend(state.spent, step.spends)
-        if isinstance(spent, Refusal):
+        if isinstance(spent, DisabledReason):
             return None
         target = state.but(inboxes=self._with_inbox(state.inboxes, actor, inbox), spent=spent)
         return Transition(action, actor, message, step, target)
@@ -457,12 +457,12 @@ class Semantics:
         """Return whether only a bound blocks a step that would change the state."""
         if choice.inbox is None:
             refused = self.apply(state, choice.actor, choice.message, choice.step)
-            if not isinstance(refused, Refusal) or refused.kind != "bound":
+            if not isinstance(refused, DisabledReason) or refused.kind != "bound":
                 return False
         target = self.taken(state, choice._replace(step=choice.step.but(spends=(), needs=())))
         return target is not None and target.target != state
 
-    def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | Refusal:
+    def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | DisabledReason:
         """Return the next state of a step, or the reason why the step is disabled.
 
         A step is enabled only if all its parts are: no bound is exhausted, and the network refuses no operation.
@@ -473,20 +473,20 @@ class Semantics:
                 if spent[name] >= self.protocol.bounds[name]:
                     return self._exhausted(name)
             left = self._spend(spent, step.spends)
-            if isinstance(left, Refusal):
+            if isinstance(left, DisabledReason):
                 return left
             spent = left
         inboxes = state.inboxes
         if step.consumes:
             rest = self._operate("discard", inboxes[actor], message)
             if rest is None:
-                return Refusal("message", f"{message!r} is not under way")
+                return DisabledReason("message", f"{message!r} is not under way")
             inboxes = self._with_inbox(inboxes, actor, rest)
         for operation, sent in step.sends:
             destination = sent.dest
             inbox = self._operate(operation, inboxes.get(destination, self.network.empty), sent)
             if inbox is None:
-                return Refusal("network", f"the network refuses to {operation.replace('_', ' ')} again {sent!r}")
+                return DisabledReason("network", f"the network refuses to {operation.replace('_', ' ')} again {sent!r}")
             inboxes = self._with_inbox(inboxes, destination, inbox)
         replicas = state.replicas
         if step.me != () and step.me is not replicas[actor]:
@@ -509,16 +509,16 @@ class Semantics:
         """Return the inboxes with `inbox` for the replica `key`, or without one if `inbox` is empty."""
         return inboxes.without(key) if inbox == self.network.empty else inboxes.put(key, inbox)
 
-    def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | Refusal:
+    def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | DisabledReason:
         for name in names:
             if spent[name] >= self.protocol.bounds[name]:
                 return self._exhausted(name)
             spent = spent.put(name, spent[name] + 1)
         return self.intern(spent)  # type: ignore[no-any-return]
 
-    def _exhausted(self, name: str) -> Refusal:
+    def _exhausted(self, name: str) -> DisabledReason:
         limit = next(c.name for c in self.protocol.constants.values() if c.attribute == name)
-        return Refusal("bound", f"nothing is left of {name}: {limit} = {self.protocol.bounds[name]}")
+        return DisabledReason("bound", f"nothing is left of {name}: {limit} = {self.protocol.bounds[name]}")
 
     # Properties
 
@@ -683,7 +683,7 @@ def init(function: Callable[..., Iterator[State]]) -> Callable[..., Iterator[Sta
     return function
 
 
-def start_methods(protocol: type | object) -> dict[str, str]:
+def initial_state_methods(protocol: type | object) -> dict[str, str]:
     """Return the names for INIT, each with its method."""
     owner = protocol if isinstance(protocol, type) else type(protocol)
     names = {"Init": "initial"}
@@ -704,7 +704,7 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 
 def _made_initial_states(semantics: Semantics, init: str) -> list[State]:
-    method = start_methods(semantics.protocol)[init]
+    method = initial_state_methods(semantics.protocol)[init]
     if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
         return semantics.protocol.checked_initial(method)
     state = semantics.initial()[0]
@@ -715,7 +715,7 @@ def _made_initial_states(semantics: Semantics, init: str) -> list[State]:
 
 def path_to_named_start(protocol: Protocol, init: str) -> Iterator[Take]:
     """Yield the steps from the first initial state to a named initial state; no steps for "Init"."""
-    method = getattr(protocol, start_methods(protocol)[init])
+    method = getattr(protocol, initial_state_methods(protocol)[init])
     if not hasattr(method, "scenario"):
         return
     made = method()

@@ -46,13 +46,13 @@ from kraftcheck.spec.values import (
     Record,
     Symbol,
     Value,
-    cut,
     enum_name,
     escape_invisible,
     field_names,
     field_values,
     or_phrase,
     order_key,
+    truncate_text,
 )
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def format_value(
     box = _BoxBuilder(sort).box(value)
     if style == "tlc2.15" and box.flat == "<<>>":
         return "<< >>"
-    if not _is_broken_into_lines(box.flat):
+    if not _is_breakable_by_tlc(box.flat):
         return box.flat
     return _break_into_lines(box, width, 0, "\n" + " " * indent)
 
@@ -205,7 +205,7 @@ def _box_of_items(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Bo
     return _Box(flat, brackets, items, keys)
 
 
-def _is_broken_into_lines(flat: str) -> bool:
+def _is_breakable_by_tlc(flat: str) -> bool:
     """Whether TLC breaks a long value into lines: not with some names with ``_`` and some strings with quotes."""
     return ("_" not in flat and '\\"' not in flat) or _BREAKABLE_TEXT.fullmatch(flat) is not None
 
@@ -368,7 +368,7 @@ def parse_value(
 
 def quoted(text: str) -> str:
     """Return quoted text, truncated for an error message."""
-    return repr(cut(str(text), _MAX_FOUND_TEXT_LENGTH))
+    return repr(truncate_text(str(text), _MAX_FOUND_TEXT_LENGTH))
 
 
 @cache
@@ -431,7 +431,7 @@ class _ValueBuilder(Transformer[Token, Value]):
         opening, *elements = children
         result = frozenset(elements)
         if len(result) < len(elements):
-            _reject_mixed(_token_offset(opening), elements)
+            _reject_incomparable_values(_token_offset(opening), elements)
         return result
 
     def sequence(self, children: list[Value]) -> tuple[Value, ...]:
@@ -489,12 +489,12 @@ def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:
     seen: dict[Value, Value] = {}
     for key, token in keys:
         if key in seen:
-            _reject_mixed(_token_offset(token), [key, seen[key]])
+            _reject_incomparable_values(_token_offset(token), [key, seen[key]])
             raise _RejectedError(_token_offset(token), "one twice", "each field or argument once")
         seen[key] = key
 
 
-def _reject_mixed(offset: int, values: list[Value]) -> None:
+def _reject_incomparable_values(offset: int, values: list[Value]) -> None:
     """Reject values that are equal in Python but not in TLA+: ``TRUE`` is not 1."""
     if len({encode(value) for value in values}) > len(frozenset(values)):
         raise _RejectedError(offset, "a mixture of numbers and TRUE or FALSE", "elements that can be compared")

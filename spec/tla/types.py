@@ -35,7 +35,17 @@ from kraftcheck.spec.tla.text import (
     tla_enum_value,
     tla_function_value,
 )
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, or_phrase
+from kraftcheck.spec.values import (
+    Map,
+    ModelValue,
+    Record,
+    Value,
+    field_names,
+    field_types,
+    is_enum,
+    or_phrase,
+    truncate_text,
+)
 
 MAX_QUOTED_LENGTH = 60
 """Maximum length of a value in an error message."""
@@ -56,12 +66,12 @@ def quoted_value(value: Value) -> str:
         text = "null" if value is None else one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
-    return cut(text, MAX_QUOTED_LENGTH)
+    return truncate_text(text, MAX_QUOTED_LENGTH)
 
 
 def name_list_text(names: Iterable[str]) -> str:
     """Return a list of names for an error message, truncated in number and length."""
-    listed = [cut(name, MAX_QUOTED_LENGTH) for name in names]
+    listed = [truncate_text(name, MAX_QUOTED_LENGTH) for name in names]
     more = len(listed) - MAX_LISTED_NAMES
     return ", ".join(listed[:MAX_LISTED_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -86,7 +96,7 @@ def subclasses(cls: type[Record]) -> list[type[Record]]:
     return list(found.values())
 
 
-def _has_fields_of_another(cls: type[Record]) -> bool:
+def _duplicates_sibling_fields(cls: type[Record]) -> bool:
     """Whether a class has the same fields as an earlier subclass of the same base."""
     for base in cls.__bases__:
         family = subclasses(base) if issubclass(base, Record) and base is not Record else []
@@ -125,7 +135,7 @@ class Encoder:
         if found is None:
             declared = getattr(cls, "tla_constants", None)
             if declared is None:
-                tagged = (cls in self._messages or _has_fields_of_another(cls)) and "type" not in tla_names(
+                tagged = (cls in self._messages or _duplicates_sibling_fields(cls)) and "type" not in tla_names(
                     cls
                 ).values()
                 declared = {"type": cls.__name__} if tagged else {}
@@ -303,7 +313,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
                 raise MismatchError(quoted_value(value), "a set")
-            elements = frozenset([_decoded_inside(_element_path, item, element, item) for item in value])
+            elements = frozenset([_decode_with_error_path(_element_path, item, element, item) for item in value])
             if len(elements) < len(value):
                 raise MismatchError(quoted_value(value), "a set (each element once)")
             return elements
@@ -323,7 +333,7 @@ class Decoder:
             readers = fixed if every is None else [every] * len(value)
             assert readers is not None
             items = zip(range(1, len(value) + 1), readers, value, strict=True)
-            return tuple([_decoded_inside(_argument_path, number, read, item) for number, read, item in items])
+            return tuple([_decode_with_error_path(_argument_path, number, read, item) for number, read, item in items])
 
         return self._memoised(decode)
 
@@ -334,7 +344,7 @@ class Decoder:
             pairs = self.pairs(value, text_keys=not is_string_in_tla(key_kind))
             return Map(
                 [
-                    (self.argument(key_kind, key), _decoded_inside(_argument_path, key, read, item))
+                    (self.argument(key_kind, key), _decode_with_error_path(_argument_path, key, read, item))
                     for key, item in pairs
                 ]
             )
@@ -396,7 +406,7 @@ class Decoder:
                 try:
                     read = readers[shape.cls]
                     return shape.cls(
-                        *[_decoded_inside(_field_path, n, read[n], fields[n]) for n in shape.names.values()]
+                        *[_decode_with_error_path(_field_path, n, read[n], fields[n]) for n in shape.names.values()]
                     )
                 except MismatchError as error:
                     wrong = wrong or error
@@ -507,7 +517,7 @@ def is_string_in_tla(kind: Any) -> bool:
     return kind is str or (is_enum(kind) and issubclass(kind, str))
 
 
-def _decoded_inside(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -> Value:
+def _decode_with_error_path(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -> Value:
     try:
         return read(value)
     except MismatchError as error:

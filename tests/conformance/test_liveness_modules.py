@@ -20,7 +20,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.crosscheck import find_tool
+from kraftcheck.traces.crosscheck import find_tlc
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support import live
@@ -136,7 +136,7 @@ def test_what_symmetry_view_and_constraint_do_to_luck(explore: Any) -> None:
 
 def run_tlc(folder: Path, module: str, config: str) -> str:
     """Return the verdict of the TLC that is there."""
-    tool = find_tool()
+    tool = find_tlc()
     (folder / "x.cfg").write_text(config)
     command = [tool.java, "-XX:+UseSerialGC", "-Xmx300m", "-cp", tool.class_path, "tlc2.TLC", "-deadlock"]
     command += ["-config", "x.cfg", module]

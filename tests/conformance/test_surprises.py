@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
 )
 from kraftcheck.spec import State, invariant, ordered, step_invariant
-from kraftcheck.spec.diagnosis.why import diagnose
+from kraftcheck.spec.diagnosis.why import explain_action
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.tlc import bound
 
@@ -85,7 +85,7 @@ def test_a_restart_without_state_is_never_enabled() -> None:
     """Every bound allows it, and `state[j] = Voter` does not: in all states, the same condition says no."""
     semantics = with_bounds("two-voters-restart", max_spawned_servers=9)
     for state in list(searched("two-voters-restart").states())[::10]:
-        for reason in diagnose(semantics, state, "RestartWithoutState"):
+        for reason in explain_action(semantics, state, "RestartWithoutState"):
             assert reason.kind == "guard"
             assert "_is_voter" in reason.text
 
@@ -150,10 +150,10 @@ def start(model: str = "two-voters", **changes: Any) -> tuple[Semantics, State, 
 def test_who_voted_or_resigned_never_stands_for_election(state: ServerState) -> None:
     semantics, now, _, follower = start(state=state, leader=Nil.NIL)
     assert follower.role is Role.VOTER
-    (reason,) = diagnose(semantics, now, "RequestVote", follower.id)
+    (reason,) = explain_action(semantics, now, "RequestVote", follower.id)
     assert reason.kind == "guard"
     assert "me.state not in (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED)" in reason.text
-    assert {r.kind for r in diagnose(semantics, now, "SendFetchRequest", follower.id)} == {"guard"}
+    assert {r.kind for r in explain_action(semantics, now, "SendFetchRequest", follower.id)} == {"guard"}
 
 
 def delivered(semantics: Semantics, state: State, message: Any) -> State:

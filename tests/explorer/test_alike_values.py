@@ -30,7 +30,7 @@ from kraftcheck.spec import (
     step_invariant,
 )
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.values import mixes_types
+from kraftcheck.spec.values import may_conflate_values
 
 pytestmark = pytest.mark.kernel
 Either = int | bool
@@ -336,4 +336,4 @@ def test_a_set_of_any_elements_is_divided_until_alike_ones_take_turns() -> None:
 
 @pytest.mark.parametrize("kind", [int, str, int | None, tuple[int, ...], frozenset[str], Node, Map[str, int]])
 def test_most_types_have_no_values_alike(kind: Any) -> None:
-    assert not mixes_types(kind)
+    assert not may_conflate_values(kind)

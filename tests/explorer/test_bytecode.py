@@ -916,7 +916,7 @@ def test_protocols_as_others_write_them(model: str, config: str, constants: dict
 
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_a_search_whose_inputs_hardly_repeat_is_taken_over(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "is_compiled", lambda: is_compiled)
+    monkeypatch.setattr(engine, "is_interpreter_compiled", lambda: is_compiled)
     monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", 1)
     monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 0.2),)})
     place = f"{STYLES / 'disruptor.py'}:Disruptor"

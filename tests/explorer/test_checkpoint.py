@@ -23,7 +23,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Interrupted, Progress, Result, SearchRequest
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables.interned_values import restore_ruleless_contents
+from kraftcheck.explorer.tables.interned_values import restore_ruleless_inbox_contents
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -358,4 +358,4 @@ def test_what_was_learned_of_channels_before_they_had_a_rule_is_refused() -> Non
     inbox = interner.inboxes.decode_content(1)
     assert inbox != interner.protocol.network.empty
     with pytest.raises(InputError, match="made by an older kraftcheck"):
-        restore_ruleless_contents(interner, [(1, inbox)])
+        restore_ruleless_inbox_contents(interner, [(1, inbox)])

@@ -16,7 +16,7 @@ from kraftcheck.explorer.tables import layouts
 from kraftcheck.explorer.tables import rows as working
 from kraftcheck.explorer.tables import visited as visiting
 from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
+from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat_misses
 from kraftcheck.explorer.tables.rows import BitPacking, WorkerBuffers
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.visited import SpillingSet
@@ -142,9 +142,9 @@ def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeyp
         full.append(worker.stats[expanding.codes.STATS_CODE] == expanding.codes.MANY_SUCCESSORS)
         assert len(worker.words) == len(worker.succ) + 1
         assert len(worker.broken) >= len(worker.succ)
-        resolve_flat(packing, tables, worker)
+        resolve_flat_misses(packing, tables, worker)
 
-    monkeypatch.setattr(layouts, "resolve_flat", fitting)
+    monkeypatch.setattr(layouts, "resolve_flat_misses", fitting)
     monkeypatch.setattr(working, "FIRST_ROOM_A_STATE", 4)
     monkeypatch.setattr(expanding, "MOST_SERIAL_STATES", 2)
     monkeypatch.setattr(visiting, "MOST_SERIAL_STATES", 2)

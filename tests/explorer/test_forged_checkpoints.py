@@ -18,7 +18,7 @@ from kraftcheck.explorer.result import Interrupted, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
 from kraftcheck.explorer.tables import checkpoint as tables_checkpoint
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.persistence.stored_files import CorruptFileError, require_shape
+from kraftcheck.persistence.stored_files import CorruptFileError, require_json_shape
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.explorer.boards import Boards, take_apart_at
@@ -237,8 +237,8 @@ def test_a_large_checkpoint_that_lacks_states_is_refused(large: Checkpoint) -> N
 @pytest.mark.parametrize("number", [*NUMBERS[-3:], -1, True, 1.5, "1", None])
 def test_what_is_no_number(number: object) -> None:
     with pytest.raises(CorruptFileError, match=r"it\.a\[1\]: expected a number of at least 0, found"):
-        require_shape({"a": [0, number]}, {"a": [int]})
+        require_json_shape({"a": [0, number]}, {"a": [int]})
     with pytest.raises(CorruptFileError, match=r"it\.x: expected a list of 2, found"):
-        require_shape({"x": [1]}, {str: (int, int)})
+        require_json_shape({"x": [1]}, {str: (int, int)})
     with pytest.raises(CorruptFileError, match="expected an object with a, b, found a"):
-        require_shape({"a": 1}, {"a": int, "b": int})
+        require_json_shape({"a": 1}, {"a": int, "b": int})

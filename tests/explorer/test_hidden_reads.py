@@ -175,7 +175,7 @@ def test_tlc_checks_the_state_found_first(tmp_path: Path, cls: type[Traced]) -> 
     protocol, (spec, config) = cls(), (tmp_path / "Traced.tla", tmp_path / "Traced.cfg")
     spec.write_text(MODULE.format(first=cls.first, second=3 - cls.first))
     config.write_text("INIT Init\nNEXT Next\nVIEW View\nINVARIANT Fine\n")
-    theirs = crosscheck.run_tlc(crosscheck.find_tool(), spec, config, ["-deadlock"])
+    theirs = crosscheck.run_tlc(crosscheck.find_tlc(), spec, config, ["-deadlock"])
     options = SearchRequest(properties=(protocol.properties["Fine"],), deadlock=False, view="View")
     for engine in ("reference", "tables"):
         ours = search(engine, protocol, options)

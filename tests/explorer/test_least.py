@@ -9,7 +9,7 @@ import pytest
 
 from kraftcheck import load
 from kraftcheck.api import explain
-from kraftcheck.catalogue import Job
+from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.tables.searches.bfs import COUNTEREXAMPLE_MAY_DIFFER_NOTE, BreadthFirst
 from kraftcheck.spec import Protocol, invariant
 from kraftcheck.spec.examples.lock_service import Client, Grant, ImpatientServer, Phase
@@ -34,7 +34,7 @@ def told(
     return told_by(load(protocol, config).job(**options), order)
 
 
-def told_by(job: Job, order: tuple[int, int, int]) -> tuple[list[str], list[str]]:
+def told_by(job: SearchJob, order: tuple[int, int, int]) -> tuple[list[str], list[str]]:
     workers, batch, way = order
     search = BreadthFirst(job.protocol, job.options, workers, batch)
     append = search.levels.append

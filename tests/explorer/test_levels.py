@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.rows import SpillingLevels
-from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, GrowingFile
+from kraftcheck.persistence.stored_files import DIGEST_BYTES, AppendOnlyFile, CorruptFileError
 
 pytestmark = pytest.mark.kernel
 
@@ -70,7 +70,7 @@ def test_gives_back_what_was_appended(
 
 @given(contents(), st.integers(0, 400))
 def test_another_can_take_them_up(contents: list[list[Rows]], budget: int) -> None:
-    file = GrowingFile.temporary()
+    file = AppendOnlyFile.temporary()
     levels = SpillingLevels(budget, file)
     filled(levels, contents)
     levels.flush()
@@ -114,7 +114,7 @@ def test_nothing_is_written_while_there_is_room(tmp_path: Path) -> None:
 
 
 def test_a_temporary_file_has_no_name(tmp_path: Path) -> None:
-    file = GrowingFile.temporary(tmp_path)
+    file = AppendOnlyFile.temporary(tmp_path)
     file.append(b"x" * 100)
     assert list(tmp_path.iterdir()) == []
     file.close()
@@ -124,7 +124,7 @@ def test_a_full_disk_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.
     def full(*_: object) -> int:
         raise OSError(ENOSPC, "No space left on device")
 
-    file = GrowingFile.temporary(tmp_path)
+    file = AppendOnlyFile.temporary(tmp_path)
     monkeypatch.setattr("os.pwrite", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         file.append(b"x")
@@ -148,7 +148,7 @@ def test_cleared_levels_begin_anew() -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    file = GrowingFile.at(tmp_path / "file")
+    file = AppendOnlyFile.at(tmp_path / "file")
     assert file.append(b"hello ") == 0
     assert file.append(np.frombuffer(b"world", np.uint8)) == 6
     assert file.append(np.zeros((0, 3), np.int32)) == 11
@@ -162,7 +162,7 @@ def digest_of(data: bytes) -> str:
 
 
 def test_what_lies_beyond_the_length_is_cut_off(path: Path) -> None:
-    file = GrowingFile.at(path)
+    file = AppendOnlyFile.at(path)
     file.restore(6, digest_of(b"hello "))
     assert path.read_bytes() == b"hello "
     file.append(b"you")
@@ -175,7 +175,7 @@ def test_what_lies_beyond_the_length_is_cut_off(path: Path) -> None:
 
 def test_a_file_that_changed_is_refused(path: Path) -> None:
     with pytest.raises(CorruptFileError, match="its content has changed"):
-        GrowingFile.at(path).restore(6, digest_of(b"hellO "))
+        AppendOnlyFile.at(path).restore(6, digest_of(b"hellO "))
     with pytest.raises(CorruptFileError, match="expected 12 bytes, found 11"):
-        GrowingFile.at(path).restore(12, digest_of(b"hello world!"))
+        AppendOnlyFile.at(path).restore(12, digest_of(b"hello world!"))
     assert path.read_bytes() == b"hello world"

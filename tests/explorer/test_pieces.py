@@ -12,11 +12,11 @@ import pytest
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.bytecode import engine as bytecode
-from kraftcheck.explorer.calls.handlers import HandlerCalls
+from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.request import Search, SearchRequest
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.learning import shared_sets
-from kraftcheck.explorer.tables.learning.answers import MissAnswers
+from kraftcheck.explorer.tables.learning.answers import PythonMissHandler
 from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, bound, environment, internal, invariant
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action
@@ -31,14 +31,14 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Give each action two pieces that both make all of its steps; return the actions' names."""
     names = set()
 
-    def pieces(answers: MissAnswers, action: Action, message: Any) -> Iterable[int | None]:
+    def pieces(answers: PythonMissHandler, action: Action, message: Any) -> Iterable[int | None]:
         if message is not None or any(read.of_inbox for read in action.reads):
             return (None,)
         names.add(action.name)
         answers.calls._pieces[action.name] = ()  # each piece is the whole action
         return range(2)
 
-    monkeypatch.setattr(MissAnswers, "_pieces", pieces)
+    monkeypatch.setattr(PythonMissHandler, "_pieces", pieces)
     return names
 
 
@@ -170,7 +170,7 @@ def exploded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_independent_iterations_are_pieces() -> None:
-    calls = HandlerCalls(PROTOCOL)
+    calls = HandlerCaller(PROTOCOL)
     assert {name for name, action in PROTOCOL.actions.items() if len([*calls.pieces(action)]) > 1} == SPLIT
 
 
@@ -181,7 +181,7 @@ def test_pieces_have_the_steps_of_the_whole_action(
 ) -> None:
     laid_out = request.getfixturevalue("laid_out") if is_flat else None
     if is_flat:  # flat states have no exploded sets
-        monkeypatch.setattr(MissAnswers, "_pieces", lambda answers, action, _: answers.calls.pieces(action))
+        monkeypatch.setattr(PythonMissHandler, "_pieces", lambda answers, action, _: answers.calls.pieces(action))
     options = SearchRequest(properties=(PROTOCOL.properties["Few"],), keep_going=True)
     expected = reference.explore(PROTOCOL, options)
     for search in (Search.BFS, Search.DFS):

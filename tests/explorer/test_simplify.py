@@ -25,7 +25,7 @@ from kraftcheck import (
     invariant,
 )
 from kraftcheck.explorer.result import Behaviour, SearchRequest, TraceStep, Violation, step_of_transition
-from kraftcheck.explorer.simplifier import Simplifier, find_violation_at_end
+from kraftcheck.explorer.simplifier import CounterexampleSimplifier, find_violation_at_end
 from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Nothing, Phase
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.command_line import Run
@@ -57,7 +57,7 @@ def is_true(trace: Behaviour) -> bool:
 
 def test_a_long_walk_becomes_a_short_story() -> None:
     violation = walk()
-    simplifier = Simplifier(LOCK, SearchRequest(), violation)
+    simplifier = CounterexampleSimplifier(LOCK, SearchRequest(), violation)
     found = simplifier.run(lambda states, seconds: None)
     before, after = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
     assert is_true(violation.trace)
@@ -69,14 +69,14 @@ def test_a_long_walk_becomes_a_short_story() -> None:
 
 def test_a_shortest_one_is_not_made_longer() -> None:
     (violation,) = check(LOCK, engine="reference").violations
-    found = Simplifier(LOCK, SearchRequest(), violation).run()
+    found = CounterexampleSimplifier(LOCK, SearchRequest(), violation).run()
     assert is_true(found.trace)
     assert len(found.trace) == len(violation.trace) == 8
 
 
 def test_what_was_found_is_given_when_time_is_over_or_the_user_interrupts() -> None:
     violation = walk()
-    hurried = Simplifier(LOCK, SearchRequest(), violation, seconds=0.0)
+    hurried = CounterexampleSimplifier(LOCK, SearchRequest(), violation, seconds=0.0)
     assert is_true(hurried.run(lambda states, seconds: None).trace)
     assert hurried.done[-1] == "then the time was over"
 
@@ -84,7 +84,7 @@ def test_what_was_found_is_given_when_time_is_over_or_the_user_interrupts() -> N
         if len(stopped.best) < len(violation.trace):
             raise KeyboardInterrupt
 
-    stopped = Simplifier(LOCK, SearchRequest(), violation, report=interrupt)
+    stopped = CounterexampleSimplifier(LOCK, SearchRequest(), violation, report=interrupt)
     found = stopped.run(lambda states, seconds: None)
     assert is_true(found.trace)
     assert len(found.trace) < len(violation.trace)
@@ -177,7 +177,7 @@ def test_what_is_beyond_a_constraint_is_no_deadlock_and_fails_no_assert(kind: ty
     (violation,) = check(protocol, engine="reference", **limit).violations
     assert len(violation.trace) == 5
     names = {kind: tuple(protocol.properties[one] for one in given) for kind, given in limit.items()}
-    found = Simplifier(protocol, SearchRequest(**names), violation).run()
+    found = CounterexampleSimplifier(protocol, SearchRequest(**names), violation).run()
     assert found.trace == violation.trace
 
 
@@ -192,7 +192,7 @@ def test_an_assert_that_failed() -> None:
     protocol = Asserting(clients=LOCK.clients, losses=1)
     (violation,) = check(protocol, engine="reference", search="dfs", max_depth=20, properties=["NobodyElse"]).violations
     assert violation.failed is not None
-    found = Simplifier(protocol, SearchRequest(properties=(protocol.properties["NobodyElse"],)), violation).run(
-        lambda states, seconds: None
-    )
+    found = CounterexampleSimplifier(
+        protocol, SearchRequest(properties=(protocol.properties["NobodyElse"],)), violation
+    ).run(lambda states, seconds: None)
     assert (len(found.trace), found.failed is not None and found.failed.trace) == (8, found.trace)

@@ -12,7 +12,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables import checker, engine
 from kraftcheck.explorer.tables.checker import CallGrowthWatch
-from kraftcheck.explorer.tables.python_checks import non_local_read, partition_properties
+from kraftcheck.explorer.tables.python_checks import non_local_reason, partition_properties
 from kraftcheck.spec import (
     Bag,
     Protocol,
@@ -127,7 +127,7 @@ def both(options: SearchRequest, protocol: Protocol = PROTOCOL) -> tuple[Result,
 
 
 def test_what_is_slow_and_why() -> None:
-    reasons = {name: non_local_read(prop) for name, prop in PROTOCOL.properties.items()}
+    reasons = {name: non_local_reason(prop) for name, prop in PROTOCOL.properties.items()}
     assert reasons == {
         "OfState": "whole states",
         "OfMessageAndMe": "messages together with me",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import check
-from kraftcheck.explorer.calls.inspection import type_inspectors
+from kraftcheck.explorer.calls.inspection import find_proxy_revealing_methods
 from kraftcheck.spec import (
     Map,
     Protocol,
@@ -218,5 +218,5 @@ def test_a_stand_in_answers_as_the_record_does(model: type[Protocol], engine: st
 
 def test_an_assert_asks_for_no_type_though_pytest_rewrites_it() -> None:
     assert any(name.startswith("@") for name in Shared.dawn.__code__.co_names)
-    assert type_inspectors(Shared()) == set()
-    assert type_inspectors(TypeOfShared()) == {"Low", "More"}
+    assert find_proxy_revealing_methods(Shared()) == set()
+    assert find_proxy_revealing_methods(TypeOfShared()) == {"Low", "More"}

@@ -77,7 +77,7 @@ def checked(style: Style, engine: str | None = "tables") -> Result:
 def tables_first(monkeypatch: pytest.MonkeyPatch, *, tried_by_bytecode: bool = False) -> None:
     """Let no other engine try before the table engine."""
     monkeypatch.setattr(engines, "_try_reference", lambda *_: None)
-    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     if not tried_by_bytecode:
         monkeypatch.setattr(engines, "_try_bytecode", lambda *_: None)
 
@@ -140,7 +140,7 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
     ],
 )
 def test_other_engines_keep_the_limits(asked: dict[str, Any], able: list[str]) -> None:
-    choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest(**asked))
+    choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest(**asked))
     assert choice._others == able
 
 
@@ -190,7 +190,7 @@ def test_the_table_engine_goes_on_from_its_checkpoint(
 
 def test_another_engine_has_half_of_the_time_where_there_is_a_checkpoint() -> None:
     for asked, most in (({}, inf), ({"checkpoint": "kept"}, 300), ({"checkpoint": "kept", "time_limit": 8.0}, 4)):
-        choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest(**asked))
+        choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest(**asked))
         choice.change()
         assert most - 1 <= choice._until - time.monotonic() <= most
 
@@ -200,9 +200,9 @@ def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
     calls: int, is_dear: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: "a word")
-    choice = engines.EngineChoice(load("die-hard").protocol, SearchRequest())
+    choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
     progress = Progress(10_000, 27_000, 20, 100, 1.0, handler_calls={"FillSmallJug": calls})
-    with pytest.raises(engines.EngineChange) if is_dear else nullcontext():
+    with pytest.raises(engines.EngineChangeSignal) if is_dear else nullcontext():
         choice.watched().report(progress)  # type: ignore[misc]
     assert [note.count(": the reference engine searched; a word; see") for note in choice.notes] == [1] * is_dear
     choice.change()
@@ -263,7 +263,7 @@ def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(engines, "_run_engine", noted)
     monkeypatch.setattr(engines, "_try_reference", engines._small_search_by_reference)
     monkeypatch.setattr(engines, "SMALL_SEARCH_STATES", 10)
-    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     monkeypatch.setattr(EachNumber, "initial", counted)
     for most, wanted in ((200, "bytecode"), (99, "tables")):
         monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", most)

@@ -16,7 +16,7 @@ from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic import variables
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
-from kraftcheck.explorer.symbolic.variables import OpaqueGuard, OpaqueSetRequired
+from kraftcheck.explorer.symbolic.variables import OpaqueSetRequired, RefusingSetProxy
 from kraftcheck.spec import Bag, Map, Protocol, Record, State, Step, bound, consume, internal, on, step_invariant
 from kraftcheck.spec.examples.two_phase_commit import Phase, TransactionManager, TwoPhaseCommit
 from kraftcheck.spec.language.state import Steps, become
@@ -158,7 +158,7 @@ def test_a_comparison_ends_with_what_decides_it() -> None:
 )
 def test_what_cannot_be_followed_is_refused(use: Callable[[Any], object]) -> None:
     with pytest.raises(OpaqueSetRequired):
-        use(OpaqueGuard("prepared"))
+        use(RefusingSetProxy("prepared"))
 
 
 class Holder(Record):

@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     STRIDE,
     look_up_flags,
     mark_entries_of_words,
-    number_entries,
+    store_entry_numbers,
 )
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
@@ -132,7 +132,7 @@ def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.Monke
         return mmap.mmap(number, count, **rest)
 
     monkeypatch.setattr(arrays, "map_memory", refusing)
-    found = arrays.reserve_zero_bytes(arrays.OWN_PAGES_FROM_BYTES)
+    found = arrays.reserve_zeroed_bytes(arrays.OWN_PAGES_FROM_BYTES)
     assert made == [arrays.RESERVED_ADDRESSES_RATIO * arrays.OWN_PAGES_FROM_BYTES, arrays.OWN_PAGES_FROM_BYTES]
     assert len(found) == arrays.OWN_PAGES_FROM_BYTES
     assert not found.any()
@@ -225,7 +225,7 @@ def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int,
     assert as_set(found) == expected
     keys, places, layout = partition.keys, partition.places, partition.layout
     numbers, looked_up = np.full(len(places), -1, np.int32), np.zeros(len(found), np.int32)
-    number_entries(keys, places, layout, found, np.arange(len(found)), numbers)
+    store_entry_numbers(keys, places, layout, found, np.arange(len(found)), numbers)
     assert np.array_equal(numbers >= 0, places != 0)
     look_up_flags(keys, places, layout, found, numbers, looked_up)
     assert looked_up.tolist() == list(range(len(found)))

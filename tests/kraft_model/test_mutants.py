@@ -15,7 +15,7 @@ from kraftcheck.jobs import job_of_arguments
 from kraftcheck.mutation.baseline import record_baseline
 from kraftcheck.mutation.mutants import changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.trial import KILLED, MutantRunner, MutantVerdict
-from kraftcheck.reporting.mutation import Explanations
+from kraftcheck.reporting.mutation import SurvivorExplanations
 from tests.support.kraft_model.mutants import NOTICED, Noticed
 from tests.support.kraft_model.prevote_mutants import PREVOTE
 
@@ -151,4 +151,4 @@ def test_explanations_are_read() -> None:
     files = sorted(EXPLANATIONS.glob("*.txt"))
     assert {file.stem for file in files} >= {"two-phase-commit", "recovery"}
     for file in files:
-        assert Explanations(file).unused, file
+        assert SurvivorExplanations(file).unused, file

@@ -14,7 +14,7 @@ from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig, parse_setting
-from kraftcheck.spec.discovery import first_sentence, variants_of
+from kraftcheck.spec.discovery import first_docstring_sentence, variants_of
 from kraftcheck.spec.errors import ConstantError, InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
@@ -135,7 +135,7 @@ def test_every_variant_is_described_and_every_fault_has_its_configuration() -> N
     variants = variants_of(Reconfig)
     assert set(variants) == {fault.variant for fault in FAULTS} | {CORRECTED, ONE_HOST}
     for name, variant in variants.items():
-        sentence = first_sentence(variant)
+        sentence = first_docstring_sentence(variant)
         assert sentence.endswith("."), name
         assert len(sentence) <= 120, name
     for fault in FAULTS:

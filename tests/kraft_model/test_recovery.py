@@ -8,7 +8,7 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.spec import ConstantError, ModelValue
-from kraftcheck.spec.discovery import first_sentence
+from kraftcheck.spec.discovery import first_docstring_sentence
 from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
 from tests.support.kraft_model.liveness import FAULTS as PROGRESS
 from tests.support.kraft_model.liveness import of_safety
@@ -105,8 +105,8 @@ def test_every_variant_is_described_tested_and_configured() -> None:
     assert set(TRAPS) <= progress
     assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in RECOVERY_FAULTS}
     for name, variant in model.variants.items():
-        assert first_sentence(variant).endswith(".")
-        assert len(first_sentence(variant)) <= 140, name
+        assert first_docstring_sentence(variant).endswith(".")
+        assert len(first_docstring_sentence(variant)) <= 140, name
     broken = {fault.property for fault in RECOVERY_FAULTS}
     assert broken | set(NOTICED[MODEL]) == of_safety(Recovery) - BROKEN_BY_DESIGN - {"EveryoneCanServe"}
 

@@ -10,7 +10,7 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.spec import ConstantError, ModelValue
-from kraftcheck.spec.discovery import first_sentence
+from kraftcheck.spec.discovery import first_docstring_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
 from tests.support.kraft_model.liveness import of_safety
 from tests.support.kraft_model.mutants import NOTICED
@@ -90,8 +90,8 @@ def test_every_variant_is_described_tested_and_configured() -> None:
     )
     assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in REGISTRATION_FAULTS}
     for name, variant in model.variants.items():
-        assert first_sentence(variant).endswith(".")
-        assert len(first_sentence(variant)) <= 140, name
+        assert first_docstring_sentence(variant).endswith(".")
+        assert len(first_docstring_sentence(variant)) <= 140, name
     assert {fault.property for fault in REGISTRATION_FAULTS} | set(NOTICED[MODEL]) == SAFETY
 
 

@@ -38,7 +38,7 @@ from kraftcheck import (
 from kraftcheck.api import _job_without_configuration
 from kraftcheck.engines import search_order_names
 from kraftcheck.explorer.result import Progress
-from kraftcheck.reporting.lines import Meter
+from kraftcheck.reporting.lines import ProgressMeter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
 pytestmark = pytest.mark.kernel
@@ -146,7 +146,7 @@ def test_both_ways_take_a_symmetry_by_name_and_refuse_an_option_that_there_is_no
 
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     written: list[str] = []
-    meter = Meter(write=written.append)
+    meter = ProgressMeter(write=written.append)
     for seconds in (1.0, 29.0, 31.0, 40.0, 62.0):
         meter.show(Progress(int(seconds) * 1000, 0, 5, 1234, seconds))
     assert written == [
@@ -158,7 +158,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
 def test_progress_of_a_search_by_sets_counts_nodes() -> None:
     """Saturation knows no states before its end; level by level those of whole levels are known."""
     written: list[str] = []
-    meter = Meter(write=written.append)
+    meter = ProgressMeter(write=written.append)
     meter.show(Progress(1, 0, 0, 0, 31.0, 1_234_567))
     meter.show(Progress(12_345, 0, 7, 0, 62.0, 2_000))
     assert written == [

@@ -19,8 +19,8 @@ import numba
 import pytest
 
 from kraftcheck import InputError, Verdict, check, load
-from kraftcheck.engines import run_timing_compilation, search
-from kraftcheck.explorer.compiling import find_cache_problem, timed_compilation
+from kraftcheck.engines import run_with_compile_timing, search
+from kraftcheck.explorer.compiling import ensure_cache_folder, timed_compilation
 from kraftcheck.explorer.result import SEARCH_CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _check_model
 from kraftcheck.reporting.as_json import JSON_SCHEMA_VERSION, value_as_json
@@ -522,12 +522,12 @@ def test_what_is_compiled_stops_the_clock() -> None:
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    problem = find_cache_problem.__wrapped__()
+    problem = ensure_cache_folder.__wrapped__()
     assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
-    monkeypatch.setattr("kraftcheck.explorer.compiling.find_cache_problem", lambda: problem)
-    assert run_timing_compilation(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
-    assert run_timing_compilation(Result).warnings == []
+    monkeypatch.setattr("kraftcheck.explorer.compiling.ensure_cache_folder", lambda: problem)
+    assert run_with_compile_timing(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
+    assert run_with_compile_timing(Result).warnings == []
 
 
 SMALL_VIOLATIONS = [
@@ -548,7 +548,7 @@ def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(
     job = load(model, config, variant=variant).job()
 
     def counts(*, compiled: bool) -> tuple[object, ...]:
-        monkeypatch.setattr("kraftcheck.explorer.compiling.is_compiled", lambda: compiled)
+        monkeypatch.setattr("kraftcheck.explorer.compiling.are_kernels_compiled", lambda: compiled)
         found = search("tables", job.protocol, job.options, is_named=False)
         assert found.engine == ("tables" if compiled else "reference")
         names = [violation.property for violation in found.violations]
@@ -585,7 +585,7 @@ def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest
     monkeypatch.setattr("kraftcheck.engines._are_kernels_compiled", lambda: True)
     monkeypatch.setattr("kraftcheck.engines._run_engine", lambda *_: passed)
     monkeypatch.setattr("kraftcheck.engines._try_bytecode", lambda *_: None)
-    monkeypatch.setattr("kraftcheck.engines.run_timing_compilation", lambda run, _: run())
+    monkeypatch.setattr("kraftcheck.engines.run_with_compile_timing", lambda run, _: run())
     options = replace(job.options, report=lambda _: None)
 
     def engine() -> str | None:
@@ -604,7 +604,7 @@ def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest
 
 @pytest.mark.kernel
 def test_what_is_tried_while_the_kernel_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.explorer.compiling.is_compiled", lambda: False)
+    monkeypatch.setattr("kraftcheck.explorer.compiling.are_kernels_compiled", lambda: False)
     job = load("two-phase-commit", "smoke").job()
 
     def engine(*, is_named: bool) -> str:

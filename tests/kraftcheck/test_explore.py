@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kraftcheck.catalogue import Job, find_model
+from kraftcheck.catalogue import SearchJob, find_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.exploring.session import SAVED_FILE_FORMATS, Server, Session
 from kraftcheck.exploring.tree import StateTree
@@ -30,7 +30,7 @@ DATA = Path(__file__).parents[1] / "data" / "tlc"
 LIMIT = 2**30
 
 
-def job(model: str, config: str | None = None, variant: str | None = None, *settings: str) -> Job:
+def job(model: str, config: str | None = None, variant: str | None = None, *settings: str) -> SearchJob:
     arguments = argparse.Namespace(config=config, set=list(settings), engine=None)
     return lenient_job(find_model(model, variant), arguments, whole_space=True, properties=True)[0]
 

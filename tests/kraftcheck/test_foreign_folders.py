@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.explorer.compiling import find_cache_problem
+from kraftcheck.explorer.compiling import ensure_cache_folder
 from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrust_reason, remove_path
 from kraftcheck.lockstep import jars
-from kraftcheck.mutation.workers import MutationFolder
+from kraftcheck.mutation.workers import VerdictFolder
 from kraftcheck.persistence.folder import BatchFolder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.corpus import CorpusFolder
@@ -51,7 +51,7 @@ def test_a_linked_file_of_a_checkpoint_is_not_overwritten(
     assert victim.read_text() == "precious"
 
 
-@pytest.mark.parametrize("kind", [MutationFolder, CorpusFolder, PipelineFolder])
+@pytest.mark.parametrize("kind", [VerdictFolder, CorpusFolder, PipelineFolder])
 def test_a_linked_file_or_folder_of_an_output_folder_is_not_written(kind: type[BatchFolder], tmp_path: Path) -> None:
     victim, folder = tmp_path / "victim", tmp_path / "folder"
     victim.mkdir()
@@ -73,7 +73,7 @@ def test_a_linked_file_or_folder_of_an_output_folder_is_not_written(kind: type[B
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(MutationFolder, "mutation.json"), (CorpusFolder, ".corpus/corpus.json"), (PipelineFolder, "pipeline.json")],
+    [(VerdictFolder, "mutation.json"), (CorpusFolder, ".corpus/corpus.json"), (PipelineFolder, "pipeline.json")],
 )
 def test_an_output_folder_of_format_1_is_refused(kind: type[BatchFolder], name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -118,7 +118,7 @@ KERNEL = (
     "@jit\ndef thrice(n):\n    return 3 * n\n"
 )
 PROGRAM = (
-    "from kraftcheck.explorer.compiling import find_cache_problem; print(find_cache_problem()); "
+    "from kraftcheck.explorer.compiling import ensure_cache_folder; print(ensure_cache_folder()); "
     "from kernel import thrice; print(thrice(2), sum(thrice.stats.cache_hits.values()))"
 )
 
@@ -201,6 +201,6 @@ def test_the_cache_is_where_its_folder_was_checked(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, str(tmp_path / name))
         (tmp_path / name / "kraftcheck").mkdir(parents=True)
         (tmp_path / name / "kraftcheck").chmod(0o777)
-        assert f"other users can write to {tmp_path / name}/kraftcheck" in str(find_cache_problem.__wrapped__())
+        assert f"other users can write to {tmp_path / name}/kraftcheck" in str(ensure_cache_folder.__wrapped__())
         assert not Path(compiling.cache_folder()).is_relative_to(tmp_path)
         monkeypatch.delenv("NUMBA_CACHE_DIR")

@@ -160,7 +160,7 @@ def test_ctrl_c_whose_end_takes_long_is_noted(
 ) -> None:
     monkeypatch.setattr(processes, "STOP_TIMEOUT_SECONDS", 0)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
-    with processes.Interruption():
+    with processes.InterruptHandler():
         signal.raise_signal(signal.SIGINT)
         until, printed = time.monotonic() + 60, ""
         while not printed and time.monotonic() < until:
@@ -189,10 +189,14 @@ runpy.run_module("kraftcheck", run_name="__main__", alter_sys=True)
 
 @pytest.mark.parametrize("module", ["kraftcheck.cli", "argparse", "kraftcheck.commands.check", "kraftcheck.reporting"])
 def test_ctrl_c_while_modules_are_imported(module: str) -> None:
-    """`runpy` imports some of the standard library before; `argparse` is among what it does not."""
+    """`runpy` imports some of the standard library before; `argparse` is among what it does not.
+
+    The interruption waits for the end of the import. By then the search may have begun.
+    """
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, module, "--engine", "reference"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+    assert done.returncode == 130
+    assert done.stderr == ("" if "INCOMPLETE: nothing is violated so far, interrupted" in done.stdout else "interrupted\n")
 
 
 @pytest.mark.kernel

@@ -22,7 +22,7 @@ from kraftcheck.engines import ENGINES, Engine, choose_engine
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.discovery import first_sentence, load_protocol, variants_of
+from kraftcheck.spec.discovery import first_docstring_sentence, load_protocol, variants_of
 
 
 @pytest.mark.parametrize("name", shipped_model_modules())
@@ -193,7 +193,7 @@ def test_variant_of_a_users_own(ping) -> None:
     model = find_model(ping, "forgetful")
     assert model.protocol.__name__ == "Forgetful"
     assert model.protocol.name() == "PingPong"
-    assert first_sentence(model.protocol) == "A peer forgets its log."
+    assert first_docstring_sentence(model.protocol) == "A peer forgets its log."
     assert list(variants_of(find_model(ping).protocol)) == ["forgetful"]
 
 

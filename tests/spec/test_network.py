@@ -34,7 +34,7 @@ from kraftcheck.spec import (
     internal,
     on,
 )
-from kraftcheck.spec.language.network import ABOVE_EVERY_COUNT, CountingRule
+from kraftcheck.spec.language.network import ABOVE_EVERY_COUNT, CopyCountRule
 from kraftcheck.spec.language.semantics import Semantics
 
 a, b = ModelValue("a", 0), ModelValue("b", 1)
@@ -207,7 +207,9 @@ def test_a_counting_rule_says_what_the_operation_does(network: Network, operatio
             inbox = after
 
 
-def queue_by_rule(network: Network, inbox: Any, message: Record, rule: CountingRule) -> list[tuple[Record, int]] | None:
+def queue_by_rule(
+    network: Network, inbox: Any, message: Record, rule: CopyCountRule
+) -> list[tuple[Record, int]] | None:
     """Return the channel of a message after an operation, with the number of each message there, as the rule says."""
     items = [(one, at) for one, at in network.to_items(inbox) if network.queue(one) == network.queue(message)]
     if rule.change < 0:
@@ -239,7 +241,7 @@ class Grouped(Channels):
     def group(self, message: Record) -> Record | None:
         return Answer(a, message.source) if isinstance(message, Ask) else None
 
-    def rule(self, operation: str, message: Record) -> CountingRule | None:
+    def rule(self, operation: str, message: Record) -> CopyCountRule | None:
         return super().rule(operation, message)
 
 

@@ -38,7 +38,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
-from kraftcheck.spec.diagnosis.why import ActionExplanation, action_diagnosis_text, diagnose
+from kraftcheck.spec.diagnosis.why import ActionExplanation, action_diagnosis_text, explain_action
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from tests.support import tlc as models
@@ -64,7 +64,7 @@ def check_all(semantics: Semantics, state: State) -> list[ActionExplanation]:
     """Ask of every action, and compare what is said to be enabled with the transitions."""
     enabled = {(t.action, t.actor, t.message) for t in semantics.transitions(state)}
     names = [*semantics.protocol.actions, *semantics.network.own_actions()]
-    reasons = {name: diagnose(semantics, state, name) for name in names}
+    reasons = {name: explain_action(semantics, state, name) for name in names}
     said = {(name, r.actor, r.message) for name in names for r in reasons[name] if r.kind == "enabled"}
     assert said == enabled
     for name, found in reasons.items():
@@ -115,21 +115,21 @@ def with_server(before: State, key: ServerId, **changes: Any) -> State:
 
 def test_a_guard_is_shown_with_the_values_in_it(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, leader, follower = start
-    reason = only(diagnose(semantics, state, "ClientRequest", follower))
+    reason = only(explain_action(semantics, state, "ClientRequest", follower))
     assert (reason.kind, reason.actor, reason.message) == ("guard", follower, None)
     assert reason.text == "me.state is not ServerState.LEADER (me.state = Follower)"
     assert reason.line == line("return", after="def client_request")
-    assert only(diagnose(semantics, state, "ClientRequest", leader)).kind == "enabled"
+    assert only(explain_action(semantics, state, "ClientRequest", leader)).kind == "enabled"
 
 
 def test_arithmetic_subscripts_and_lengths(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, leader, _ = start
     used = state.but(shared=state.shared.but(value_ctr=(1, 0)))
-    assert only(diagnose(semantics, used, "ClientRequest", leader)).text == (
+    assert only(explain_action(semantics, used, "ClientRequest", leader)).text == (
         "shared.value_ctr[me.current_epoch - 1] >= self.max_values_per_epoch"
         " (shared.value_ctr[me.current_epoch - 1] = 1, me.current_epoch = 1, self.max_values_per_epoch = 1)"
     )
-    assert only(diagnose(semantics, state, "StartNewServer")).text == (
+    assert only(explain_action(semantics, state, "StartNewServer")).text == (
         "len(shared.servers) >= self.max_spawned_servers (len(shared.servers) = 2, self.max_spawned_servers = 2)"
     )
 
@@ -137,13 +137,13 @@ def test_arithmetic_subscripts_and_lengths(start: tuple[Semantics, State, Server
 def test_a_loop_in_which_no_turn_yields(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, leader, _ = start
     acked = Map((value, True) for value in state.shared.acked)
-    reason = only(diagnose(semantics, state.but(shared=state.shared.but(acked=acked)), "ClientRequest", leader))
+    reason = only(explain_action(semantics, state.but(shared=state.shared.but(acked=acked)), "ClientRequest", leader))
     assert reason.text == "shared.acked[value] is not Nil.NIL (shared.acked[value] = TRUE, value = v1)"
     assert reason.line == line("if shared.acked[value] is Nil.NIL")
-    reason = only(diagnose(semantics, state, "HandleRemoveRequest", leader))
+    reason = only(explain_action(semantics, state, "HandleRemoveRequest", leader))
     assert reason.kind == "bound"
     pending = with_server(state, leader, config=state.replicas[leader].config.but(committed=False))
-    reason = only(diagnose(semantics, pending, "HandleRemoveRequest", leader))
+    reason = only(explain_action(semantics, pending, "HandleRemoveRequest", leader))
     assert reason.kind == "guard"
     assert "self._reconfig_error(me, removed, joins=False) = ReconfigInProgress" in reason.text
     assert reason.line == line("continue", after="def handle_remove_request")
@@ -151,7 +151,7 @@ def test_a_loop_in_which_no_turn_yields(start: tuple[Semantics, State, ServerId,
 
 def test_an_else_shows_every_branch_before_it(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, leader, _ = start
-    reason = only(diagnose(semantics, state, "SendFetchRequest", leader))
+    reason = only(explain_action(semantics, state, "SendFetchRequest", leader))
     assert reason.text == (
         "me.state is not ServerState.FOLLOWER and not (me.role is Role.OBSERVER and me.state is ServerState.UNATTACHED)"
         " (me.state = Leader, me.role = Voter)"
@@ -160,24 +160,24 @@ def test_an_else_shows_every_branch_before_it(start: tuple[Semantics, State, Ser
 
 def test_what_a_method_in_a_condition_looked_at(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, _, follower = start
-    reason = only(diagnose(semantics, with_server(state, follower, role=Role.OBSERVER), "RequestVote", follower))
+    reason = only(explain_action(semantics, with_server(state, follower, role=Role.OBSERVER), "RequestVote", follower))
     assert reason.text.startswith("not self._may_stand(me) (in _may_stand: me.role = Observer, ")
 
 
 def test_a_bound_that_is_used_up(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, _, follower = start
     used = state.but(spent=state.spent.put("elections", 1))
-    reason = only(diagnose(semantics, used, "RequestVote", follower))
+    reason = only(explain_action(semantics, used, "RequestVote", follower))
     assert (reason.kind, reason.text) == ("bound", "nothing is left of elections: MaxElections = 1")
     assert reason.line == line("yield", after="def request_vote")
-    assert {r.kind for r in diagnose(semantics, state, "RestartWithState")} == {"bound"}  # MaxRestarts = 0
+    assert {r.kind for r in explain_action(semantics, state, "RestartWithState")} == {"bound"}  # MaxRestarts = 0
 
 
 def test_a_message_that_may_be_sent_once(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, _, follower = start
     (asked,) = [t.target for t in semantics.transitions(state) if t.action == "RequestVote"]
     again = with_server(asked, follower, state=ServerState.FOLLOWER, current_epoch=1)
-    reason = only(diagnose(semantics, again.but(spent=state.spent), "RequestVote", follower))
+    reason = only(explain_action(semantics, again.but(spent=state.spent), "RequestVote", follower))
     assert reason.kind == "network"
     assert reason.text == (
         "RequestVoteRequest(epoch=2, last_log_epoch=1, last_log_offset=1, source=n2, dest=n1) was sent before,"
@@ -187,16 +187,16 @@ def test_a_message_that_may_be_sent_once(start: tuple[Semantics, State, ServerId
 
 def test_a_message_that_is_not_there(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, leader, follower = start
-    reasons = diagnose(semantics, state, "HandleRequestVoteRequest")
+    reasons = explain_action(semantics, state, "HandleRequestVoteRequest")
     assert [(r.kind, r.actor) for r in reasons] == [("no message", leader), ("no message", follower)]
     assert action_diagnosis_text(semantics, state, "HandleRequestVoteRequest") == (
         "HandleRequestVoteRequest is not enabled:\n  n1; n2: no RequestVoteRequest is under way to it"
     )
     (asked,) = [t.target for t in semantics.transitions(state) if t.action == "RequestVote"]
     (request,) = semantics.network.deliverable(asked.inboxes[leader])
-    assert only(diagnose(semantics, asked, "HandleRequestVoteRequest", leader, request)).kind == "enabled"
-    assert only(diagnose(semantics, asked, "HandleRequestVoteRequest", follower, request)).kind == "no message"
-    assert only(diagnose(semantics, asked, "RejectFetchRequest", leader, request)).text == (
+    assert only(explain_action(semantics, asked, "HandleRequestVoteRequest", leader, request)).kind == "enabled"
+    assert only(explain_action(semantics, asked, "HandleRequestVoteRequest", follower, request)).kind == "no message"
+    assert only(explain_action(semantics, asked, "RejectFetchRequest", leader, request)).text == (
         "RejectFetchRequest is taken on FetchRequest"
     )
 
@@ -205,31 +205,31 @@ def test_a_replica_that_receives_nothing(start: tuple[Semantics, State, ServerId
     semantics, state, leader, _ = start
     (asked,) = [t.target for t in semantics.transitions(state) if t.action == "RequestVote"]
     dead = with_server(asked, leader, state=ServerState.DEAD_NO_STATE)
-    reason = only(diagnose(semantics, dead, "HandleRequestVoteRequest", leader))
+    reason = only(explain_action(semantics, dead, "HandleRequestVoteRequest", leader))
     assert (reason.kind, reason.text) == ("not receiving", "it receives no messages in this state")
 
 
 def test_nobody_who_could_take_it(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, _, _ = start
     stranger = ServerId(ModelValue("n9"), 0)
-    reason = only(diagnose(semantics, state, "RequestVote", stranger))
+    reason = only(explain_action(semantics, state, "RequestVote", stranger))
     assert (reason.kind, reason.text) == ("no replica", "there is no replica n9: RequestVote is taken by a Server")
 
 
 def test_an_action_that_nobody_knows(start: tuple[Semantics, State, ServerId, ServerId]) -> None:
     semantics, state, _, _ = start
     with pytest.raises(InputError, match=r"unknown action RequestVotes \(perhaps RequestVote\?\); Reconfig has"):
-        diagnose(semantics, state, "RequestVotes")
+        explain_action(semantics, state, "RequestVotes")
 
 
 def test_a_variant_that_passes_on_what_its_base_yields() -> None:
     protocol = models.bound("counts/two-voters", RemovedLeaderContradicted).protocol
     semantics = Semantics(protocol)
     (state,) = semantics.initial()
-    while not any(r.message for r in diagnose(semantics, state, "HandleNonSuccessFetchResponse")):
+    while not any(r.message for r in explain_action(semantics, state, "HandleNonSuccessFetchResponse")):
         wanted = ("SendFetchRequest", "AcceptFetchRequestFromVoter")
         state = next(t.target for t in semantics.transitions(state) if t.action in wanted)
-    reason = next(r for r in diagnose(semantics, state, "HandleNonSuccessFetchResponse") if r.message)
+    reason = next(r for r in explain_action(semantics, state, "HandleNonSuccessFetchResponse") if r.message)
     assert reason.text == "not outcome.handled (outcome.handled = FALSE)"
     assert reason.file == str(FOLDER / "replication.py")
 
@@ -412,7 +412,7 @@ HERE = Path(__file__)
 def test_corners(action: str, actor: int | None, text: str, at: str) -> None:
     semantics = Semantics(Corners(losses=1, copies=0))
     (state,) = semantics.initial()
-    reason = only(diagnose(semantics, state, action, actor))
+    reason = only(explain_action(semantics, state, action, actor))
     assert (reason.kind, reason.text) == ("guard", text)
     method = semantics.protocol.actions[action].function.__name__
     after = "def _if_left" if action in ("PassesOn", "ReturnsOne") else f"def {method}("
@@ -425,13 +425,13 @@ def test_nobody_of_the_right_class() -> None:
     assert action_diagnosis_text(semantics, state, "OfAnother") == (
         "OfAnother is not enabled:\n  there is none: OfAnother is taken by a Other"
     )
-    assert only(diagnose(semantics, state, "OfAnother", 1)).text == "1 is a Node: OfAnother is taken by a Other"
+    assert only(explain_action(semantics, state, "OfAnother", 1)).text == "1 is a Node: OfAnother is taken by a Other"
 
 
 def test_several_steps_that_are_all_refused() -> None:
     semantics = Semantics(Corners(losses=0, copies=0))
     (state,) = semantics.initial()
-    reason = only(diagnose(semantics, state, "Several", 1))
+    reason = only(explain_action(semantics, state, "Several", 1))
     assert (reason.kind, reason.line) == ("bound", line("# the last of them", path=HERE))
     assert reason.text == (
         "nothing is left of losses: MaxLosses = 0;"
@@ -443,18 +443,19 @@ def test_the_networks_own_actions() -> None:
     semantics = Semantics(Corners(losses=0, copies=1))
     (state,) = semantics.initial()
     note = Note(1, 2, 7)
-    assert diagnose(semantics, state, "LoseMessage") == [
+    assert explain_action(semantics, state, "LoseMessage") == [
         ActionExplanation("bound", "nothing is left of losses: MaxLosses = 0", 2, note)
     ]
-    assert only(diagnose(semantics, state, "DuplicateMessage")).kind == "enabled"
-    assert only(diagnose(Semantics(Single(losses=1, copies=1)), state, "DuplicateMessage")) == ActionExplanation(
+    assert only(explain_action(semantics, state, "DuplicateMessage")).kind == "enabled"
+    assert only(explain_action(Semantics(Single(losses=1, copies=1)), state, "DuplicateMessage")) == ActionExplanation(
         "network", "the network refuses a second copy of it", 2, note
     )
-    assert only(diagnose(Semantics(Corners(losses=1, copies=0)), state, "LoseMessage")).kind == "enabled"
+    assert only(explain_action(Semantics(Corners(losses=1, copies=0)), state, "LoseMessage")).kind == "enabled"
     read = state.but(inboxes=Map({2: Map({note: 0})}))
-    assert only(diagnose(semantics, read, "LoseMessage")).text == "no message is under way"
-    assert only(diagnose(semantics, state, "LoseMessage", 1)).kind == "no message"
-    assert only(diagnose(semantics, state, "LoseMessage", 2, Note(1, 2, 8))).text == "that message is not under way"
+    assert only(explain_action(semantics, read, "LoseMessage")).text == "no message is under way"
+    assert only(explain_action(semantics, state, "LoseMessage", 1)).kind == "no message"
+    lost = only(explain_action(semantics, state, "LoseMessage", 2, Note(1, 2, 8)))
+    assert lost.text == "that message is not under way"
 
 
 @pytest.mark.parametrize("network", [Bag(loses=True, duplicates=True), MessageSet(loses=True)])
@@ -467,7 +468,7 @@ def test_every_action_of_the_network_has_reasons(network: Any) -> None:
     (state,) = semantics.initial()
     enabled = {(t.action, t.actor, t.message) for t in semantics.transitions(state)}
     for name in [*semantics.protocol.actions, *network.own_actions()]:
-        found = {(name, r.actor, r.message) for r in diagnose(semantics, state, name) if r.kind == "enabled"}
+        found = {(name, r.actor, r.message) for r in explain_action(semantics, state, name) if r.kind == "enabled"}
         assert found == {item for item in enabled if item[0] == name}
 
 
@@ -483,7 +484,7 @@ def test_an_action_without_source_still_has_a_line() -> None:
     )
     exec(code, namespace)
     semantics = Semantics(namespace["Typed"](losses=1, copies=0))
-    reason = only(diagnose(semantics, semantics.initial()[0], "Typed", 1))
+    reason = only(explain_action(semantics, semantics.initial()[0], "Typed", 1))
     assert (reason.kind, reason.text, reason.file, reason.line) == ("guard", "it yields no step here", "<string>", 5)
 
 
@@ -497,7 +498,7 @@ def test_a_trace_function_is_put_back() -> None:
     before = sys.gettrace()
     sys.settrace(mine)
     try:
-        diagnose(semantics, state, "OneLiner")
+        explain_action(semantics, state, "OneLiner")
         kept = sys.gettrace()
     finally:
         sys.settrace(before)
@@ -513,5 +514,5 @@ def test_a_trace_function_is_put_back_after_an_error() -> None:
     semantics = Semantics(Breaking(losses=1, copies=0))
     before = sys.gettrace()
     with pytest.raises(ProtocolError, match="action BreakIt of Breaking raised ValueError: no"):
-        diagnose(semantics, semantics.initial()[0], "BreakIt")
+        explain_action(semantics, semantics.initial()[0], "BreakIt")
     assert sys.gettrace() is before

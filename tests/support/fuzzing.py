@@ -225,13 +225,13 @@ def payloads() -> Iterator[bytes]:
 
 def notes(data: bytes) -> None:
     """Read the notes of an output folder: the first byte says of which kind, and which file is replaced."""
-    from kraftcheck.mutation.workers import MutationFolder
+    from kraftcheck.mutation.workers import VerdictFolder
     from kraftcheck.persistence.folder import MANIFEST_FILE
     from kraftcheck.traces.corpus import CorpusFolder, split_into_chunks
     from kraftcheck.traces.pipeline.driver import PipelineFolder
 
     which, content = divmod(data[0] if data else 0, 3), data[1:]
-    kind = (PipelineFolder, CorpusFolder, MutationFolder)[which[1]]
+    kind = (PipelineFolder, CorpusFolder, VerdictFolder)[which[1]]
     folder = scratch() / "notes"
     shutil.rmtree(folder, ignore_errors=True)
     with kind(folder, {"model": "x", "constants": {}}) as made:
@@ -285,7 +285,7 @@ def tables(data: bytes) -> None:
 def tables_of_spark() -> Iterator[bytes]:
     import numpy as np
 
-    from kraftcheck.explorer.spark.definitions import DefinitionOrFinding, RecordKind
+    from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind
     from kraftcheck.explorer.spark.shared_folder import SharedFolder
 
     shared = SharedFolder(scratch() / "seeds")
@@ -297,8 +297,8 @@ def tables_of_spark() -> Iterator[bytes]:
     shared.write_definitions(
         1,
         [
-            DefinitionOrFinding(RecordKind.SLOT, 0, b"i\0\0\0\x011"),
-            DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (1, 2)),
+            WireRecord(WireRecordKind.SLOT, 0, b"i\0\0\0\x011"),
+            WireRecord(WireRecordKind.CONTROL, 0, b"", (1, 2)),
         ],
     )
     yield b"\0" + shared._definitions(1).read_bytes()

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TextIO
 
-from kraftcheck.commands.warm import compile_symbolic, compile_tables
+from kraftcheck.commands.warm import compile_symbolic_engine, compile_table_engine
 from kraftcheck.explorer import compiling as compiled
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.kernel import saturation
@@ -31,7 +31,7 @@ LOCK = Path(CACHE_FOLDER or gettempdir()) / "kraftcheck-tests.lock"
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
     functions = (depth_first.search_depth_first, depth_first.advance_walks, saturation.saturated_union)
-    return compiled.is_compiled() and all(one._cache._cache_file._load_index() for one in functions)
+    return compiled.are_kernels_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 
 @contextmanager
@@ -55,10 +55,10 @@ def compiling() -> Iterator[None]:
 @cache
 def ensure_compiled() -> None:
     """Wait for the process that compiles the kernel; where there is none, compile it."""
-    if not compiled.is_compiled() or LOCK.exists():
+    if not compiled.are_kernels_compiled() or LOCK.exists():
         with await_lock():
-            if not compiled.is_compiled():
-                compile_tables()
+            if not compiled.are_kernels_compiled():
+                compile_table_engine()
 
 
 def await_lock() -> TextIO:
@@ -72,7 +72,7 @@ def await_lock() -> TextIO:
 
 def run_tables() -> tuple[int, int]:
     """Search with every kernel of the table engine; return the states of a search with control rows and a flat one."""
-    compile_tables()
+    compile_table_engine()
     protocol = DiningPhilosophers(philosophers=3)
     props = protocol.properties.values()
     temporal, reachable = (tuple(prop for prop in props if prop.kind == kind) for kind in ("temporal", "reachable"))
@@ -86,4 +86,4 @@ def run_tables() -> tuple[int, int]:
 
 if __name__ == "__main__":
     run_tables()
-    compile_symbolic()
+    compile_symbolic_engine()

@@ -458,12 +458,12 @@ def prepare(scenarios: tuple[Scenario, ...]) -> None:
     """Import what commands import, so that forked ones need not."""
     from kraftcheck.explorer import compiling
 
-    compiling.find_cache_problem()
+    compiling.ensure_cache_folder()
     from kraftcheck.commands import warm
 
-    warm.compile_tables()
+    warm.compile_table_engine()
     if any("symbolic" in scenario.words for scenario in scenarios):
-        warm.compile_symbolic()
+        warm.compile_symbolic_engine()
     for name in ("check", "simulate", "mutate", "crosscheck", "pipeline"):
         __import__(f"kraftcheck.commands.{name}")
 

@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, simulate
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
-from kraftcheck.persistence.folder import write_note
+from kraftcheck.persistence.folder import write_batch_note
 from kraftcheck.spec.discovery import load_protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.corpus import (
@@ -96,10 +96,10 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         for number in range(WALKS_A_CHUNK + 3):
             (folder.path / f"walk_{number}.tla").write_text("")
         assert folder.done(chunks) == {}
-        write_note(folder.note_file(folder.path, 1), note)
+        write_batch_note(folder.note_file(folder.path, 1), note)
         assert folder.done(chunks) == {1: note}
         assert folder.done(chunks, ["Fine"]) == {}
-        write_note(folder.note_file(folder.path, 1), {**note, "checked": ["Deadlock", "Fine"]})
+        write_batch_note(folder.note_file(folder.path, 1), {**note, "checked": ["Deadlock", "Fine"]})
         assert list(folder.done(chunks, ["Fine"])) == [1]
         assert folder.done(chunks, ["Fine", "Other"]) == {}
         (folder.path / f"walk_{WALKS_A_CHUNK}.tla").unlink()

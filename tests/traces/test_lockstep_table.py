@@ -23,12 +23,12 @@ from kraftcheck.lockstep.jars import CLIENT_CLASS
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.survey import FindingClass, TaskResult
 from kraftcheck.reporting.lockstep import (
-    VersionCell,
+    VerdictCell,
     agrees_with_model,
-    changes_lines,
     count_walks_by_finding,
     verdict_cell,
-    versions_table,
+    verdicts_by_version_table,
+    version_change_lines,
 )
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
@@ -39,17 +39,17 @@ VIOLATES = Finding(LockstepVerdict.VIOLATES, 12, None, violated=("LogMatching",)
 
 
 def test_the_most_severe_finding_counts() -> None:
-    assert verdict_cell([]) == VersionCell("agrees")
-    assert verdict_cell([DIFFERS]) == VersionCell("differs", "step 7: voters")
-    assert verdict_cell([DIFFERS, FAILS]) == VersionCell(
+    assert verdict_cell([]) == VerdictCell("agrees")
+    assert verdict_cell([DIFFERS]) == VerdictCell("differs", "step 7: voters")
+    assert verdict_cell([DIFFERS, FAILS]) == VerdictCell(
         "fails", "step 9: java.lang.IllegalStateException: no (a.B.c(B.java))"
     )
-    assert verdict_cell([DIFFERS, VIOLATES, FAILS, VIOLATES]) == VersionCell("violates", "LogMatching")
+    assert verdict_cell([DIFFERS, VIOLATES, FAILS, VIOLATES]) == VerdictCell("violates", "LogMatching")
 
 
 def test_a_walk_that_ends_early() -> None:
-    assert verdict_cell([], "line 3 is not enabled") == VersionCell("ends early", "line 3 is not enabled")
-    assert verdict_cell([DIFFERS], "line 9 is not enabled") == VersionCell(
+    assert verdict_cell([], "line 3 is not enabled") == VerdictCell("ends early", "line 3 is not enabled")
+    assert verdict_cell([DIFFERS], "line 9 is not enabled") == VerdictCell(
         "differs", "step 7: voters; line 9 is not enabled"
     )
 
@@ -59,7 +59,7 @@ def test_equal_notes_are_one() -> None:
         "4.3.1": [verdict_cell([VIOLATES]), verdict_cell([])],
         "4.4.0": [verdict_cell([VIOLATES]), verdict_cell([DIFFERS])],
     }
-    assert list(versions_table(["a", "long name"], columns)) == [
+    assert list(verdicts_by_version_table(["a", "long name"], columns)) == [
         "|           | 4.3.1        | 4.4.0        |",
         "|-----------|--------------|--------------|",
         "| a         | violates (1) | violates (1) |",
@@ -124,7 +124,7 @@ def test_classes_are_compared_by_digest(tmp_path: Path) -> None:
     )
     found = changed_classes(class_digests([older]), class_digests([newer]))
     assert tuple(found) == (("D",), ("C",), ("raft.A",), 2)
-    lines = list(changes_lines(VersionChanges("1", "2", False, (), found)))
+    lines = list(version_change_lines(VersionChanges("1", "2", False, (), found)))
     assert lines == [
         "Changed in 2 since 1, which disagrees with the model, as all earlier ones do:",
         "",

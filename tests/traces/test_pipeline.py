@@ -34,7 +34,7 @@ from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, watch_input_files
 from kraftcheck.traces.pipeline.rows import FileReplayer, PendingFileRows, changed_parts, state_hash
-from kraftcheck.traces.pipeline.stored import StoredTables
+from kraftcheck.traces.pipeline.stored import SparkTableStore
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
 from tests.support.kills import ROOT
@@ -301,7 +301,7 @@ def test_tables_of_a_replay_and_a_corpus_with_nothing_new(
     def no_jvm(*_: object, **__: object) -> None:
         raise AssertionError("a JVM is started")
 
-    monkeypatch.setattr("kraftcheck.explorer.cluster.Cluster.__init__", no_jvm)
+    monkeypatch.setattr("kraftcheck.explorer.cluster.SparkApplication.__init__", no_jvm)
     words = ["pipeline", JOINED, str(broken), "--model", "reconfig", "--out", out, *WITH]
     assert main(words) == 1
     printed = capsys.readouterr().out
@@ -849,7 +849,7 @@ def test_tables_at_a_uri_have_each_file_once(
         return code, *(found[name] for name in ("new_files", "conforms", "diverges", "unreadable"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(StoredTables, "accept", lambda *_: (_ for _ in ()).throw(InputError("killed")))
+        patch.setattr(SparkTableStore, "accept", lambda *_: (_ for _ in ()).throw(InputError("killed")))
         assert main(["pipeline", *words]) == 2
     assert run("--label", "one") == (1, 7, 4, 1, 2)
     alone, expected = pipeline(folder / "in", tmp_path / "alone", "--workers", "1")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.validation.cluster import replay_of_logs
+from kraftcheck.validation.cluster import prepare_log_replay
 from kraftcheck.validation.event_stream import read_stream
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.replay import ClusterReplay
@@ -29,7 +29,7 @@ def replayed(lines: Lines) -> ClusterReplay:
         logs[node] = list(read_stream(text, f"node{node}.ndjson"))
         for event in logs[node]:
             event.node = node
-    replay = replay_of_logs(logs)
+    replay = prepare_log_replay(logs)
     for _ in replay.run():
         pass
     return replay

@@ -13,7 +13,7 @@ import pytest
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import ReplicaDisk, has_disk_files, read_disks
-from kraftcheck.validation.findings import CheckReport, disks_as_values, render_disks
+from kraftcheck.validation.findings import CheckReport, disks_as_json, render_disks
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import BATCH_HEADER, BATCH_INDEX_DTYPE, VotersRecord, crc32c
 from tests.support import kafka_disks as cluster
@@ -90,7 +90,7 @@ def test_the_sample_is_told() -> None:
     assert "        4   210       1  1, 2   1, 2       2026-11-25 13:21:25.809Z" in text
     assert "     195  1, 2\n" in text
     assert f"nothing broken, {report.total:,} checks" in text
-    found = json.loads(json.dumps(disks_as_values(disks, report)))
+    found = json.loads(json.dumps(disks_as_json(disks, report)))
     assert found["disks"][2]["epochs"][-1] | {"time": ""} == {
         "epoch": 6,
         "start": 211,

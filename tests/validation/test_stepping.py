@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import InputError, ValidationState, validate_step
-from kraftcheck.validation.cluster import replay_of_logs
+from kraftcheck.validation.cluster import prepare_log_replay
 from kraftcheck.validation.event_stream import event_as_json
 from kraftcheck.validation.sources import read_cluster_logs
 
@@ -23,7 +23,7 @@ Step = tuple[list[dict[str, Any]], bool]
 @cache
 def steps() -> tuple[Step, ...]:
     """Return the steps of a sample in causal order, each with whether it is the last one of a process."""
-    replay = replay_of_logs(dict(read_cluster_logs([SAMPLE]).logs))
+    replay = prepare_log_replay(dict(read_cluster_logs([SAMPLE]).logs))
     begun, found = dict.fromkeys(replay.nodes, 0), []
     for node in replay.run():
         events, begun[node.number] = node.events[begun[node.number] : node.position], node.position

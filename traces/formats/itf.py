@@ -61,7 +61,7 @@ def _trace_events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
     yield TraceHead(file, 0, ITF, _string_or_none(meta, "violated"))
     for index, state in enumerate(states):
         yield _read_state(reader, index, state, variables, known)
-    yield TraceEnd(_ending_of_loop(document.get("loop"), len(states)))
+    yield TraceEnd(_ending_from_loop_index(document.get("loop"), len(states)))
 
 
 def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str], known: set[str]) -> TraceState:
@@ -79,7 +79,7 @@ def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str
     return TraceState(index + 1, values, _string_or_none(about, "action") if index else None)
 
 
-def _ending_of_loop(loop: Json, states: int) -> Ending | None:
+def _ending_from_loop_index(loop: Json, states: int) -> Ending | None:
     if loop is None:
         return None
     if type(loop) is not int or not 0 <= loop < states:

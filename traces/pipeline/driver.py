@@ -31,8 +31,8 @@ from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.files import make_folder, real_path, remove_path, require_local
-from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_note, write_note
-from kraftcheck.processes import Interruption
+from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_batch_note, write_batch_note
+from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
@@ -48,7 +48,7 @@ SUMMARY_SHAPE: dict[str, Any] = {
     "diverging": [(str, object, object, str)],
     "unreadable": [(str, object, object, str)],
 }
-"""The shapes of summary notes (see `require_shape`)."""
+"""The shapes of summary notes (see `require_json_shape`)."""
 
 
 _REMOVED_FILE_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -218,18 +218,18 @@ class PipelineFolder(BatchFolder):
         for table in TABLE_COLUMNS:
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
         note = {"seconds": round(seconds, 3), "files": list(files), "rows": rows}
-        write_note(self.note_file(self.path, batch), note)
+        write_batch_note(self.note_file(self.path, batch), note)
         self._notes[batch] = note
         remove_path(self.path / STAGING_FOLDER)
 
     def keep_summary(self, summary: BatchNote) -> None:
         """Write the summary of all finished batches."""
-        write_note(self.path / SUMMARY_FILE, {"batches": len(self._notes), **summary})
+        write_batch_note(self.path / SUMMARY_FILE, {"batches": len(self._notes), **summary})
 
     def kept_summary(self) -> BatchNote | None:
         """Return the summary of all files; None if it is older than the last batch, or a file has gone since."""
         path = self.path / SUMMARY_FILE
-        note = read_note(path, SUMMARY_SHAPE) if path.is_file() else {}
+        note = read_batch_note(path, SUMMARY_SHAPE) if path.is_file() else {}
         is_new = note.pop("batches", 0) == len(self._notes) and note.get("files") == self.counted()
         return note if is_new and note else None
 
@@ -242,8 +242,8 @@ class PipelineFolder(BatchFolder):
 
 def _read_batch_note(note: Path) -> BatchNote:
     """Read the note of a batch; older ones have no number of rows."""
-    found = read_note(note)
-    found = read_note(
+    found = read_batch_note(note)
+    found = read_batch_note(
         note, BATCH_NOTE_SHAPE if "rows" in found else {name: BATCH_NOTE_SHAPE[name] for name in ("seconds", "files")}
     )
     return found | {"files": [InputFile(*entry) for entry in found["files"]]}
@@ -358,7 +358,7 @@ class Pipeline:
 
     def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
         """Replay the new files and return the summary of all files."""
-        with Interruption(self._runner.cancel) as interruption:
+        with InterruptHandler(self._runner.cancel) as interruption:
             try:
                 summary = self._run(inputs, report, interruption)
             except Exception:  # the error of a cancelled job
@@ -370,7 +370,7 @@ class Pipeline:
         return summary
 
     def _run(
-        self, inputs: Iterable[InputFile], report: Callable[[int], None] | None, interruption: Interruption
+        self, inputs: Iterable[InputFile], report: Callable[[int], None] | None, interruption: InterruptHandler
     ) -> Summary:
         done, output = self._output.done(), self._output
         new = [file for file in inputs if file not in done]
@@ -389,7 +389,7 @@ class Pipeline:
         return summary
 
 
-def balanced_lists(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
+def partition_by_size(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
     """Return the paths of files in `tasks` lists, balanced by file size."""
     by_size = sorted(files, key=lambda file: (-file.size, file.path))
     return [[file.path for file in by_size[first::tasks]] for first in range(tasks)]

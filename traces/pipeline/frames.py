@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraftcheck.explorer.cluster import Cluster, convert_spark_errors, task_with_code
+from kraftcheck.explorer.cluster import SparkApplication, convert_spark_errors, task_with_code
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import (
     FILES_A_BATCH,
@@ -13,10 +13,10 @@ from kraftcheck.traces.pipeline.driver import (
     InputFile,
     PipelineFolder,
     Summary,
-    balanced_lists,
+    partition_by_size,
 )
 from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS
-from kraftcheck.traces.pipeline.tables import summarise
+from kraftcheck.traces.pipeline.tables import write_coverage_and_summarise
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,7 @@ def rows_of_table(found: DataFrame, table: str) -> DataFrame:
 class SparkRunner:
     """Replays files on a Spark cluster. See `BatchRunner`."""
 
-    def __init__(self, cluster: Cluster, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
+    def __init__(self, cluster: SparkApplication, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
         self._cluster = cluster
         self._protocol = protocol
         self._arguments = arguments
@@ -62,13 +62,13 @@ class SparkRunner:
 
     def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:
         """Return a data frame of paths in `tasks` partitions, balanced by file size."""
-        paths = [(path,) for some in balanced_lists(files, tasks) for path in some]
+        paths = [(path,) for some in partition_by_size(files, tasks) for path in some]
         spark = self._cluster.spark
         return spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
 
     def summary(self, new_files: int) -> Summary:
         """Write the coverage table, and return the summary of all files that count."""
-        return summarise(self._output, self._protocol, new_files)
+        return write_coverage_and_summarise(self._output, self._protocol, new_files)
 
 
 def _file_uri(path: str) -> str:

@@ -23,7 +23,7 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Value, cut, field_names, ordered, text_of
+from kraftcheck.spec.values import Map, Value, field_names, ordered, text_of, truncate_text
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
@@ -276,7 +276,7 @@ def changed_parts(before: State, after: State) -> Iterator[str]:
     The order of keys in maps says how a state was reached, so names are in canonical order.
     """
     if before.replicas is not after.replicas:
-        yield from _changed_replicas(dict(before.replicas.items()), dict(after.replicas.items()))
+        yield from _changed_replica_fields(dict(before.replicas.items()), dict(after.replicas.items()))
     if before.inboxes is not after.inboxes:
         received, pending = dict(before.inboxes.items()), dict(after.inboxes.items())
         differing = (key for key in received | pending if received.get(key) != pending.get(key))
@@ -288,7 +288,7 @@ def changed_parts(before: State, after: State) -> Iterator[str]:
         yield from (name for name, now in after.spent.items() if used.get(name) != now)
 
 
-def _changed_replicas(before: dict[Any, Any], after: dict[Any, Any]) -> Iterator[str]:
+def _changed_replica_fields(before: dict[Any, Any], after: dict[Any, Any]) -> Iterator[str]:
     """Yield the names of the changed fields of replicas, or of a replica that is created."""
     for key in ordered(key for key in before | after if before.get(key) is not after.get(key)):
         was, replica = before.get(key), after.get(key)
@@ -326,4 +326,4 @@ def _error_row(index: int | None, path: str, problem: str) -> TableRow:
 
 
 def _cut_text(text: str) -> str:
-    return cut(text, MOST_TEXT_CHARACTERS)
+    return truncate_text(text, MOST_TEXT_CHARACTERS)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from kraftcheck.explorer.cluster import Cluster, convert_spark_errors
+from kraftcheck.explorer.cluster import SparkApplication, convert_spark_errors
 from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -39,10 +39,10 @@ SCHEMAS = {"rows": f"{COMBINED_COLUMNS}, batch bigint", "files": FILES_COLUMNS}
 """The columns of the two tables, in Spark's DDL."""
 
 
-class StoredTables:
+class SparkTableStore:
     """Tables under a URI, and what fills them. See `BatchRunner` and `BatchStore`."""
 
-    def __init__(self, cluster: Cluster, protocol: Protocol, arguments: str, out: str, form: str) -> None:
+    def __init__(self, cluster: SparkApplication, protocol: Protocol, arguments: str, out: str, form: str) -> None:
         self._cluster = cluster
         self._protocol = protocol
         self._arguments = arguments

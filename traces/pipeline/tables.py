@@ -35,9 +35,9 @@ from kraftcheck.traces.pipeline.driver import (
     InputFile,
     PipelineFolder,
     Summary,
-    balanced_lists,
     identity_digest,
     identity_of_output,
+    partition_by_size,
 )
 from kraftcheck.traces.pipeline.rows import (
     COMBINED_COLUMNS,
@@ -128,7 +128,7 @@ class ReplayTableWriter:
             self._writer.close()
             if kind is None and self._files:
                 self._folder.accept(self._batch, self._files.values(), time.monotonic() - self._began)
-                summarise(self._folder, self._protocol, len(self._files)).keep(self._folder)
+                write_coverage_and_summarise(self._folder, self._protocol, len(self._files)).keep(self._folder)
 
     def watch(self, step: ReplayedState) -> None:
         """Add the row of a conforming state."""
@@ -163,7 +163,7 @@ class PoolRunner:
 
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Write the tables of some files into the staging folders."""
-        tasks = balanced_lists(files, min(len(files), TASKS_A_CORE * self.workers))
+        tasks = partition_by_size(files, min(len(files), TASKS_A_CORE * self.workers))
         staging = {table: self._output.staging(table) for table in TABLE_COLUMNS}
         for folder in staging.values():
             Path(folder).mkdir(parents=True)
@@ -189,7 +189,7 @@ class PoolRunner:
 
     def summary(self, new_files: int) -> Summary:
         """Write the coverage table, and return the summary of all files that count."""
-        return summarise(self._output, self._protocol, new_files)
+        return write_coverage_and_summarise(self._output, self._protocol, new_files)
 
     def cancel(self) -> None:
         """Kill the worker processes."""
@@ -230,7 +230,7 @@ def _replay_files_to_tables(staging: dict[str, str], part: int, paths: list[str]
     writer.close()
 
 
-def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Summary:
+def write_coverage_and_summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Summary:
     """Write the coverage table, and return the summary of all files that count; one batch is in memory at a time."""
     totals = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
     verdicts = Counter[str]()

@@ -33,7 +33,7 @@ from kraftcheck.spec.language.formula import (
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, satisfies_fairness_predicate
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import cut
+from kraftcheck.spec.values import truncate_text
 from kraftcheck.traces.trace import Ending, TraceHead
 
 
@@ -110,7 +110,7 @@ class LassoEvaluator:
         return action is not None and moves and not {NEXT_ACTION, action}.isdisjoint(actions)
 
 
-def first_unfair_condition(
+def first_violated_fairness(
     semantics: Semantics,
     fairness: Iterable[Fairness],
     states: Sequence[State],
@@ -122,11 +122,14 @@ def first_unfair_condition(
     cycle = range(back_to, len(states))
     for one in fairness:
         ready = [
-            {_fairness_subject(semantics, one, step) for step in _fair_steps(semantics, one, states[place])}
+            {
+                _fairness_instance_of_step(semantics, one, step)
+                for step in _steps_covered_by_fairness(semantics, one, states[place])
+            }
             for place in cycle
         ]
         taken = {
-            _fairness_subject(semantics, one, step)
+            _fairness_instance_of_step(semantics, one, step)
             for place in cycle
             if states[place] != following[place]
             for step in steps[place]
@@ -139,7 +142,7 @@ def first_unfair_condition(
     return None
 
 
-def _fair_steps(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
+def _steps_covered_by_fairness(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
     steps = semantics.transitions(state)
     return (step for step in steps if step.target != state and _fairness_covers_step(semantics, fairness, state, step))
 
@@ -151,7 +154,7 @@ def _fairness_covers_step(semantics: Semantics, fairness: Fairness, state: State
     return not fairness.when or satisfies_fairness_predicate(semantics.protocol, fairness, me, step.message)
 
 
-def _fairness_subject(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:
+def _fairness_instance_of_step(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:
     own = step.action in semantics.network.own_actions()  # the network's own action has no actor
     actor, message = (None, None) if own else (step.actor, step.message)
     kind = None if message is None else type(message).__name__
@@ -259,7 +262,9 @@ class ClaimEvaluator:
         if self.head.problem is None:
             return None
         return Claim(
-            f"'{cut(self.head.problem, MOST_PROBLEM_CHARACTERS)}'", ClaimVerdict.UNKNOWN, "it names no property"
+            f"'{truncate_text(self.head.problem, MOST_PROBLEM_CHARACTERS)}'",
+            ClaimVerdict.UNKNOWN,
+            "it names no property",
         )
 
     def _deadlock(self, semantics: Semantics) -> Claim:
@@ -303,7 +308,7 @@ class ClaimEvaluator:
         )
         if all(reading.holds(formula) for reading in readings):
             return Claim(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
-        broken = first_unfair_condition(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)
+        broken = first_violated_fairness(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)
         if broken is not None:
             return Claim(what, ClaimVerdict.REFUTED, f"the behaviour is not fair: {broken}")
         return Claim(what, ClaimVerdict.SHOWN, f"{prop.name} is false of the behaviour")

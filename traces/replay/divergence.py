@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import ActionExplanation, diagnose, reasons_text
+from kraftcheck.spec.diagnosis.why import ActionExplanation, explain_action, reasons_text
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import in_tlc_order, one_line
 from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, escape_invisible, field_names, text_of
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, escape_invisible, field_names, text_of, truncate_text
 
 MOST_PLACE_CHARACTERS = 96
 """Maximum length of an argument in a path."""
@@ -67,7 +67,7 @@ class _DifferenceFinder:
         return one_line(self._named(value))
 
     def _short(self, value: Value) -> str:
-        return cut(self.text(value), MOST_PLACE_CHARACTERS)
+        return truncate_text(self.text(value), MOST_PLACE_CHARACTERS)
 
     def _named(self, value: Value) -> Value:
         kind = type(value)
@@ -272,7 +272,7 @@ class DivergenceExplainer:
         )  # fmt: skip
 
     def _disabled(self, state: State, action: str | None) -> tuple[ActionExplanation, ...]:
-        return tuple(diagnose(self._semantics, state, action)) if action in self._actions and action else ()
+        return tuple(explain_action(self._semantics, state, action)) if action in self._actions and action else ()
 
     def _problem_of(
         self, wanted: DivergingState, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
@@ -350,7 +350,9 @@ def _differences_text(found: Sequence[Difference], theirs: str) -> str:
 
 
 def _difference_text(difference: Difference, theirs: str) -> str:
-    trace, protocol = (cut(text or "", MOST_VALUE_CHARACTERS) for text in (difference.trace, difference.protocol))
+    trace, protocol = (
+        truncate_text(text or "", MOST_VALUE_CHARACTERS) for text in (difference.trace, difference.protocol)
+    )
     path, is_element = difference.path, difference.is_element
     if difference.trace is None:
         return f"{path} {'with' if is_element else '='} {protocol} (not in the {theirs})"

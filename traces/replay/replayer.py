@@ -28,7 +28,7 @@ from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, Tr
 
 
 @dataclass(frozen=True, slots=True)
-class StateReader:
+class StateConverter:
     """Converts the states of one file to states of the protocol."""
 
     view: StateView
@@ -352,9 +352,9 @@ class Replayer:
         known = self.protocol.symmetries
         return max(known, key=lambda name: len(known[name]), default=None)
 
-    def reader(self, head: TraceHead) -> StateReader:
+    def reader(self, head: TraceHead) -> StateConverter:
         """Return the state reader for a trace."""
-        return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
+        return StateConverter(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
 def _interned_steps(semantics: Semantics, known: Callable[[State], State], state: State) -> tuple[Transition, ...]:

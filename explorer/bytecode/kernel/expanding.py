@@ -8,7 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes, heap
 from kraftcheck.explorer.bytecode.kernel.codes import jit
-from kraftcheck.explorer.bytecode.kernel.interpreter import push_value, run_function, value_from_stack
+from kraftcheck.explorer.bytecode.kernel.interpreter import build_from_stack, push_value, run_function
 
 DISTINCT_INPUTS_COLUMN = 7  # column of `InterpreterArrays.inputs`
 
@@ -47,15 +47,15 @@ def make_state_record(m: Any, first: Any, shared: Any) -> Any:
         if m.row[first + place] != 0:
             push_value(m, m.columns[place])
             push_value(m, m.row[first + place])
-    by_id = value_from_stack(m, codes.MAP_KIND, mark)
+    by_id = build_from_stack(m, codes.MAP_KIND, mark)
     for place in range(m.shape[codes.SHAPE_BOUNDS]):
         push_value(m, m.names[fields + place])
         push_value(m, m.row[first + replicas + fields + place])
-    spent = value_from_stack(m, codes.MAP_KIND, mark)
-    inboxes = value_from_stack(m, codes.MAP_KIND, mark)
+    spent = build_from_stack(m, codes.MAP_KIND, mark)
+    inboxes = build_from_stack(m, codes.MAP_KIND, mark)
     for value in (by_id, inboxes, shared, spent):
         push_value(m, value)
-    return value_from_stack(m, m.shape[codes.SHAPE_STATE_KIND], mark)
+    return build_from_stack(m, m.shape[codes.SHAPE_STATE_KIND], mark)
 
 
 @jit
@@ -83,7 +83,7 @@ def prepare_environment(m: Any, side: Any) -> Any:
                     return heap.record_error(m, codes.UNSUPPORTED_ERROR)
                 push_value(m, m.columns[place])
                 push_value(m, found)
-        m.environment[projected + which] = value_from_stack(m, codes.MAP_KIND, mark)
+        m.environment[projected + which] = build_from_stack(m, codes.MAP_KIND, mark)
     return 0
 
 

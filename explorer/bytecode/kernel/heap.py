@@ -65,13 +65,13 @@ def node_item(m: Any, value: Any, place: Any) -> Any:
 
 
 @jit
-def value_of_bool(value: Any) -> Any:
+def box_bool(value: Any) -> Any:
     """Return a bool as a value."""
     return codes.TRUE_VALUE if value else codes.FALSE_VALUE
 
 
 @jit
-def value_of_integer(m: Any, found: Any) -> Any:
+def box_integer(m: Any, found: Any) -> Any:
     """Return an integer as a value."""
     if -(1 << 29) < found < (1 << 29):
         return (found << 1) | 1
@@ -91,7 +91,7 @@ def allocate_node(m: Any, kind: Any, size: Any) -> Any:
 
 
 @jit
-def is_true(m: Any, value: Any) -> Any:
+def is_truthy(m: Any, value: Any) -> Any:
     """Return whether Python takes a value for true."""
     if value & 1:
         return value != 1

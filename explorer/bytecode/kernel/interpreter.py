@@ -55,7 +55,7 @@ def push_elements(m: Any, value: Any) -> Any:
 
 
 @jit
-def value_from_stack(m: Any, kind: Any, mark: Any) -> Any:
+def build_from_stack(m: Any, kind: Any, mark: Any) -> Any:
     """Return a value of a kind with the values on the stack above a mark."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
@@ -145,38 +145,38 @@ def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
     size, mark = heap.node_size(m, value), m.at[codes.AT_STACK_HEIGHT]
     for place in range(slice_bound(m, first, size, 0), slice_bound(m, last, size, size)):
         push_value(m, heap.node_item(m, value, place))
-    return value_from_stack(m, kind, mark)
+    return build_from_stack(m, kind, mark)
 
 
 @jit
 def add_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one + other`."""
     if one & 1 and other & 1:
-        return heap.value_of_integer(m, (one >> 1) + (other >> 1))
+        return heap.box_integer(m, (one >> 1) + (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_sequence(kind) or kind != heap.kind_of(m, other):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_elements(m, one)
     push_elements(m, other)
-    return value_from_stack(m, kind, mark)
+    return build_from_stack(m, kind, mark)
 
 
 @jit
 def subtract_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one - other`."""
     if one & 1 and other & 1:
-        return heap.value_of_integer(m, (one >> 1) - (other >> 1))
+        return heap.box_integer(m, (one >> 1) - (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_set(kind) or not heap.is_set(heap.kind_of(m, other)):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(heap.node_size(m, one)):
         if find_element(m, other, heap.node_item(m, one, place)) < 0:
             push_value(m, heap.node_item(m, one, place))
-    return set_from_stack(m, kind, mark)
+    return build_from_sorted_stack(m, kind, mark)
 
 
 @jit
-def set_from_stack(m: Any, kind: Any, mark: Any) -> Any:
+def build_from_sorted_stack(m: Any, kind: Any, mark: Any) -> Any:
     """Return a set with the values on the stack above a mark, which are in order."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
@@ -190,26 +190,26 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
         mark = m.at[codes.AT_STACK_HEIGHT]
         for _ in range(other >> 1):
             push_elements(m, one)
-        return value_from_stack(m, heap.kind_of(m, one), mark)
+        return build_from_stack(m, heap.kind_of(m, one), mark)
     if not (one & 1 and other & 1):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if operation == OP_MUL:
-        return heap.value_of_integer(m, a * b)
+        return heap.box_integer(m, a * b)
     if b == 0:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    return heap.value_of_integer(m, a // b if operation == OP_DIV else a % b)
+    return heap.box_integer(m, a // b if operation == OP_DIV else a % b)
 
 
 @jit
-def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def bitwise_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return `one & other`, `one | other` or `one ^ other`: of integers, bools, sets or maps."""
     if one & 1 and other & 1:  # the lowest bit marks an integer
         return one & other if operation == OP_AND else one | other if operation == OP_OR else one ^ other | 1
     kind, others, mark = heap.kind_of(m, one), heap.kind_of(m, other), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.BOOL_KIND and others == codes.BOOL_KIND:
         if operation == OP_XOR:
-            return heap.value_of_bool(one != other)
+            return heap.box_bool(one != other)
         return one if (one == codes.TRUE_VALUE) == (operation == OP_OR) else other
     if heap.is_set(kind) and heap.is_set(others):
         return set_operation(m, operation, one, other)
@@ -218,7 +218,7 @@ def logical_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_pairs(m, one)
     push_pairs(m, other)
-    return value_from_stack(m, kind, mark)
+    return build_from_stack(m, kind, mark)
 
 
 @jit
@@ -229,11 +229,11 @@ def set_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
         if operation == OP_OR or (find_element(m, other, heap.node_item(m, one, place)) >= 0) == (operation == OP_AND):
             push_value(m, heap.node_item(m, one, place))
     if operation == OP_AND:
-        return set_from_stack(m, kind, mark)
+        return build_from_sorted_stack(m, kind, mark)
     for place in range(heap.node_size(m, other)):
         if operation == OP_OR or find_element(m, one, heap.node_item(m, other, place)) < 0:
             push_value(m, heap.node_item(m, other, place))
-    return value_from_stack(m, kind, mark)
+    return build_from_stack(m, kind, mark)
 
 
 @jit
@@ -260,14 +260,14 @@ def compare_order(m: Any, operation: Any, one: Any, other: Any) -> Any:
         small, large = (one, other) if operation == OP_LT or operation == OP_LE else (other, one)
         may_be_equal = operation == OP_LE or operation == OP_GE
         is_larger = may_be_equal or heap.node_size(m, small) < heap.node_size(m, large)
-        return heap.value_of_bool(is_subset(m, small, large) and is_larger)
+        return heap.box_bool(is_subset(m, small, large) and is_larger)
     if operation == OP_LT or operation == OP_GE:
-        return heap.value_of_bool(heap.is_less(m, one, other) == (operation == OP_LT))
-    return heap.value_of_bool(heap.is_less(m, other, one) == (operation == OP_GT))
+        return heap.box_bool(heap.is_less(m, one, other) == (operation == OP_LT))
+    return heap.box_bool(heap.is_less(m, other, one) == (operation == OP_GT))
 
 
 @jit
-def is_atom(m: Any, value: Any) -> Any:
+def is_singleton(m: Any, value: Any) -> Any:
     """Return whether a value is None, a bool, a model value or an enum member. Each is a single object."""
     return not value & 1 and m.groups[m.words[value >> 1]] <= codes.ENUM_GROUP and m.words[value >> 1] != codes.STR_KIND
 
@@ -299,7 +299,7 @@ def sorted_list(m: Any, value: Any, operation: Any) -> Any:
     if operation == OP_SORTED_PAIRS:
         for place in range(mark, m.at[codes.AT_STACK_HEIGHT]):
             m.stack[place] = heap.node_item(m, m.stack[place], 1)
-    return value_from_stack(m, codes.LIST_KIND, mark)
+    return build_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -315,7 +315,7 @@ def sum_numbers(m: Any, value: Any) -> Any:
                 found += 1
             elif one != codes.FALSE_VALUE:
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    return heap.value_of_integer(m, found)
+    return heap.box_integer(m, found)
 
 
 @jit
@@ -342,7 +342,7 @@ def range_list(m: Any, first: Any, last: Any, step: Any) -> Any:
     while (one < end if by > 0 else one > end) and m.at[codes.AT_ERROR] == 0:
         push_value(m, (one << 1) | 1)
         one += by
-    return value_from_stack(m, codes.LIST_KIND, mark)
+    return build_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -361,7 +361,7 @@ def map_view_list(m: Any, value: Any, kind: Any) -> Any:
             push_value(m, address << 1)
         else:
             push_value(m, heap.node_item(m, value, place if kind == OP_KEYS else place + 1))
-    return value_from_stack(m, codes.LIST_KIND, mark)
+    return build_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -382,7 +382,7 @@ def zip_list(m: Any, registers: Any, first: Any, count: Any) -> Any:
             item = heap.node_item(m, value, place * items_per_element(m, value))
             m.words[address + codes.NODE_HEAD_WORDS + which] = item
         push_value(m, address << 1)
-    return value_from_stack(m, codes.LIST_KIND, mark)
+    return build_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -393,7 +393,7 @@ def reversed_list(m: Any, value: Any) -> Any:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(heap.node_size(m, value) - 1, -1, -1):
         push_value(m, heap.node_item(m, value, place))
-    return value_from_stack(m, codes.LIST_KIND, mark)
+    return build_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -406,7 +406,7 @@ def map_get(m: Any, value: Any, key: Any, default: Any) -> Any:
 
 
 @jit
-def put_item(m: Any, value: Any, key: Any, changed: Any) -> Any:
+def with_entry(m: Any, value: Any, key: Any, changed: Any) -> Any:
     """Return a map with a key mapped to a value, or a list with an element replaced."""
     kind, mark = heap.kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.LIST_KIND and key & 1:
@@ -423,7 +423,7 @@ def put_item(m: Any, value: Any, key: Any, changed: Any) -> Any:
     push_pairs(m, value)
     push_value(m, key)
     push_value(m, changed)
-    return value_from_stack(m, kind, mark)
+    return build_from_stack(m, kind, mark)
 
 
 @jit
@@ -436,7 +436,7 @@ def without_element(m: Any, value: Any, key: Any) -> Any:
     for place in range(heap.node_size(m, value)):
         if missing < 0 or place < missing or place >= missing + stride:
             push_value(m, heap.node_item(m, value, place))
-    return set_from_stack(m, kind, mark)
+    return build_from_sorted_stack(m, kind, mark)
 
 
 @jit
@@ -447,7 +447,7 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
         return value
     if not heap.is_mapping(kind):
         push_elements(m, value)
-        return set_from_stack(m, kind, mark) if heap.is_set(found) else value_from_stack(m, kind, mark)
+        return build_from_sorted_stack(m, kind, mark) if heap.is_set(found) else build_from_stack(m, kind, mark)
     if heap.is_mapping(found):
         push_pairs(m, value)
     elif items_per_element(m, value):
@@ -457,11 +457,11 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
                 return heap.record_error(m, codes.UNSUPPORTED_ERROR)
             push_value(m, heap.node_item(m, pair, 0))
             push_value(m, heap.node_item(m, pair, 1))
-    return value_from_stack(m, kind, mark)
+    return build_from_stack(m, kind, mark)
 
 
 @jit
-def answer_of_python(m: Any, asked: Any) -> Any:
+def lookup_python_result(m: Any, asked: Any) -> Any:
     """Return the answer of Python to a tuple of a function's number and its arguments."""
     m.at[codes.AT_IS_ASKING] = 1
     key = heap.intern_value(m, asked)
@@ -476,7 +476,7 @@ def answer_of_python(m: Any, asked: Any) -> Any:
 
 
 @jit
-def step_with_longer_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
+def step_with_extended_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
     if heap.kind_of(m, step) != codes.STEP_KIND:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -525,7 +525,7 @@ def run_rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any
     if operation == OP_GET:
         return map_get(m, one, registers[base + c], registers[base + d])
     if operation == OP_PUT:
-        return put_item(m, one, registers[base + c], registers[base + d])
+        return with_entry(m, one, registers[base + c], registers[base + d])
     return run_rarest_operation(m, operation, registers, base, b, c, d)
 
 
@@ -538,20 +538,20 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
     if operation == OP_CONVERT:
         return convert_collection(m, one, c)
     if operation == OP_ASK:
-        return answer_of_python(m, one)
+        return lookup_python_result(m, one)
     if operation == OP_EXTEND:
-        return step_with_longer_field(m, one, c, registers[base + d])
+        return step_with_extended_field(m, one, c, registers[base + d])
     if operation == OP_SLICE:
         return slice_sequence(m, one, registers[base + c], registers[base + d])
     if operation == OP_LEN:
         stride = items_per_element(m, one)
-        return heap.value_of_integer(m, heap.node_size(m, one) // stride) if stride else 0
+        return heap.box_integer(m, heap.node_size(m, one) // stride) if stride else 0
     if operation == OP_NEGATE:
-        return heap.value_of_integer(m, -(one >> 1)) if one & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
+        return heap.box_integer(m, -(one >> 1)) if one & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     if OP_MUL <= operation <= OP_MOD:
         return multiply_or_divide(m, operation, one, registers[base + c])
     if OP_AND <= operation <= OP_XOR:
-        return logical_operation(m, operation, one, registers[base + c])
+        return bitwise_operation(m, operation, one, registers[base + c])
     if OP_LT <= operation <= OP_GE:
         return compare_order(m, operation, one, registers[base + c])
     return heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -578,10 +578,10 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_JUMP:
             place = np.int64(a)
         elif operation == OP_IF:
-            if heap.is_true(m, registers[base + a]):
+            if heap.is_truthy(m, registers[base + a]):
                 place = np.int64(b)
         elif operation == OP_UNLESS:
-            if not heap.is_true(m, registers[base + a]):
+            if not heap.is_truthy(m, registers[base + a]):
                 place = np.int64(b)
         elif operation == OP_CALL:
             callee = base + room
@@ -609,7 +609,7 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_PUSH_ALL:
             push_elements(m, registers[base + a])
         elif operation == OP_COLLECT:
-            registers[base + a] = value_from_stack(m, b, registers[base + c])
+            registers[base + a] = build_from_stack(m, b, registers[base + c])
         # Loops
         elif operation == OP_ITERATE:
             items_per_element(m, registers[base + b])
@@ -634,33 +634,33 @@ def run_function(m: Any, function: Any) -> Any:
             registers[base + a] = subscript(m, registers[base + b], registers[base + c])
         # Tests and sums
         elif operation == OP_NOT:
-            registers[base + a] = heap.value_of_bool(not heap.is_true(m, registers[base + b]))
+            registers[base + a] = heap.box_bool(not heap.is_truthy(m, registers[base + b]))
         elif operation == OP_ADD:
             registers[base + a] = add_values(m, registers[base + b], registers[base + c])
         elif operation == OP_SUB:
             registers[base + a] = subtract_values(m, registers[base + b], registers[base + c])
         elif operation == OP_EQ:
-            registers[base + a] = heap.value_of_bool(heap.are_equal(m, registers[base + b], registers[base + c]))
+            registers[base + a] = heap.box_bool(heap.are_equal(m, registers[base + b], registers[base + c]))
         elif operation == OP_NE:
-            registers[base + a] = heap.value_of_bool(not heap.are_equal(m, registers[base + b], registers[base + c]))
+            registers[base + a] = heap.box_bool(not heap.are_equal(m, registers[base + b], registers[base + c]))
         elif operation == OP_IN:
-            registers[base + a] = heap.value_of_bool(find_element(m, registers[base + c], registers[base + b]) >= 0)
+            registers[base + a] = heap.box_bool(find_element(m, registers[base + c], registers[base + b]) >= 0)
         elif operation == OP_NOT_IN:
-            registers[base + a] = heap.value_of_bool(find_element(m, registers[base + c], registers[base + b]) < 0)
+            registers[base + a] = heap.box_bool(find_element(m, registers[base + c], registers[base + b]) < 0)
         elif operation == OP_IS or operation == OP_IS_NOT:
             one, other = registers[base + b], registers[base + c]
-            if not is_atom(m, one) and not is_atom(m, other):
+            if not is_singleton(m, one) and not is_singleton(m, other):
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
-            registers[base + a] = heap.value_of_bool((one == other) == (operation == OP_IS))
+            registers[base + a] = heap.box_bool((one == other) == (operation == OP_IS))
         elif operation == OP_TEST:
-            registers[base + a] = heap.value_of_bool(heap.passes_kind_test(m, c, registers[base + b]))
+            registers[base + a] = heap.box_bool(heap.passes_kind_test(m, c, registers[base + b]))
         elif operation == OP_TEST_BY:
             wanted = registers[base + c]
             if heap.kind_of(m, wanted) != codes.CLASS_KIND:
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
             else:
                 passes = heap.passes_kind_test(m, heap.node_item(m, wanted, 0), registers[base + b])
-                registers[base + a] = heap.value_of_bool(passes)
+                registers[base + a] = heap.box_bool(passes)
         elif operation == OP_SEEN:
             m.seen[a] = 1
             registers[base + b] = codes.FALSE_VALUE

@@ -65,7 +65,7 @@ FIRST_RELATION_EDGE_KEY = np.int64(1 << 28)  # lookup keys from here on are edge
 MOST_NODES = (1 << 31) - 1
 
 
-class Diagram(ArrayGroup):
+class DiagramArrays(ArrayGroup):
     """The diagram store, and the relations over it."""
 
     meta = declare(np.int64)
@@ -264,14 +264,14 @@ def cache_label_result(d: Any, key: Any, value: Any) -> None:
         meta[META_LOOKUP_MASK] = 2 * size - 1
         for i in range(size):
             if old[i, 0] != -1:
-                _store_lookup(d, old[i, 0], old[i, 1])
+                _put_label_result(d, old[i, 0], old[i, 1])
     if cached_label_result(d, key >> 32, key & LOW_32_BITS) == UNKNOWN_RESULT:
         meta[META_LOOKUPS] += 1
-    _store_lookup(d, key, value)
+    _put_label_result(d, key, value)
 
 
 @inlined
-def _store_lookup(d: Any, key: Any, value: Any) -> None:
+def _put_label_result(d: Any, key: Any, value: Any) -> None:
     mask = d.meta[META_LOOKUP_MASK]
     i = np.int64(mix64(key)) & mask
     while d.lookups[i, 0] != -1 and d.lookups[i, 0] != key:

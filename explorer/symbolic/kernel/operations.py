@@ -180,7 +180,7 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
 
 
 @jit
-def pop_unsorted_node(d: Any, level: Any, base: Any) -> Any:
+def node_from_unsorted_stack(d: Any, level: Any, base: Any) -> Any:
     """Return the node with the unsorted edges on the stack from `base` on; unite the children of equal values."""
     scratch, top = d.scratch, d.meta[codes.META_STACK_TOP]
     for i in range(base + 1, top):
@@ -202,7 +202,7 @@ def pop_unsorted_node(d: Any, level: Any, base: Any) -> Any:
 
 
 @inlined
-def apply_label_unless_refused(d: Any, label: Any, value: Any, child: Any) -> Any:
+def apply_label_unless_empty(d: Any, label: Any, value: Any, child: Any) -> Any:
     """Return the result of applying a label to a value; -1 if the label refuses it or the child is empty."""
     if child == 0:
         return np.int64(-1)
@@ -210,7 +210,7 @@ def apply_label_unless_refused(d: Any, label: Any, value: Any, child: Any) -> An
 
 
 @inlined
-def may_apply(d: Any, label: Any, value: Any) -> Any:
+def may_label_accept(d: Any, label: Any, value: Any) -> Any:
     """Whether a label may accept a value: false only if a refusal is cached."""
     return cached_label_result(d, label, value) != -1
 
@@ -261,22 +261,22 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                     k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                     while k >= 0:
-                        if may_apply(d, table[k, 0], value):
+                        if may_label_accept(d, table[k, 0], value):
                             after = successors(d, child, table[k, 1], keep)
-                            target = apply_label_unless_refused(d, table[k, 0], value, after)
+                            target = apply_label_unless_empty(d, table[k, 0], value, after)
                             if target >= 0:
                                 push_edge(d, (value if keep else target) << 32 | after)
                         k = table[k, 2]
             # Events for any value; a label computes the next value, or refuses.
             k = rule[3]
             while k >= 0:
-                if may_apply(d, table[k, 0], value):
+                if may_label_accept(d, table[k, 0], value):
                     after = successors(d, child, table[k, 1], keep)
-                    target = apply_label_unless_refused(d, table[k, 0], value, after)
+                    target = apply_label_unless_empty(d, table[k, 0], value, after)
                     if target >= 0:
                         push_edge(d, (value if keep else target) << 32 | after)
                 k = table[k, 2]
-        result = pop_unsorted_node(d, level, base)
+        result = node_from_unsorted_stack(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
 

@@ -26,9 +26,9 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
     cached_or_stopped,
-    may_apply,
+    may_label_accept,
     must_stop,
-    pop_unsorted_node,
+    node_from_unsorted_stack,
     union,
 )
 
@@ -76,7 +76,7 @@ def project_onto_dimensions(d: Any, a: Any, t: Any) -> Any:
             child = project_onto_dimensions(d, e & codes.LOW_32_BITS, d.tails[t, 2])
             if child:
                 push_class_edges(d, d.tails[t, 1], e >> 32, child)
-        result = pop_unsorted_node(d, level, base)
+        result = node_from_unsorted_stack(d, level, base)
     cache_complete_result(d, key1, key2, result, before)
     return result
 
@@ -112,7 +112,7 @@ def project_onto_watched(d: Any, a: Any, t: Any) -> Any:
         base, rest = d.meta[codes.META_STACK_TOP], project_onto_watched(d, a, tails[t, 2])
         if rest:
             push_class_edges(d, tails[t, 1], np.int64(0), rest)
-        return pop_unsorted_node(d, tails[t, 0], base)
+        return node_from_unsorted_stack(d, tails[t, 0], base)
     if d.nodes[a, 2] == 0:
         if must_stop(d):
             return np.int64(0)
@@ -126,7 +126,7 @@ def project_onto_watched(d: Any, a: Any, t: Any) -> Any:
                     rest = project_onto_watched(d, d.edges[i] & codes.LOW_32_BITS, tails[tail, 2])
                     if rest:
                         push_class_edges(d, tails[tail, 1], d.edges[i] >> 32, rest)
-                result = pop_unsorted_node(d, level, inner)
+                result = node_from_unsorted_stack(d, level, inner)
             else:
                 for i in range(start, end):
                     rest = project_onto_watched(d, d.edges[i] & codes.LOW_32_BITS, tail)
@@ -227,7 +227,7 @@ def _label_may_apply(d: Any, rule: Any, label: Any, value: Any) -> Any:
     Events below a guard are learned only from states that satisfy it, so a guard is evaluated before its child is
     followed.
     """
-    return apply_label(d, label, value) >= 0 if rule[5] else may_apply(d, label, value)
+    return apply_label(d, label, value) >= 0 if rule[5] else may_label_accept(d, label, value)
 
 
 @jit

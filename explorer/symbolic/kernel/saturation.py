@@ -29,13 +29,13 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     push_edge,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
-    apply_label_unless_refused,
+    apply_label_unless_empty,
     child_for_value,
     difference,
     find_edge_place,
     must_stop,
     node_from_stack,
-    pop_unsorted_node,
+    node_from_unsorted_stack,
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import (
@@ -47,7 +47,7 @@ from kraftcheck.explorer.symbolic.kernel.projections import (
 
 
 @jit
-def learn_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
+def report_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
     """Report to Python the new projected vectors of one edge, for each watch whose first level is `level`.
 
     Repeat while Python adds watches to the level.
@@ -62,7 +62,7 @@ def learn_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
             if rest and cached_result(d, key1, key2) == codes.UNKNOWN_RESULT:
                 base, before = d.meta[codes.META_STACK_TOP], d.meta[codes.META_INCOMPLETE]
                 push_class_edges(d, d.tails[tail, 1], value, rest)
-                new = difference(d, pop_unsorted_node(d, level, base), d.watch_known[which])
+                new = difference(d, node_from_unsorted_stack(d, level, base), d.watch_known[which])
                 if new and not must_stop(d):
                     call_back(d.meta[codes.META_CALLBACK], codes.CALL_TO_LEARN, which, new)
                 cache_complete_result(d, key1, key2, np.int64(1), before)
@@ -174,7 +174,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                 value, child = scratch[i] >> 32, scratch[i] & codes.LOW_32_BITS
                 if stamps[i] != child:
                     stamps[i] = child
-                    learn_new_vectors(d, q, value, child)
+                    report_new_vectors(d, q, value, child)
                     group = d.first_event[q]
                     while group >= 0:
                         push_applicable_edges(d, child, d.event_root[group], value)
@@ -193,7 +193,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                         label = target
                         target = cached_label_result(d, label, value)
                         if target == codes.UNKNOWN_RESULT:
-                            target = apply_label_unless_refused(
+                            target = apply_label_unless_empty(
                                 d, label, value, saturated_union(d, child, rest, q + 1, none)
                             )
                 if target >= 0:

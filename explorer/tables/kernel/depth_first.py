@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import bare_array, inlined, keep_alive
+from kraftcheck.explorer.native.compiling import inlined, keep_alive, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, maps, resolve
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
@@ -80,7 +80,7 @@ def is_skipped(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: A
 
 
 @inlined
-def expand_with_images(
+def expand_and_resolve_misses(
     t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any, symmetric: Any, groups: Any
 ) -> Any:
     """Expand the state at `depth` of the current path; return its number of successors, or a negative code.
@@ -129,7 +129,7 @@ def search_depth_first(
     depths, path = stack.depths, worker.states
     stats, succ, columns = worker.stats, worker.succ, worker.states.shape[1]
     own_words, own_image = np.zeros((1, met.keys.shape[1] - 1), np.uint64), np.zeros((2, columns), np.int32)
-    words, image = bare_array(own_words), bare_array(own_image)
+    words, image = unowned_array(own_words), unowned_array(own_image)
     expanded, top, count = 0, stats[STATS_TOP], stats[STATS_COUNT]
     while top > 0:
         stats[STATS_TOP], stats[STATS_COUNT] = top, count
@@ -144,7 +144,7 @@ def search_depth_first(
         if is_skipped(t, worker, met, packing, depth, limit, image, words):
             top -= 1
             continue
-        n = expand_with_images(t, worker, packing, depth, image, words, symmetric, groups)
+        n = expand_and_resolve_misses(t, worker, packing, depth, image, words, symmetric, groups)
         if n < 0:
             return n
         top -= 1
@@ -192,7 +192,7 @@ def pack_key(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any,
 @jit
 def insert_starts(met: Any, words: Any) -> Any:
     """Insert packed states at depth 1, or lower their depth to 1; return the number of new ones."""
-    words, count = bare_array(words), 0
+    words, count = unowned_array(words), 0
     for i in range(len(words)):
         is_new, _ = store_depth(met, words, i, 1, 1)
         count += is_new
@@ -204,7 +204,7 @@ def repack_depth_set(met: Any, packing: Any, other: Any, new_packing: Any) -> No
     """Copy the states of a depth set to an empty set, converted to the packing of the new set."""
     keys, stored = met.keys, met.keys.shape[1] - 1
     own_again = np.zeros((1, other.keys.shape[1] - 1), np.uint64)
-    again = bare_array(own_again)
+    again = unowned_array(own_again)
     for at in range(len(keys)):
         if keys[at, stored] != 0:
             repack_one(keys, at, packing, again, 0, new_packing)
@@ -236,7 +236,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
     path, taken, length, status, refused = worker.states, walks.taken, walks.length, walks.status, walks.refused
     succ, depth = worker.succ, walks.taken.shape[1]
     own_order, own_keys = np.zeros(len(succ), np.int64), np.zeros(len(succ), np.uint64)
-    order, keys = bare_array(own_order), bare_array(own_keys)
+    order, keys = unowned_array(own_order), unowned_array(own_keys)
     worker.stats[codes.STATS_CODE] = codes.OK
     for w in range(first, last):
         for _ in range(turn):
@@ -262,8 +262,8 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
             bad, over, _ = arrays.successor_violations(t, succ, k)
-            record_first_violations(walks.broken, w, length[w], 0, STATE_BITS, bad)
-            record_first_violations(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
+            record_first_walk_violations(walks.broken, w, length[w], 0, STATE_BITS, bad)
+            record_first_walk_violations(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
     keep_alive(own_order)
     keep_alive(own_keys)
@@ -309,7 +309,7 @@ def draw_successor(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> An
 
 
 @inlined
-def record_first_violations(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
+def record_first_walk_violations(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
     """Record `place` as the first violation of each property in `mask` that the walk has not violated before."""
     for p in range(bits if mask else 0):
         if mask >> p & 1 and broken[w, first + p] < 0:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import bare_array, keep_alive
+from kraftcheck.explorer.native.compiling import keep_alive, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
@@ -30,13 +30,13 @@ BEYOND, BLOCKED = -1, -2
 
 
 @jit
-def judge_rows(t: Any, root: Any, kind: Any, rows: Any, verdicts: Any) -> None:
+def evaluate_property_on_rows(t: Any, root: Any, kind: Any, rows: Any, verdicts: Any) -> None:
     """Write whether a property holds in each control row whose verdict is MISSING, or request its next result.
 
     `kind` is the number of replicas that the property takes; it is evaluated for each of them, up to the first false.
     """
     base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
-    rows, verdicts = bare_array(rows), bare_array(verdicts)
+    rows, verdicts = unowned_array(rows), unowned_array(verdicts)
     outer, inner = slots if kind >= 1 else 1, slots if kind == 2 else 1
     for i in range(len(rows)):
         row, verdict = np.int64(rows[i]), np.int64(1)
@@ -61,11 +61,11 @@ def judge_rows(t: Any, root: Any, kind: Any, rows: Any, verdicts: Any) -> None:
 @jit
 def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
     """Write the edges out of the worker's states at indices `which`; return their number; set `stats[STATS_DONE]`."""
-    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare_array(which)
+    states, succ, stats, which = worker.states, worker.succ, worker.stats, unowned_array(which)
     permutations, columns = t.meta[codes.META_PERMUTATIONS], states.shape[1]
     own_image = np.zeros(columns, np.int32)
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
-    image, images = bare_array(own_image), bare_array(own_images)
+    image, images = unowned_array(own_image), unowned_array(own_images)
     edges = np.int64(0)
     stats[codes.STATS_CODE] = codes.OK
     for i in range(len(which)):
@@ -106,8 +106,8 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
 @jit
 def mark_states_with_path(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
     """Mark every state with a path to a marked state; `first` is an array of zeros, one longer than the states."""
-    sources, targets, marked = bare_array(sources), bare_array(targets), bare_array(marked)
-    first, before, waiting = bare_array(first), bare_array(before), bare_array(waiting)
+    sources, targets, marked = unowned_array(sources), unowned_array(targets), unowned_array(marked)
+    first, before, waiting = unowned_array(first), unowned_array(before), unowned_array(waiting)
     # Group the sources by target, by counting sort.
     for e in range(len(targets)):
         first[targets[e] + 1] += 1

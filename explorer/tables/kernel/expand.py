@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare_array, inlined, prefetch, stack_array
+from kraftcheck.explorer.native.compiling import inlined, prefetch, stack_array, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, pack_canonical_row, partition_of_hash
@@ -23,7 +23,7 @@ PREFETCH_DISTANCE = 8  # states between a prefetch and the read
 
 
 @inlined
-def find_next_row(t: Any, worker: Any, row: Any, delta: Any) -> Any:
+def find_row_after_delta(t: Any, worker: Any, row: Any, delta: Any) -> Any:
     """Look up the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     if delta == 0:
         return row
@@ -34,7 +34,7 @@ def find_next_row(t: Any, worker: Any, row: Any, delta: Any) -> Any:
 
 
 @inlined
-def find_next_content(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
+def find_inbox_after_operation(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Look up the inbox content after network operation `op`; return REFUSED if forbidden, MISSING if unknown."""
     found = maps.find_grouped(t.operated, inbox, op)
     if found == codes.MISSING:
@@ -57,7 +57,7 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
     for k in range(first, first + t.outcomes[outcome, codes.OUTCOME_COUNT]):
         op = np.int64(t.outcome_operations[k])
         place = 3 + t.operations[op, 0]
-        after = find_next_content(t, worker, np.int64(succ[n, place]), op)
+        after = find_inbox_after_operation(t, worker, np.int64(succ[n, place]), op)
         if after < 0:
             return False
         succ[n, place] = after
@@ -96,7 +96,7 @@ def write_successor(
 
 
 @inlined
-def record_exhausted_label(worker: Any, n: Any, outcome_label: Any) -> Any:
+def record_bound_disabled_label(worker: Any, n: Any, outcome_label: Any) -> Any:
     """Record the label of a step that only an exhausted bound disables; return `n`, or BUFFER_FULL."""
     count = worker.stats[codes.STATS_BLOCKED]
     if count >= len(worker.blocked):
@@ -107,7 +107,9 @@ def record_exhausted_label(worker: Any, n: Any, outcome_label: Any) -> Any:
 
 
 @jit
-def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
+def record_bound_disabled_step(
+    t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any
+) -> Any:
     """Record a step that only an exhausted bound disables, if it would change the state; return `n`, or BUFFER_FULL.
 
     `inbox` would replace the actor's inbox; NONE leaves it as it is.
@@ -135,18 +137,18 @@ def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: An
             for later in range(k + 1, last):
                 kept = np.int64(t.assignments[later, 1]) if t.assignments[later, 0] == c else kept
             changes |= t.rows[row, c] != kept
-    return record_exhausted_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION]) if changes else n
+    return record_bound_disabled_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION]) if changes else n
 
 
 @inlined
 def expand_outcome(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
     """Look up an outcome's next control row, and write the successor; `rest` is the inbox after consumption."""
     delta = np.int64(t.outcomes[outcome, codes.OUTCOME_DELTA])
-    goal = find_next_row(t, worker, row, delta)
+    goal = find_row_after_delta(t, worker, row, delta)
     inbox = rest if t.outcomes[outcome, codes.OUTCOME_CONSUMES] else codes.NONE
     if goal < 0:
         if goal == codes.REFUSED and t.meta[codes.META_WATCH_BOUNDS]:
-            return record_exhausted(t, worker, at, n, outcome, row, slot, inbox)
+            return record_bound_disabled_step(t, worker, at, n, outcome, row, slot, inbox)
         return n
     return write_successor(t, worker, at, n, outcome, goal, delta, slot, inbox)
 
@@ -180,7 +182,7 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
             goal = codes.pack_row_and_flags(target, extra)
             n = write_successor(t, worker, at, n, ref, goal, ~np.int64(k), codes.NONE, codes.NONE)
         elif target == codes.EXHAUSTED:
-            n = record_exhausted(t, worker, at, n, ref, row, codes.NONE, codes.NONE)
+            n = record_bound_disabled_step(t, worker, at, n, ref, row, codes.NONE, codes.NONE)
         else:
             local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
             n = expand_tree(t, worker, at, n, ref, row, local, extra, codes.NONE)
@@ -219,14 +221,14 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
         if t.content_items[k, 1] <= 0:
             continue
         for j in range(t.meta[codes.META_NETWORK_STEPS]):
-            goal = find_next_row(t, worker, row, np.int64(t.network_steps[j, 1]))
+            goal = find_row_after_delta(t, worker, row, np.int64(t.network_steps[j, 1]))
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
-            after = find_next_content(t, worker, inbox, op)
+            after = find_inbox_after_operation(t, worker, inbox, op)
             outcome = np.int64(t.network_steps[j, 0])
             if goal >= 0 and after >= 0:
                 n = write_successor(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
             elif goal == codes.REFUSED and after >= 0 and after != inbox and t.meta[codes.META_WATCH_BOUNDS]:
-                n = record_exhausted_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION])
+                n = record_bound_disabled_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION])
             if n == codes.BUFFER_FULL:
                 return n
     return n
@@ -260,7 +262,7 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
 @jit
 def order_by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
     """Sort state indices into `order` by the high bits of the control rows' ids (counting sort); `firsts` is zeros."""
-    rows, firsts, order = bare_array(rows), bare_array(firsts), bare_array(order)
+    rows, firsts, order = unowned_array(rows), unowned_array(firsts), unowned_array(order)
     for i in range(len(rows)):
         firsts[(rows[i, 0] >> shift) + 1] += 1
     for b in range(1, len(firsts)):
@@ -328,7 +330,7 @@ def packed_value_of_id(t: Any, hides: Any, f: Any, field: Any) -> Any:
 
 
 @inlined
-def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> Any:
+def pack_successor_key(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> Any:
     """Write the packed key of successor `k` to words[1], given its source's key in words[0]; return if they differ."""
     states, succ = worker.states, worker.succ
     for w in range(words.shape[1]):
@@ -354,11 +356,11 @@ def test_and_set_recent(recent: Any, words: Any, k: Any, place: Any) -> Any:
 
 
 @inlined
-def bare_or_none(images: Any) -> Any:
+def bare_array_or_none(images: Any) -> Any:
     """Return an array without an owner, or None for None."""
     if images is None:
         return None
-    return bare_array(images)
+    return unowned_array(images)
 
 
 @inlined
@@ -408,7 +410,7 @@ def append_successor(
     Returns 0 for a self-loop and for a successor in the recent-successors cache. words[0] holds the packed state.
     """
     if images is None:
-        if not pack_changed(t, packing, worker, at, k, hides, words):
+        if not pack_successor_key(t, packing, worker, at, k, hides, words):
             return np.int64(0)
     else:
         pack_canonical_row(t, packing, images, k, 0, words, 1)
@@ -422,11 +424,11 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     Appends successors to `found`. Writes the number of states done to `stats[STATS_DONE]`. The number is less than all
     where an array is full; `stats[STATS_CODE]` names that array. For `images` see `write_canonical_images`.
     """
-    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare_array(which)
+    states, succ, stats, which = worker.states, worker.succ, worker.stats, unowned_array(which)
     # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
     words, recent = stack_array(2, found.words.shape[2]), stack_array(RECENT_PLACES, found.words.shape[2])
     forget_recent(recent)
-    best = bare_or_none(images)
+    best = bare_array_or_none(images)
     room, fullest, hides = found.rows.shape[1], np.int64(0), has_hidden_columns(t)
     collects = len(worker.collected) > 0
     stats[codes.STATS_CODE] = codes.OK
@@ -469,7 +471,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
 @jit
 def find_predecessor(t: Any, worker: Any, targets: Any) -> Any:
     """Return the index of the first of the worker's states with one of the targets as a successor, or -1."""
-    succ, stats, targets = worker.succ, worker.stats, bare_array(targets)
+    succ, stats, targets = worker.succ, worker.stats, unowned_array(targets)
     for i in range(len(worker.states)):
         n = expand(t, worker, i)
         if n < 0:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import (
-    bare_array,
     bytes_at_address,
     inlined,
     load64,
@@ -25,6 +24,7 @@ from kraftcheck.explorer.native.compiling import (
     prefetch,
     stack_array,
     store64,
+    unowned_array,
 )
 from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
 from kraftcheck.explorer.tables.kernel.native import jit
@@ -106,7 +106,7 @@ def entry_head_at(keys: Any, shape: Any, at: Any) -> Any:
 
 
 @inlined
-def bit_of_byte(shape: Any, offset: Any) -> Any:
+def bit_position_of_byte(shape: Any, offset: Any) -> Any:
     """Return the bit position in packed words at which the entry's byte `offset` begins."""
     return MIXED_BITS + shape[SHIFT] + 8 * (offset - HEAD_BYTES)
 
@@ -117,7 +117,9 @@ def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
     same = True
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         held = load64(keys, at * shape[STRIDE] + offset)
-        same &= (held ^ read_64_bits(words, place, bit_of_byte(shape, offset))) & entry_mask(shape, offset) == 0
+        same &= (held ^ read_64_bits(words, place, bit_position_of_byte(shape, offset))) & entry_mask(
+            shape, offset
+        ) == 0
     return same
 
 
@@ -125,7 +127,7 @@ def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
 def write_entry(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> None:
     """Write the entry for words[place] at place `at` of the table, given its first eight bytes `head`."""
     for offset in range(0, shape[STRIDE], 8):
-        value = head if offset == 0 else read_64_bits(words, place, bit_of_byte(shape, offset))
+        value = head if offset == 0 else read_64_bits(words, place, bit_position_of_byte(shape, offset))
         mask, to = entry_mask(shape, offset), at * shape[STRIDE] + offset
         store64(keys, to, (load64(keys, to) & ~mask) | (value & mask))
 
@@ -139,7 +141,7 @@ def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) 
     set_bits(words, n, MIXED_BITS, head & low_bits_mask(shape[SHIFT]))
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         value = load64(keys, at * shape[STRIDE] + offset) & entry_mask(shape, offset)
-        set_bits(words, n, bit_of_byte(shape, offset), value)
+        set_bits(words, n, bit_position_of_byte(shape, offset), value)
     rest = head >> np.uint64(shape[SHIFT])
     owner = rest & low_bits_mask(shape[OWNER_BITS]) if shape[OWNER_BITS] != 0 else np.uint64(shape[OWNER])
     home = np.uint64(at - np.int64(places[at]) + 1)
@@ -267,8 +269,8 @@ def insert_rows(
 
     Returns the number of states done (fewer than `last` where the partition must grow first), and of new states.
     """
-    rows, words, new = bare_array(rows), bare_array(words), bare_array(new)
-    keys, places = bare_array(keys), bare_array(places)
+    rows, words, new = unowned_array(rows), unowned_array(words), unowned_array(new)
+    keys, places = unowned_array(keys), unowned_array(places)
     mixed, shape = stack_array(1, PREFETCH_DISTANCE), layout_as_tuple(table)
     limit = np.int64(shape[CAPACITY] * MAX_HASH_SET_LOAD) - table[ENTRIES] + new_n  # of new states
     for i in range(first, smaller(first + PREFETCH_DISTANCE, last)):
@@ -296,7 +298,7 @@ def insert_successors(found: Any, tables: Any, p: Any, first: Any, end: Any, new
     The function returns early once `enough` is set. The states of the current partition then stay in `found`; those
     inserted already are duplicates at the next call.
     """
-    tables, new, enough = bare_array(tables), bare_array(new), bare_array(enough)
+    tables, new, enough = unowned_array(tables), unowned_array(new), unowned_array(enough)
     while p < end and not enough[0]:
         keys = bytes_at_address(tables[p, KEYS], tables[p, KEYS_COUNT])
         places = bytes_at_address(tables[p, PLACES], tables[p, PLACES_COUNT])
@@ -314,8 +316,8 @@ def insert_successors(found: Any, tables: Any, p: Any, first: Any, end: Any, new
 @jit
 def copy_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any) -> Any:
     """Copy every entry to a larger, empty table; return False where a displacement would be too large."""
-    keys, places, shape = bare_array(keys), bare_array(places), layout_as_tuple(layout)
-    new_keys, new_places, new = bare_array(new_keys), bare_array(new_places), layout_as_tuple(new_layout)
+    keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
+    new_keys, new_places, new = unowned_array(new_keys), unowned_array(new_places), layout_as_tuple(new_layout)
     words, free = stack_array(1, columns), np.int64(0)
     for at in range(len(places)):
         if places[at] == 0:
@@ -334,7 +336,12 @@ def copy_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
 @jit
 def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
     """Write the packed words of every entry; return their number."""
-    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), layout_as_tuple(layout)
+    keys, places, words, shape = (
+        unowned_array(keys),
+        unowned_array(places),
+        unowned_array(words),
+        layout_as_tuple(layout),
+    )
     n = 0
     for at in range(len(places)):
         if places[at] == 0:
@@ -347,8 +354,8 @@ def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 @jit
 def mark_entries_of_words(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
     """Set `known` to 1 at the place of each entry that is among the packed `words`."""
-    keys, places, shape = bare_array(keys), bare_array(places), layout_as_tuple(layout)
-    words, known = bare_array(words), bare_array(known)
+    keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
+    words, known = unowned_array(words), unowned_array(known)
     for i in range(len(words)):
         at = find_place(keys, places, shape, words, i)
         if at >= 0:
@@ -358,16 +365,26 @@ def mark_entries_of_words(keys: Any, places: Any, layout: Any, words: Any, known
 @jit
 def look_up_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
     """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
-    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), layout_as_tuple(layout)
-    flags, found = bare_array(flags), bare_array(found)
+    keys, places, words, shape = (
+        unowned_array(keys),
+        unowned_array(places),
+        unowned_array(words),
+        layout_as_tuple(layout),
+    )
+    flags, found = unowned_array(flags), unowned_array(found)
     for i in range(len(words)):
         found[i] = flags[find_place(keys, places, shape, words, i)]
 
 
 @jit
-def number_entries(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
+def store_entry_numbers(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
     """Store numbers[i] in `noted` at the place of the entry words[i], for all `words`, which must be entries."""
-    keys, places, words, shape = bare_array(keys), bare_array(places), bare_array(words), layout_as_tuple(layout)
-    numbers, noted = bare_array(numbers), bare_array(noted)
+    keys, places, words, shape = (
+        unowned_array(keys),
+        unowned_array(places),
+        unowned_array(words),
+        layout_as_tuple(layout),
+    )
+    numbers, noted = unowned_array(numbers), unowned_array(noted)
     for i in range(len(words)):
         noted[find_place(keys, places, shape, words, i)] = numbers[i]

@@ -23,7 +23,7 @@ BITS_LOG2 = 5  # of a column, in the number of an element's bit: its column in t
 
 
 @jit
-def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
+def apply_inbox_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     """Compute an inbox's content after operation `op`: REFUSED if forbidden, MISSING after a request to Python.
 
     `groups` is None where operations are on single messages only; Numba then compiles nothing for groups and channels.
@@ -42,7 +42,11 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     elif t.operations[op, 2] == CHANNEL_RULE:
         result = apply_channel_rule(t, inbox, op)
     else:
-        result = remove_group(t, inbox, op) if t.operations[op, 2] == GROUP_RULE else apply_counting_rule(t, inbox, op)
+        result = (
+            remove_message_group(t, inbox, op)
+            if t.operations[op, 2] == GROUP_RULE
+            else apply_counting_rule(t, inbox, op)
+        )
     t.meta[codes.META_OPERATIONS] += 1
     maps.store_grouped(t.operated, key, result)
     return result
@@ -93,11 +97,11 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
         if t.operations[op, 2] < 0:
             return np.int64(codes.REFUSED)
         end = write_content_item(t, end, message, t.operations[op, 2])
-    return intern_content(t, np.int64(t.operations[op, 0]), end - free)
+    return intern_inbox_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
-def remove_group(t: Any, inbox: Any, op: Any) -> Any:
+def remove_message_group(t: Any, inbox: Any, op: Any) -> Any:
     """Remove a group of messages from an inbox content; return the resulting content."""
     group = t.operations[op, 1] + 1
     start, n, free = find_items_and_free_place(t, inbox)
@@ -105,7 +109,7 @@ def remove_group(t: Any, inbox: Any, op: Any) -> Any:
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
             end = write_content_item(t, end, t.content_items[k, 0], t.content_items[k, 1])
-    return intern_content(t, np.int64(t.operations[op, 0]), end - free)
+    return intern_inbox_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
@@ -142,11 +146,11 @@ def apply_channel_rule(t: Any, inbox: Any, op: Any) -> Any:
         end = write_content_item(t, end, m, c)
     if change > 0 and not is_done:
         end = write_content_item(t, end, message, 1 - length)
-    return intern_content(t, np.int64(t.operations[op, 0]), end - free)
+    return intern_inbox_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
-def intern_content(t: Any, slot: Any, n: Any) -> Any:
+def intern_inbox_content(t: Any, slot: Any, n: Any) -> Any:
     """Intern the inbox content whose `n` items are written behind the items in use; return its id."""
     if n == 0:
         return np.int64(0)
@@ -196,7 +200,7 @@ def inbox_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
 
 
 @jit
-def rehash_contents(t: Any) -> None:
+def rehash_inbox_contents(t: Any) -> None:
     """Insert every inbox content that follows counting rules into an emptied hash table."""
     mask = np.int64(len(t.content_table) - 1)
     for content in range(1, t.meta[codes.META_CONTENTS]):
@@ -208,7 +212,7 @@ def rehash_contents(t: Any) -> None:
 
 
 @jit
-def intern_content_images(t: Any, content: Any) -> None:
+def intern_inbox_images(t: Any, content: Any) -> None:
     """Intern an inbox content's images under every permutation, and cache their ids."""
     if t.permuted_contents[content, 0] >= 0:
         return
@@ -221,7 +225,7 @@ def intern_content_images(t: Any, content: Any) -> None:
                 write_content_item(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
                 j -= 1
             write_content_item(t, free + j, message, count)
-        image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.CONTENT_SLOT]]), n)
+        image = intern_inbox_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.CONTENT_SLOT]]), n)
         t.permuted_contents[content, g] = image
 
 

@@ -148,7 +148,7 @@ class FingerprintArrays(ArrayGroup):
 
 
 @jit
-def fingerprint_rows(t: Any, of: Any, first: Any, last: Any) -> None:
+def fingerprint_control_rows(t: Any, of: Any, first: Any, last: Any) -> None:
     """Write the fingerprints of control rows from the bounds used, the shared fields and each replica's local state."""
     bounds, base = t.meta[codes.META_BOUNDS], t.meta[codes.META_SLOT_BASE]
     for row in range(first, last):
@@ -164,7 +164,7 @@ def fingerprint_rows(t: Any, of: Any, first: Any, last: Any) -> None:
 
 
 @jit
-def fingerprint_contents(t: Any, of: Any, first: Any, last: Any) -> None:
+def fingerprint_inbox_contents(t: Any, of: Any, first: Any, last: Any) -> None:
     """Write the fingerprints of inbox contents that are counts of messages."""
     for content in range(first, last):
         total = np.uint64(0)

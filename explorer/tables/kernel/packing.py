@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import add_atomically, bare_array, compare_and_swap, inlined
+from kraftcheck.explorer.native.compiling import add_atomically, compare_and_swap, inlined, unowned_array
 from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 
@@ -133,7 +133,7 @@ def pack_canonical_row(t: Any, packing: Any, states: Any, at: Any, column: Any, 
 @jit
 def pack_canonical_rows(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
     """Write the packed words and the owning partition of each state; the states are canonical."""
-    states, words, owner = bare_array(states), bare_array(words), bare_array(owner)
+    states, words, owner = unowned_array(states), unowned_array(words), unowned_array(owner)
     for i in range(len(states)):
         pack_canonical_row(t, packing, states, i, 0, words, i)
         owner[i] = partition_of_words(words, i)
@@ -142,7 +142,7 @@ def pack_canonical_rows(t: Any, packing: Any, states: Any, words: Any, owner: An
 @jit
 def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
     """Convert packed words from the fields of one packing to those of another; write the partition that owns each."""
-    words, again, owner = bare_array(words), bare_array(again), bare_array(owner)
+    words, again, owner = unowned_array(words), unowned_array(again), unowned_array(owner)
     for i in range(len(words)):
         repack_one(words, i, old, again, i, new)
         owner[i] = partition_of_words(again, i)
@@ -161,7 +161,7 @@ def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) 
 @jit
 def pack_plain_rows(states: Any, packing: Any, words: Any) -> None:
     """Pack rows of numbers as they are, without table lookups; `words` must be zero."""
-    states, words = bare_array(states), bare_array(words)
+    states, words = unowned_array(states), unowned_array(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
             put_bits(words, i, packing.position[f], packing.width[f], np.uint64(states[i, f]))
@@ -170,7 +170,7 @@ def pack_plain_rows(states: Any, packing: Any, words: Any) -> None:
 @jit
 def unpack_plain_rows(words: Any, packing: Any, states: Any) -> None:
     """Unpack rows of plain numbers."""
-    states, words = bare_array(states), bare_array(words)
+    states, words = unowned_array(states), unowned_array(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
             states[i, f] = take_bits(words, i, packing.position[f], packing.width[f])
@@ -183,7 +183,7 @@ def write_partitions_by_ids(states: Any, parts: Any, owner: Any) -> None:
     It is a hash of the ids alone, independent of the packing. A replica that appears later leaves it unchanged: empty
     inboxes have the id 0 and do not count.
     """
-    states, owner = bare_array(states), bare_array(owner)
+    states, owner = unowned_array(states), unowned_array(owner)
     for i in range(len(states)):
         h = np.uint64(0)
         for f in range(states.shape[1]):

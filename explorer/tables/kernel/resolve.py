@@ -25,7 +25,7 @@ def local_after_change(t: Any, local: Any, change: Any) -> Any:
 
 
 @jit
-def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
+def write_row_after_delta(t: Any, row: Any, delta: Any, place: Any) -> Any:
     """Write the control row after a delta to a free place; return 0, REFUSED or MISSING."""
     for c in range(t.rows.shape[1]):
         t.rows[place, c] = t.rows[row, c]
@@ -36,7 +36,7 @@ def write_next_row(t: Any, row: Any, delta: Any, place: Any) -> Any:
         t.rows[place, column] += amount
     if refused and not t.meta[codes.META_WATCH_BOUNDS]:
         return np.int64(codes.REFUSED)
-    # `record_exhausted` needs the local states after a step that a bound disables.
+    # `record_bound_disabled_step` needs the local states after a step that a bound disables.
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
         if column < 0:  # clear the columns of an exploded set
@@ -81,7 +81,7 @@ def apply_delta(t: Any, row: Any, delta: Any) -> Any:
     fresh = t.meta[codes.META_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
         arrays.abort_to_grow(t, codes.GROW_ROWS)
-    result = write_next_row(t, row, delta, fresh)
+    result = write_row_after_delta(t, row, delta, fresh)
     if result == 0:
         target = interning.intern_row(t, fresh)
         flags = interning.evaluate_step(t, row, target)
@@ -132,7 +132,7 @@ def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
             if fresh + written + count + 4 >= t.rows.shape[0]:
                 arrays.abort_to_grow(t, codes.GROW_ROWS)
             for o in range(first, first + count):
-                found = write_next_row(t, row, np.int64(t.outcomes[o, codes.OUTCOME_DELTA]), fresh + written)
+                found = write_row_after_delta(t, row, np.int64(t.outcomes[o, codes.OUTCOME_DELTA]), fresh + written)
                 t.row_items[start + n, 0] = o
                 t.row_items[start + n, 1] = fresh + written if found == 0 else codes.EXHAUSTED
                 t.row_items[start + n, 2] = codes.NONE
@@ -143,7 +143,7 @@ def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
 
 
 @jit
-def merge_items_of_pieces(t: Any, start: Any, count: Any) -> Any:
+def deduplicate_piece_items(t: Any, start: Any, count: Any) -> Any:
     """Drop the row items that repeat a step of another piece of their action; return their number."""
     n = start
     for k in range(start, start + count):
@@ -186,7 +186,7 @@ def build_row_steps(t: Any, row: Any) -> None:
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
-    n = merge_items_of_pieces(t, start, n) if t.meta[codes.META_PIECES] else n
+    n = deduplicate_piece_items(t, start, n) if t.meta[codes.META_PIECES] else n
     # Evaluate control rows that are new and certainly reached. Mark steps to the others as MUST_CHECK_TARGET.
     for k in range(start, start + n):
         target = np.int64(t.row_items[k, 1])
@@ -205,7 +205,7 @@ def build_row_steps(t: Any, row: Any) -> None:
 
 
 @jit
-def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
+def list_handler_outcomes(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     """List the outcomes of a replica's handlers for the messages of an inbox."""
     start = t.meta[codes.META_BUNDLE_ITEMS]
     n = 0
@@ -224,7 +224,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             continue
         if t.lists[roots, 1] == 0:
             continue
-        rest = interning.apply_operation(t, inbox, np.int64(t.messages[message, 0]), groups)
+        rest = interning.apply_inbox_operation(t, inbox, np.int64(t.messages[message, 0]), groups)
         if rest < 0:
             missing = True
             continue
@@ -264,12 +264,12 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
         return t.row_info[a, codes.ROW_START] >= 0
     if kind == codes.MISS_BUNDLE:
         if maps.find_value(t.bundles, codes.pair_key(a, b)) == codes.MISSING:
-            build_bundle(t, a, b, groups)
+            list_handler_outcomes(t, a, b, groups)
         return maps.find_value(t.bundles, codes.pair_key(a, b)) != codes.MISSING
     if kind == codes.MISS_CHANGED:
         return apply_delta(t, a, b) != codes.MISSING
     if kind == codes.MISS_OPERATED:
-        return interning.apply_operation(t, a, b, groups) != codes.MISSING
+        return interning.apply_inbox_operation(t, a, b, groups) != codes.MISSING
     if kind == codes.MISS_JUDGED:
         if not t.row_info[a, codes.ROW_FLAGS] & codes.JUDGED_ROW:
             interning.evaluate_row(t, a)
@@ -287,7 +287,7 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
         if kind == codes.MISS_ROW_IMAGES:
             interning.intern_row_images(t, a)
         elif kind == codes.MISS_CONTENT_IMAGES:
-            interning.intern_content_images(t, a)
+            interning.intern_inbox_images(t, a)
     return True
 
 
@@ -313,7 +313,7 @@ def may_miss_again(t: Any, worker: Any, at: Any) -> Any:
 
 
 @jit
-def resolve_states(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
+def resolve_misses_of_states(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
     """Resolve the worker's cache misses, and those that the same states meet next.
 
     A state meets one miss after another: a handler's outcome, the next control row, its properties, an inbox. Each

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare_array, inlined, keep_alive
+from kraftcheck.explorer.native.compiling import inlined, keep_alive, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes
 from kraftcheck.explorer.tables.kernel.native import jit
 
@@ -55,9 +55,9 @@ def write_least_image(t: Any, worker: Any, states: Any, at: Any, column: Any, be
 @jit
 def write_least_images(t: Any, worker: Any, states: Any, images: Any) -> Any:
     """Write the canonical image of each state; return the number of states with an image that is not cached."""
-    states, images = bare_array(states), bare_array(images)
+    states, images = unowned_array(states), unowned_array(images)
     own_image = np.zeros(states.shape[1], np.int32)
-    image = bare_array(own_image)
+    image = unowned_array(own_image)
     unknown = 0
     for i in range(len(states)):
         if not write_least_image(t, worker, states, i, 0, images, i, image):
@@ -67,7 +67,7 @@ def write_least_images(t: Any, worker: Any, states: Any, images: Any) -> Any:
 
 
 @jit
-def least_images_by_global_id(
+def write_globally_least_images(
     t: Any, rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, image: Any, least: Any
 ) -> None:
     """Write the least image of each state under the symmetry group, compared by ids that all processes share.
@@ -76,9 +76,9 @@ def least_images_by_global_id(
     images must be cached. A part without a shared id is negative, and so compares least. Under a VIEW, `classes`
     numbers the visible part of a control row, which is compared first.
     """
-    rows, controls, contents = bare_array(rows), bare_array(controls), bare_array(contents)
-    slots, least = bare_array(slots), bare_array(least)
-    classes, image = bare_array(classes), bare_array(image)
+    rows, controls, contents = unowned_array(rows), unowned_array(controls), unowned_array(contents)
+    slots, least = unowned_array(slots), unowned_array(least)
+    classes, image = unowned_array(classes), unowned_array(image)
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
     for i in range(len(rows)):
         least_shown = np.int64(0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare_array, inlined
+from kraftcheck.explorer.native.compiling import inlined, unowned_array
 from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
 
@@ -90,13 +90,13 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             t.nodes[found] = 0
             nodes += 1
             t.meta[codes.META_BRANCHES] += maps.store_value(t.branches, codes.pair_key(node, answer), found)
-            jumps = _store_jump(t, node, answer, found, jumps)
+            jumps = _store_in_jump_table(t, node, answer, found, jumps)
         node = found
     return node, nodes, jumps
 
 
 @inlined
-def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
+def _store_in_jump_table(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
     """Store the child for a small answer in the node's jump array; return the number of jumps."""
     size, start = t.nodes[node, codes.NODE_JUMP_COUNT], t.nodes[node, codes.NODE_JUMPS]
     if size <= answer < MOST_JUMPS:
@@ -122,7 +122,7 @@ def walk_while_row_answers(t: Any, node: Any, row: Any, me: Any, peer: Any) -> A
 @jit
 def next_unanswered_request(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
     """Return the index of the first request to Python without a result in its decision tree, or `last`."""
-    states = bare_array(states)
+    states = unowned_array(states)
     for i in range(first, last):
         if t.asked[i, 0] != codes.ASK_PATH:
             return i

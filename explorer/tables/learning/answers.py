@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.calls.handlers import HandlerCalls, MissingRead
-from kraftcheck.explorer.calls.proxies import SharedProxy
+from kraftcheck.explorer.calls.handlers import HandlerCaller, MissingRead
+from kraftcheck.explorer.calls.proxies import SharedRecordProxy
 from kraftcheck.explorer.tables.kernel import arrays, codes, tree_walk
 from kraftcheck.explorer.tables.learning.decision_trees import (
     DecisionTrees,
@@ -40,11 +40,11 @@ class MemoizedCall(NamedTuple):
     piece: int | None = None  # of the action
 
 
-class MissAnswers:
+class PythonMissHandler:
     """Fills the entries of the memo tables that need a call of user code."""
 
     def __init__(
-        self, calls: HandlerCalls, interner: Interner, of_actor: list[tuple[int, Property]], action_names: list[str]
+        self, calls: HandlerCaller, interner: Interner, of_actor: list[tuple[int, Property]], action_names: list[str]
     ) -> None:
         self.calls, self.interner = calls, interner
         self.trees = DecisionTrees(interner)
@@ -130,7 +130,7 @@ class MissAnswers:
     def _unread(self) -> dict[str, Value]:
         """Arguments with a shared state that raises `MissingRead` when an action reads it."""
         assert self.interner.shared.type is not None
-        return {"shared": SharedProxy(self.interner.shared.type, _raise_missing_read)}
+        return {"shared": SharedRecordProxy(self.interner.shared.type, _raise_missing_read)}
 
     def _call_without_context(self, action: Action, me: Any, message: Any) -> FlaggedSteps | None:
         """Return an action's steps if they depend on the local state and the message alone, else None."""

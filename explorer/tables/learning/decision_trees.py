@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kraftcheck.explorer.calls.handlers import HandlerCalls
-from kraftcheck.explorer.calls.inspection import WholeStateNeededError, tracks_state_reads, type_inspectors
+from kraftcheck.explorer.calls.handlers import HandlerCaller
+from kraftcheck.explorer.calls.inspection import WholeStateNeededError, find_proxy_revealing_methods, tracks_state_reads
 from kraftcheck.explorer.calls.proxies import (
     ABSENT_REPLICA,
     DeltaStep,
@@ -31,7 +31,7 @@ from kraftcheck.explorer.calls.proxies import (
     RecordProxy,
     SetChange,
     SetProxy,
-    SharedProxy,
+    SharedRecordProxy,
     StateProxy,
     unwrap,
 )
@@ -94,7 +94,7 @@ class ReadLog:
         """Return the shared state and the projections that an action or a property takes, as proxies."""
         assert self._interner.shared.type is not None
         given: dict[str, Value] = {read.name: self._projection(read) for read in owner.reads if read.name in owner.asks}
-        given["shared"] = SharedProxy(self._interner.shared.type, self._read_shared)
+        given["shared"] = SharedRecordProxy(self._interner.shared.type, self._read_shared)
         if "state" in owner.asks:
             given["state"] = StateProxy(partial(self._read_state, owner.name, given["shared"]))
         return given
@@ -209,7 +209,7 @@ class ReadLog:
         return queries.value(query, answer)
 
     def steps(
-        self, calls: HandlerCalls, action: Action, me: Any, message: Any, piece: int | None, *, tracks: bool
+        self, calls: HandlerCaller, action: Action, me: Any, message: Any, piece: int | None, *, tracks: bool
     ) -> list[Step]:
         """Call an action or a piece of it, and record its reads; return its steps: see `_steps_without_proxies`."""
         given = self.arguments(action)
@@ -228,7 +228,7 @@ class ReadLog:
         is_part_of_steps = any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values())
         return [unwrap(step) for step in steps] if is_part_of_steps else steps
 
-    def holds(self, calls: HandlerCalls, prop: Property, me: int, peer: int) -> bool:
+    def holds(self, calls: HandlerCaller, prop: Property, me: int, peer: int) -> bool:
         """Evaluate a property of local states `me` and `peer`, and record its reads; return whether it holds."""
         given = self.arguments(prop)
         names = {codes.ME: "before", codes.PEER: "after"} if prop.over_steps else {codes.ME: "me", codes.PEER: "peer"}
@@ -328,7 +328,7 @@ def _steps_without_proxies(made: Iterable[Any], log: ReadLog, *, tracks: bool) -
         return steps
     if not tracks:
         steps = [with_fields(step, (("writes", unwrap(step.writes)),)) for step in steps]
-    changes = [_set_changes(step, log) for step in steps]
+    changes = [_changes_of_sets(step, log) for step in steps]
     if any(changes) or any(map(_peer_changes, steps)):
         return list(_delta_steps(steps, changes, log))
     return [unwrap(step) for step in steps]
@@ -345,7 +345,9 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
         alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()))))
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1
-        yield _as_delta_step(step, rest, sets if is_sure else _set_changes(step, log, is_minimal=True), is_sure=is_sure)
+        yield _as_delta_step(
+            step, rest, sets if is_sure else _changes_of_sets(step, log, is_minimal=True), is_sure=is_sure
+        )
 
 
 def _without_deltas(step: Step, sets: Mapping[str, SetChange]) -> Step:
@@ -365,7 +367,7 @@ def _as_delta_step(step: Step, rest: Step, sets: Mapping[str, SetChange], *, is_
     return DeltaStep(**parts, peers=_peer_changes(step) if is_sure else (), sets=tuple(sets.items()))
 
 
-def _set_changes(step: Step, log: ReadLog, *, is_minimal: bool = False) -> dict[str, SetChange]:
+def _changes_of_sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> dict[str, SetChange]:
     """Return the changes that a step makes to exploded sets, by field."""
     found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
     return {name: change for name, change in found if change is not None}
@@ -478,7 +480,9 @@ class ProxyPolicy:
     """
 
     def __init__(self, interner: Interner, trees: DecisionTrees) -> None:
-        self.opaque = type_inspectors(interner.protocol)  # names of actions and properties that need plain records
+        self.opaque = find_proxy_revealing_methods(
+            interner.protocol
+        )  # names of actions and properties that need plain records
         self.misses: dict[int, int] = {}  # root of a property of one replica -> number of calls
         self._interner, self._trees = interner, trees
         self._whole: set[tuple[int, bool]] = set()

@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel.codes import META_CONTENTS, META_ROWS
-from kraftcheck.explorer.tables.kernel.maps import FingerprintArrays, fingerprint_contents, fingerprint_rows
+from kraftcheck.explorer.tables.kernel.maps import (
+    FingerprintArrays,
+    fingerprint_control_rows,
+    fingerprint_inbox_contents,
+)
 from kraftcheck.explorer.tables.learning.growing_tables import with_more_columns
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.spec.encoding import encode
@@ -48,14 +52,14 @@ class Fingerprints(FingerprintArrays):
                 self.shared[column, number] = fingerprint((column, values[number]))
             self._shared[column] = len(values)
         first = self._fit("rows", int(meta[META_ROWS]))
-        fingerprint_rows(interner.tables, self, first, meta[META_ROWS])
+        fingerprint_control_rows(interner.tables, self, first, meta[META_ROWS])
         for column in interner.shared.sets.elements:
             for row in range(first, int(meta[META_ROWS])):
                 value = interner.shared.sets.value(column, interner.tables.rows[row].tolist())
                 moved = int(self.rows[row]) + int(fingerprint((column, value))) - int(self.shared[column, 0])
                 self.rows[row] = moved % (1 << 64)
         first = self._fit("contents", int(meta[META_CONTENTS]))
-        fingerprint_contents(interner.tables, self, first, meta[META_CONTENTS])
+        fingerprint_inbox_contents(interner.tables, self, first, meta[META_CONTENTS])
         for content in range(first, int(meta[META_CONTENTS])):
             if content in interner.inboxes.content_values:  # more than counts: queues
                 self.contents[content] = fingerprint(interner.inboxes.content_values[content])

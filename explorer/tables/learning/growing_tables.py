@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.native.arrays import reserve_zero_bytes
+from kraftcheck.explorer.native.arrays import reserve_zeroed_bytes
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.packing import CLUSTER_ITEM_MASK, rehash_clusters
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
@@ -92,7 +92,7 @@ class GrowingTables(arrays.MemoTables):
 
     def lengthen(self, name: str, rows: int, fill: int = 0) -> Any:
         """Return a table of at least `rows` rows; it is doubled if it grows, in place if reserved pages suffice."""
-        array, most = getattr(self, name), _most_rows(name)
+        array, most = getattr(self, name), _row_limit(name)
         if rows <= len(array):
             return array
         if rows > most:
@@ -102,7 +102,7 @@ class GrowingTables(arrays.MemoTables):
         count, whole = prod(shape) * array.itemsize, self._reserved.get(name)
         is_there = whole is not None and array.base is whole and len(whole) >= count
         if whole is None or not is_there:
-            whole = self._reserved[name] = reserve_zero_bytes(count, HUGE_PAGES_FROM_BYTES)
+            whole = self._reserved[name] = reserve_zeroed_bytes(count, HUGE_PAGES_FROM_BYTES)
         longer = whole[:count].view(array.dtype).reshape(shape)
         if not is_there:
             longer[: len(array)] = array
@@ -196,12 +196,12 @@ class GrowingTables(arrays.MemoTables):
                 self._grow_map(name)
 
     def _grow_contents(self) -> None:
-        count, most = int(self.meta[codes.META_CONTENTS]), _most_rows("contents")
+        count, most = int(self.meta[codes.META_CONTENTS]), _row_limit("contents")
         is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
         if is_crowded:
             self._double("contents", "inbox_codes", "permuted_contents")
             self.inbox_answers = with_more_columns(self.inbox_answers, len(self.contents), NOT_EVALUATED)
-        if not is_crowded or len(self.content_items) < _most_rows("content_items"):
+        if not is_crowded or len(self.content_items) < _row_limit("content_items"):
             self._double("content_items")
         if len(self.content_table) < 2 * len(self.contents):
             self.rehash_contents(2 * len(self.content_table))
@@ -253,10 +253,10 @@ class GrowingTables(arrays.MemoTables):
     def rehash_contents(self, places: int) -> None:
         """Insert every inbox content into a new hash table of `places` places."""
         self.content_table = np.full(places, -1, np.int32)
-        interning.rehash_contents(self)
+        interning.rehash_inbox_contents(self)
 
 
-def _most_rows(name: str) -> int:
+def _row_limit(name: str) -> int:
     """Return the largest number of rows that a table may have."""
     return MOST_ROWS_BY_TABLE.get(name, MOST_TABLE_ROWS)
 
@@ -302,7 +302,7 @@ class InternedList(list[Any]):
         return found
 
 
-class InternedFunction(NamedTuple):
+class InterningFunction(NamedTuple):
     """A function with interned results."""
 
     function: Callable[[Any], Value]
@@ -329,14 +329,14 @@ class ValueQueries:
         self._values = values
         self._free = numbers
         self._numbers: dict[QueryKey, int] = {}
-        self._queries: dict[int, InternedFunction] = {}
+        self._queries: dict[int, InterningFunction] = {}
 
     def number(self, key: QueryKey, function: Callable[[Any], Value]) -> int:
         """Return the id of a query; evaluate a new query for all known values."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = next(self._free)
-            query = self._queries[found] = InternedFunction(function, [None], {None: 0})  # 0: no replica
+            query = self._queries[found] = InterningFunction(function, [None], {None: 0})  # 0: no replica
             self._tables.set(self._name, found, 0)
             table = self._tables.fit_columns(self._name, len(self._values))
             for place, value in enumerate(self._values):
@@ -369,14 +369,14 @@ class InboxQueries:
         self._tables = tables
         self._decode = decode
         self._numbers: dict[str, int] = {}
-        self._queries: list[InternedFunction] = []
+        self._queries: list[InterningFunction] = []
 
     def number(self, name: str, function: Callable[[Value], Value]) -> int:
         """Return the id of the query `name`; register a new one with `function`."""
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = len(self._queries)
-            self._queries.append(InternedFunction(function, [], {}))
+            self._queries.append(InterningFunction(function, [], {}))
             self._tables.set("inbox_answers", found, NOT_EVALUATED, NOT_EVALUATED)
         return found
 
@@ -411,7 +411,7 @@ class PermutationGroup:
     @cached_property
     def generators(self) -> list[PermuteValue]:
         """A function for each generator that returns the image of a value."""
-        return [_memoized_image_function(self._group[number]) for number in self._generated[1]]
+        return [_memoized_permuter(self._group[number]) for number in self._generated[1]]
 
     @cached_property
     def _generated(self) -> tuple[list[tuple[int, int, int]], list[int]]:
@@ -440,7 +440,7 @@ class PermutationGroup:
         return self._numbers[frozenset(product.items())]
 
 
-def _memoized_image_function(permutation: Permutation) -> PermuteValue:
+def _memoized_permuter(permutation: Permutation) -> PermuteValue:
     """Return a memoized function that permutes the model values in a value.
 
     For a permutation that is its own inverse, the image of an image is the original object. Dictionaries then find it
@@ -476,7 +476,7 @@ def _memoized_image_function(permutation: Permutation) -> PermuteValue:
     return image
 
 
-class ImageInterner:
+class OrbitInterner:
     """Interns the images of values under the symmetry group, and stores the images' ids in tables."""
 
     def __init__(self, images: PermutationGroup, tables: GrowingTables) -> None:

@@ -31,7 +31,7 @@ class InboxInterner:
         self,
         network: Network,
         tables: growing_tables.GrowingTables,
-        orbits: growing_tables.ImageInterner,
+        orbits: growing_tables.OrbitInterner,
         group: list[Permutation],
         slot: Callable[[Value], int],
         judge: Callable[[Record], int],
@@ -97,7 +97,7 @@ class InboxInterner:
             if free + len(items) + 2 < len(tables.content_items):
                 tables.content_items[free : free + len(items)] = items
                 with suppress(arrays.TableFull):
-                    return int(interning.intern_content(tables, slot, len(items)))
+                    return int(interning.intern_inbox_content(tables, slot, len(items)))
             tables.grow(codes.GROW_CONTENTS)
 
     def _learned_content(self, slot: int, inbox: Value) -> int:
@@ -169,7 +169,7 @@ class Interner:
         self._view_name = view
         self._locals_of: Counter[Value] = Counter()
         self._changes = growing_tables.InternedList()
-        self._orbits = growing_tables.ImageInterner(growing_tables.PermutationGroup(self.group), self.tables)
+        self._orbits = growing_tables.OrbitInterner(growing_tables.PermutationGroup(self.group), self.tables)
         self.inboxes = InboxInterner(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
         self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kraftcheck.explorer.calls.handlers import HandlerCalls
+from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import MissResolver, TableFull, WorkerArrays
-from kraftcheck.explorer.tables.kernel.resolve import resolve_states
-from kraftcheck.explorer.tables.learning.answers import MemoizedCall, MissAnswers
+from kraftcheck.explorer.tables.kernel.resolve import resolve_misses_of_states
+from kraftcheck.explorer.tables.learning.answers import MemoizedCall, PythonMissHandler
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_id_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.transition_system import MOST_LABELS, LabelTable
@@ -53,13 +53,13 @@ class Learner:
         require_id_below(len(of_pairs), codes.MOST_STEP_PROPERTIES, "properties of steps")
         require_id_below(len(self.step_properties), codes.MOST_ACT_PROPERTIES, "properties of steps")
         flagged = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
-        self.calls = HandlerCalls(protocol, thorough=check_actions)
+        self.calls = HandlerCaller(protocol, thorough=check_actions)
         self.interner = Interner(protocol, self._message_violations, view, symmetry)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self._failed: ProtocolError | None = None
         self.seconds = 0.0  # of one thread, in which no other expands states
         self._idle = 0
-        self.answers = MissAnswers(self.calls, self.interner, flagged, self.action_names)
+        self.answers = PythonMissHandler(self.calls, self.interner, flagged, self.action_names)
         self.interner.slot_added = self.answers.forget_replicas
         self.interner.shared.sets.added = self.answers.trees.forget_awaiting
         self.interner.shared.sets.is_allowed &= self.answers.tracks_changes
@@ -109,7 +109,7 @@ class Learner:
 
     @property
     def kinds_of_misses(self) -> tuple[bool | None, bool | None]:
-        """The last arguments of `resolve_states`."""
+        """The last arguments of `resolve_misses_of_states`."""
         has_groups = self.interner.inboxes.has_groups
         return True if self.permutations > 1 else None, True if has_groups else None
 
@@ -150,7 +150,7 @@ class Learner:
 
     def _make_rows(self, tables: GrowingTables, worker: WorkerArrays) -> None:
         """Run the compiled resolution of cache misses for states with control rows."""
-        resolve_states(tables, worker, *self.kinds_of_misses)
+        resolve_misses_of_states(tables, worker, *self.kinds_of_misses)
 
     def _resolve(self, worker: WorkerArrays, make: MissResolver, evaluates: bool) -> None:
         """Resolve one worker's cache misses until no request is left."""

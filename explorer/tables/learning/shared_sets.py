@@ -24,11 +24,20 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.interning import BITS_LOG2
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, ImageInterner, InternedList, ValueQueries
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, OrbitInterner, ValueQueries
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Record, Value, field_types, field_values, mixes_types, ordered, typed_key
+from kraftcheck.spec.values import (
+    ModelValue,
+    Record,
+    Value,
+    field_types,
+    field_values,
+    may_conflate_values,
+    ordered,
+    typed_key,
+)
 
 FEWEST_VALUES_TO_EXPLODE = 64
 """Values of a shared set from which on exploding it is considered."""
@@ -48,7 +57,7 @@ _SCALAR_TYPES = frozenset({bool, int, str, NoneType, ModelValue})
 class ExplodedSets:
     """The shared sets of one protocol that control rows store as a bit for each element."""
 
-    def __init__(self, tables: GrowingTables, orbits: ImageInterner) -> None:
+    def __init__(self, tables: GrowingTables, orbits: OrbitInterner) -> None:
         self._tables, self._orbits = tables, orbits
         tables.exploded = np.zeros((0, 3), np.int32)
         self.fields = 0  # of the shared record
@@ -147,7 +156,7 @@ class ExplodedSets:
                 self._insert(field, self.room[field] // 4 + 1)
             self.added(field, element)
             self._orbits.note(
-                "permuted_shared", _number_of_bit(place), element, partial(self._bit_of, field), field, self.fields
+                "permuted_shared", _kernel_bit_number(place), element, partial(self._bit_of, field), field, self.fields
             )
         elif field in self.mixed and typed_key(element) != typed_key(other := next(islice(known, place, None))):
             both = f"{other!r} or {element!r}, which are equal in Python"
@@ -155,7 +164,7 @@ class ExplodedSets:
         return place
 
     def _bit_of(self, field: int, element: Value) -> int:
-        return _number_of_bit(self.place(field, element))
+        return _kernel_bit_number(self.place(field, element))
 
     def assigned(self, field: int, change: SetChange) -> dict[int, tuple[int, int]]:
         """Return the value and the mask that a delta which makes `change` to an exploded set assigns to each column."""
@@ -174,7 +183,7 @@ class ExplodedSets:
         return frozenset(element for element, (column, bit) in places if control[column] >> bit & 1)
 
 
-def _number_of_bit(place: int) -> int:
+def _kernel_bit_number(place: int) -> int:
     """Return the number that the kernel gives to the bit of an element."""
     column, bit = divmod(place, ELEMENTS_A_COLUMN)
     return column << BITS_LOG2 | bit
@@ -263,10 +272,10 @@ class ElementTest:
 
 def _closure_values(passes: Any) -> list[Any]:
     """Return the current values of a function's closure; `_UNSET_VARIABLE` for a variable without a value."""
-    return [_cell_value(cell) for cell in passes.__closure__ or ()]
+    return [_closure_cell_value(cell) for cell in passes.__closure__ or ()]
 
 
-def _cell_value(cell: CellType) -> Any:
+def _closure_cell_value(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
@@ -298,7 +307,7 @@ def _proxy_free_key(value: Any) -> Any:
 class SharedFields:
     """The interned values of the shared record's fields; ids are per field."""
 
-    def __init__(self, tables: GrowingTables, orbits: ImageInterner, first: int) -> None:
+    def __init__(self, tables: GrowingTables, orbits: OrbitInterner, first: int) -> None:
         self.type: type[Record] | None = None
         self.names: tuple[str, ...] = ()
         self.records: set[int] = set()  # fields that may hold a record
@@ -313,7 +322,7 @@ class SharedFields:
         self.type, self.names = record_type, tuple(kinds)
         self.records = {i for i, kind in enumerate(kinds.values()) if may_be_record(kind)}
         self.sets.fields = len(kinds)
-        self.sets.mixed = {i for i, kind in enumerate(kinds.values()) if mixes_types(kind)}
+        self.sets.mixed = {i for i, kind in enumerate(kinds.values()) if may_conflate_values(kind)}
         self.values = [InternedList() for _ in self.names]
         numbers = count()
         self.queries = [ValueQueries(self._tables, "shared_answers", values, numbers) for values in self.values]

@@ -15,7 +15,7 @@ from kraftcheck.explorer.tables.level_graph import check_graph_properties
 from kraftcheck.explorer.tables.level_states import LayoutPolicy, SearchStates
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.explorer.tables.witness import WitnessSearch
-from kraftcheck.processes import Interruption
+from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -55,7 +55,7 @@ class BreadthFirst:
             self.checker.python.least = lambda name: self.witness.to_violation(name, self.levels.depth - 1)
             for worker in self.expander.pool if self.checker.python.checks_pruned else ():
                 worker.keep_pruned()
-        self._interruption = Interruption()
+        self._interruption = InterruptHandler()
         self._position = 0  # number of expanded states of the last complete level
         self._expanded = 0  # number of states that this process has expanded
         self._at_batch_boundary = False  # whether the search is between two batches

@@ -25,7 +25,7 @@ KERNEL_CALLS_A_TIME_CHECK = 500  # turns between two checks of the time limit, i
 CACHE_MISSES_A_TIME_CHECK = 16  # turns between two such checks, if turns end at cache misses
 
 
-class DepthSet(depth_first.DepthSetArrays):
+class VisitedDepthTable(depth_first.DepthSetArrays):
     """A hash set of the visited states, each with the least depth at which it was reached."""
 
     def __init__(self, packing: BitPacking, capacity: int = FIRST_SET_PLACES) -> None:
@@ -54,7 +54,7 @@ class DepthSet(depth_first.DepthSetArrays):
             self._move(packing, len(self.keys))
 
     def _move(self, new: BitPacking, capacity: int) -> None:
-        other = DepthSet(new, capacity)
+        other = VisitedDepthTable(new, capacity)
         depth_first.repack_depth_set(self, self.packing, other, new)
         self.keys, self.packing = other.keys, new
 
@@ -65,7 +65,7 @@ class DepthFirst:
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self.options = options
         self.expander = Expander.of(protocol, options, workers=1)
-        self.visited = DepthSet(self.expander.packing)
+        self.visited = VisitedDepthTable(self.expander.packing)
         self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.visited.count)
         if (options.workers or 1) > 1:
             note = f"--workers {options.workers}: --search {options.search} {ONE_THREAD_NOTE}"
@@ -115,7 +115,7 @@ class DepthFirst:
         self._worker.stats[codes.STATS_DEADLOCK] = 0
         self.expander.canonical_rows(starts)  # first: caching the images adds ids, which the packing must fit
         self.expander.fit_packing()
-        self.visited = DepthSet(self.expander.packing)
+        self.visited = VisitedDepthTable(self.expander.packing)
         words = self.expander.packed(starts, self.expander.packing)[0]
         self.visited.add(words)
         first = np.sort(np.unique(words, axis=0, return_index=True)[1])

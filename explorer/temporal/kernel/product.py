@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
-from kraftcheck.explorer.native.compiling import bare_array, inlined, kernel_compiler
+from kraftcheck.explorer.native.compiling import inlined, kernel_compiler, unowned_array
 
 jit = kernel_compiler(Path(__file__).parent)
 
@@ -66,7 +66,7 @@ def true_atoms(p: Any, s: Any, e: Any) -> Any:
 
 
 @inlined
-def conditions_taken(p: Any, s: Any, e: Any) -> Any:
+def fairness_conditions_taken(p: Any, s: Any, e: Any) -> Any:
     """Return the bit mask of the fairness conditions whose action contains a step; 0 for a stutter."""
     if e == STUTTER_EDGE:
         return np.uint64(0)
@@ -81,7 +81,7 @@ def visit_reachable(p: Any, starts: Any) -> Any:
     """
     states = np.int64(len(p.move_first) - 1)
     order, parent, target, first = p.order, p.parent, p.target, p.first
-    starts = bare_array(starts)
+    starts = unowned_array(starts)
     count = np.int64(0)
     for k in range(len(starts)):
         v = np.int64(starts[k])
@@ -111,7 +111,7 @@ def visit_reachable(p: Any, starts: Any) -> Any:
 @jit
 def mark_possibly_accepting(p: Any, states_alive: Any) -> None:
     """Mark each reached node as alive if its automaton state may lie on an accepting cycle; mark others as dead."""
-    alive = bare_array(states_alive)
+    alive = unowned_array(states_alive)
     states = np.int64(len(alive))
     for v in range(len(p.mark)):
         may = p.parent[v] >= 0 and alive[v % states]
@@ -246,7 +246,7 @@ def judge_component(
                 if rank[w] == component and mark[w] == ALIVE_MARK and automaton_move_agrees(p, m, letter):
                     moves_on = True
                     accepted |= p.accepts[m]
-                    taken |= conditions_taken(p, s, edge)
+                    taken |= fairness_conditions_taken(p, s, edge)
     # A behaviour can repeat every edge of the component for ever. It is accepted if the edges meet every acceptance
     # set. It is weakly fair unless a condition is always enabled and never taken. It is strongly fair unless a
     # condition is enabled in some node and never taken.
@@ -325,7 +325,7 @@ def find_demanded_edge(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, 
                 w = t * states + p.move_target[m]
                 if mark[w] != component or not automaton_move_agrees(p, m, letter):
                     continue
-                does = resting or (p.accepts[m] & accepts) != 0 or (conditions_taken(p, s, edge) & taken) != 0
+                does = resting or (p.accepts[m] & accepts) != 0 or (fairness_conditions_taken(p, s, edge) & taken) != 0
                 if source < 0 and (does or w == goal):
                     source, found, by = v, edge, m
                 if rank[w] < 0:
@@ -353,7 +353,7 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
 @jit
 def gather_label_bits(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
     """Add to `found[k]` the bits of the labels of all steps out of the state `begin + k`, by bitwise or."""
-    first, label, bits, found = bare_array(first), bare_array(label), bare_array(bits), bare_array(found)
+    first, label, bits, found = unowned_array(first), unowned_array(label), unowned_array(bits), unowned_array(found)
     for k in range(len(found)):
         for e in range(first[begin + k], first[begin + k + 1]):
             found[k] |= bits[label[e]]
@@ -362,7 +362,7 @@ def gather_label_bits(first: Any, label: Any, bits: Any, begin: Any, found: Any)
 @jit
 def gather_atom_changes(p: Any, value: Any, changed: Any) -> None:
     """Add to `changed`, for each label, the atoms that its steps change away from their value in `value`."""
-    changed = bare_array(changed)
+    changed = unowned_array(changed)
     for s in range(len(p.kind)):
         before = p.held[p.kind[s]]
         for e in range(p.first[s], p.first[s + 1]):
@@ -375,7 +375,7 @@ def classify_states(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: 
 
     States of one kind have the same true atoms and enabled conditions.
     """
-    held, enabled, slots = bare_array(held), bare_array(enabled), bare_array(slots)
+    held, enabled, slots = unowned_array(held), unowned_array(enabled), unowned_array(slots)
     mask = np.uint64(len(slots) - 1)
     for k in range(len(held)):
         mixed = (held[k] * np.uint64(0x9E3779B97F4A7C15)) ^ (enabled[k] + np.uint64(0x7F4A7C15))

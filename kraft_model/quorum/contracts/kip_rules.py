@@ -93,11 +93,11 @@ def records_in_log(log: tuple[Batch, ...]) -> list[LogRecord]:
     return [record for batch in log for record in batch.records]
 
 
-def voters_of(log: tuple[Batch, ...], formatted: frozenset[Voter]) -> frozenset[Voter]:
+def voters_in_log(log: tuple[Batch, ...], formatted: frozenset[Voter]) -> frozenset[Voter]:
     return next((one.voters for one in reversed(records_in_log(log)) if isinstance(one, Voters)), formatted)
 
 
-def kraft_version_of(log: tuple[Batch, ...], formatted: int) -> int:
+def kraft_version_in_log(log: tuple[Batch, ...], formatted: int) -> int:
     return next((one.version for one in reversed(records_in_log(log)) if isinstance(one, KRaftVersion)), formatted)
 
 
@@ -127,7 +127,7 @@ def committed_end(me: Replica) -> int:
     return max(me.high_watermark, most) if is_batch_of_own_epoch(me, most) else me.high_watermark
 
 
-def last_voters_end(log: tuple[Batch, ...]) -> int:
+def last_voters_record_end(log: tuple[Batch, ...]) -> int:
     """Return the end offset of the last batch with a VotersRecord; 0 if no batch has one."""
     found = [place for place, batch in enumerate(log, start=1) if any(isinstance(r, Voters) for r in batch.records)]
     return found[-1] if found else 0
@@ -140,7 +140,7 @@ def must_defer_change(me: Replica) -> bool:
 
 def has_uncommitted_voters(me: Replica) -> bool:
     """Whether the last VotersRecord of a log is uncommitted (KIP-853, "AddVoter", step 1)."""
-    return last_voters_end(me.log) > me.high_watermark
+    return last_voters_record_end(me.log) > me.high_watermark
 
 
 # Messages
@@ -150,7 +150,7 @@ def sent_messages(step: Step, kind: type[MessageT]) -> list[MessageT]:
     return [message for message in step.sent if isinstance(message, kind)]
 
 
-def changes_and_sends_nothing(before: Replica, after: Replica, step: Step) -> bool:
+def neither_changes_nor_sends(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a step changes nothing and sends nothing."""
     return after == before and not step.sent
 
@@ -311,10 +311,10 @@ def prefix_before_divergence(log: tuple[Batch, ...], leaders: Position) -> tuple
 
 def has_committed_own_removal(before: Replica, after: Replica) -> bool:
     """Whether a leader has committed a voter set that does not contain it (KIP-853, "RemoveVoter", step 7)."""
-    return not own_key_if_voter(before) and last_voters_end(before.log) <= after.high_watermark
+    return not own_key_if_voter(before) and last_voters_record_end(before.log) <= after.high_watermark
 
 
-def leader_with_caught_up_voter(me: Replica) -> Replica:
+def append_caught_up_voter(me: Replica) -> Replica:
     """Return a leader that has appended a caught-up new voter, else unchanged (KIP-853, "AddVoter", steps 4 to 6)."""
     change = me.change
     if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
@@ -389,11 +389,11 @@ def update_features_error(old_brokers: bool, me: Replica, version: int) -> Error
 def with_appended_voters(me: Replica, voters: frozenset[Voter], change: Change, *first: LogRecord) -> Replica:
     """Return a leader with an appended VotersRecord, in use at once (KIP-853, "VotersRecord")."""
     log = (*me.log, Batch(me.epoch, (*first, Voters(voters))))
-    version = kraft_version_of(log, me.version)
+    version = kraft_version_in_log(log, me.version)
     return me.but(log=log, flushed=len(log), voters=voters, version=version, change=change.but(offset=len(log)))
 
 
-def with_committed_majority(me: Replica) -> Replica:
+def with_advanced_high_watermark(me: Replica) -> Replica:
     """Return a leader after it commits the offset of a majority; a change that this commits is no longer pending."""
     known = committed_end(me)
     change = me.change
@@ -411,7 +411,7 @@ def begins_voter_change(before: Replica, after: Replica, wanted: Voter | Key, cl
     expected = with_appended_voters(before, rest, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, wanted))
     if after.mode is Mode.RESIGNED:
         return committed_end(expected) >= len(expected.log) == len(after.log)
-    return after == with_committed_majority(expected)
+    return after == with_advanced_high_watermark(expected)
 
 
 def begins_admin_change(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
@@ -444,7 +444,7 @@ def voters_ready_for_version_1(me: Replica) -> frozenset[Voter]:
     return frozenset(one for one in known if any(is_same_replica(voter.key, one.key) for voter in me.voters))
 
 
-def begins_upgrade(old_brokers: bool, before: Replica, after: Replica) -> bool:
+def begins_kraft_version_upgrade(old_brokers: bool, before: Replica, after: Replica) -> bool:
     """Whether a leader appends kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
     if update_features_error(old_brokers, before, 1) is not None:
         return False
@@ -453,4 +453,4 @@ def begins_upgrade(old_brokers: bool, before: Replica, after: Replica) -> bool:
     change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, 1)
     expected = with_appended_voters(before, voters_ready_for_version_1(before), change, KRaftVersion(1))
     expected = expected.but(offsets=type(before.offsets)(offsets))
-    return after == with_committed_majority(expected)
+    return after == with_advanced_high_watermark(expected)

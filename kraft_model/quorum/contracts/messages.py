@@ -7,11 +7,11 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     EpochState,
     add_voter_error,
     advertised_high_watermark,
+    append_caught_up_voter,
     becomes_candidate,
     begins_admin_change,
-    begins_upgrade,
+    begins_kraft_version_upgrade,
     begins_voter_change,
-    changes_and_sends_nothing,
     committed_end,
     counts_grant,
     counts_refusal,
@@ -24,11 +24,11 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     has_committed_own_removal,
     holds_fetch_position,
     is_same_replica,
-    kraft_version_of,
+    kraft_version_in_log,
     last_epoch_and_end,
     leader_fields_of_response,
-    leader_with_caught_up_voter,
     needs_snapshot,
+    neither_changes_nor_sends,
     prefix_before_divergence,
     remove_voter_error,
     sends_next_fetch,
@@ -38,10 +38,10 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     update_voter_error,
     voter_change_error,
     voter_endpoint,
-    voters_of,
+    voters_in_log,
     voters_supporting_version_1,
+    with_advanced_high_watermark,
     with_appended_voters,
-    with_committed_majority,
 )
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
@@ -165,7 +165,7 @@ class MessageContracts(QuorumBase):
         stands = Mode.PROSPECTIVE if message.pre_vote else Mode.CANDIDATE
         is_counted = message.voter in before.granted or message.voter in before.rejected
         if before.mode is not stands or message.of != before.epoch or is_counted:
-            return changes_and_sends_nothing(before, after, step)
+            return neither_changes_nor_sends(before, after, step)
         if message.error is Error.UNSUPPORTED_VERSION:
             return becomes_candidate(before, after)
         expected, is_over = epoch_state_after_response(before, message)
@@ -232,7 +232,7 @@ class MessageContracts(QuorumBase):
         voter (`LeaderState.addAcknowledgementFrom`).
         """
         if message.of != before.epoch or before.mode not in (Mode.LEADER, Mode.RESIGNED):
-            return changes_and_sends_nothing(before, after, step)
+            return neither_changes_nor_sends(before, after, step)
         expected, is_over = epoch_state_after_response(before, message)
         is_counted = before.mode is Mode.LEADER and isinstance(message, BeginQuorumEpochResponse) and not is_over
         if is_counted and voter_endpoint(before, message.source) == 0:
@@ -295,7 +295,7 @@ class MessageContracts(QuorumBase):
             return after == noted
         if 0 < change.offset <= noted.high_watermark:
             return after == noted.but(change=Nil.NIL)
-        return after == leader_with_caught_up_voter(noted)
+        return after == append_caught_up_voter(noted)
 
     @step_invariant
     def fetched_is_stored(self, before: Replica, after: Replica, message: FetchResponse, step: Step) -> bool:
@@ -306,7 +306,7 @@ class MessageContracts(QuorumBase):
         flush fetched batches (KAFKA-10533).
         """
         if before.pending != message.request:
-            return changes_and_sends_nothing(before, after, step)
+            return neither_changes_nor_sends(before, after, step)
         free = before.but(pending=Nil.NIL)
         expected, is_over = epoch_state_after_response(free, message)
         if is_over or expected.mode in ENDED_MODES:
@@ -330,7 +330,7 @@ class MessageContracts(QuorumBase):
         known = min(message.high_watermark, len(log)) or before.high_watermark
         if isinstance(message.diverging, Position):
             log, known = prefix_before_divergence(before.log, message.diverging), before.high_watermark
-        if kraft_version_of(log, before.version) > before.software:
+        if kraft_version_in_log(log, before.version) > before.software:
             return after.mode is Mode.DOWN
         if known < before.high_watermark or len(log) < before.high_watermark:
             return after.mode is Mode.FAILED
@@ -361,14 +361,14 @@ class MessageContracts(QuorumBase):
         KIP-630, "FetchSnapshot", Response Handling. After an error it fetches again.
         """
         if before.pending != message.request:
-            return changes_and_sends_nothing(before, after, step)
+            return neither_changes_nor_sends(before, after, step)
         free = before.but(pending=Nil.NIL)
         expected, is_over = epoch_state_after_response(free, message)
         if is_over or expected.mode is not Mode.FOLLOWER or message.error is not Error.NONE:
             return sends_next_fetch(before, after, step) and enters_epoch_state(
                 free, after.but(pending=Nil.NIL), expected
             )
-        if kraft_version_of(message.content, before.version) > before.software:
+        if kraft_version_in_log(message.content, before.version) > before.software:
             return after.mode is Mode.DOWN
         size = len(message.content)
         loaded = (after.log, after.start, after.flushed, after.fetched) == (message.content, size, size, True)
@@ -408,7 +408,7 @@ class MessageContracts(QuorumBase):
             if name in step.spends and before.mode is not Mode.FOLLOWER:
                 return begins_admin_change(before, after, operation, step)
         if "upgrades" in step.spends and sent_messages(step, AdminResponse) == []:
-            return begins_upgrade(self.old_brokers(), before, after)
+            return begins_kraft_version_upgrade(self.old_brokers(), before, after)
         if "refusals" not in step.spends:
             return True
         refusals = [m for m in sent_messages(step, AdminResponse) if m.dest == ADMIN]
@@ -448,11 +448,11 @@ class MessageContracts(QuorumBase):
         asked = change.voter if isinstance(change, Change) and not change.checked else Nil.NIL
         is_awaited = isinstance(asked, Voter) and (asked.key.id, before.epoch) == (message.source, message.of)
         if not isinstance(change, Change) or not is_awaited:
-            return changes_and_sends_nothing(before, after, step)
+            return neither_changes_nor_sends(before, after, step)
         if message.version < before.version:
             refusal = self.answers_due(before, change, Error.INVALID_REQUEST)
             return after == before.but(change=Nil.NIL) and sent_without_history(step) == refusal
-        waiting = leader_with_caught_up_voter(before.but(change=change.but(checked=True)))
+        waiting = append_caught_up_voter(before.but(change=change.but(checked=True)))
         return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
 
     def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
@@ -489,7 +489,7 @@ class MessageContracts(QuorumBase):
         expected = with_appended_voters(before, voters, change)
         done = committed_end(expected) >= len(expected.log)
         answers = [self.update_answer_due(after, Error.NONE, message)] if done else []
-        return with_committed_majority(expected) == after and sent_messages(step, UpdateVoterResponse) == answers
+        return with_advanced_high_watermark(expected) == after and sent_messages(step, UpdateVoterResponse) == answers
 
     @step_invariant
     def updates_are_acknowledged(
@@ -501,7 +501,7 @@ class MessageContracts(QuorumBase):
             before.leader_endpoint,
         )  # fmt: skip
         if before.mode is not Mode.FOLLOWER or message.request != own:
-            return changes_and_sends_nothing(before, after, step)
+            return neither_changes_nor_sends(before, after, step)
         expected, _ = epoch_state_after_response(before, message)
         if (expected.mode, expected.epoch) != (Mode.FOLLOWER, before.epoch):
             return enters_epoch_state(before, after, expected)
@@ -545,7 +545,7 @@ class MessageContracts(QuorumBase):
             answer = answer.but(
                 high_watermark=advertised_high_watermark(before),
                 current=before.voters,
-                committed=voters_of(before.log[: before.high_watermark], self.formatted_set(before)),
+                committed=voters_in_log(before.log[: before.high_watermark], self.formatted_set(before)),
                 observers=frozenset(
                     key for key in fetching if not any(is_same_replica(v.key, key) for v in before.voters)
                 ),
@@ -573,6 +573,6 @@ class MessageContracts(QuorumBase):
         KIP-853, "KRaftVersionRecord". The flushed offset lies within the log.
         """
         formatted = self.formatted_set(after)
-        version = kraft_version_of(after.log, self.initial_version if formatted else 0)
-        follows = (after.voters, after.version) == (voters_of(after.log, formatted), version)
+        version = kraft_version_in_log(after.log, self.initial_version if formatted else 0)
+        follows = (after.voters, after.version) == (voters_in_log(after.log, formatted), version)
         return follows and after.start <= after.flushed <= len(after.log)

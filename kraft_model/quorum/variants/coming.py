@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, replica_keys, voter_of
+from kraftcheck.kraft_model.quorum.rules import Log, matching_voter, replica_keys
 from kraftcheck.kraft_model.quorum.starts import fetches
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import (
@@ -136,7 +136,9 @@ class AddedByControllerId(Quorum, variant="added-by-controller-id"):
     configuration = "coming.added-by-controller-id"
 
     def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
-        observers = [key for key in ordered(me.offsets) if key.id == voter.key.id and voter_of(me.voters, key) is None]
+        observers = [
+            key for key in ordered(me.offsets) if key.id == voter.key.id and matching_voter(me.voters, key) is None
+        ]
         if client != ADMIN or not observers:
             return super().begin_adding(me, voter, client)
         return outcome_with_asked_key(super().begin_adding(me, voter.but(key=observers[0]), client), voter.key)

@@ -24,8 +24,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import Log, stopped_replica
-from kraftcheck.kraft_model.quorum.starts import elect, fetches
-from kraftcheck.kraft_model.quorum.voters import running_controllers
+from kraftcheck.kraft_model.quorum.starts import election_steps, fetches
+from kraftcheck.kraft_model.quorum.voters import controller_identities
 from kraftcheck.spec import Map, ModelValue, Step, Steps, bound, constant, internal, invariant, ordered, step_invariant
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
@@ -54,7 +54,7 @@ class OverriddenVoters(Quorum, variant="overridden-voters"):
         """A controller is stopped, formatted with --override-voters, and started again."""
         if me.mode in ENDED_MODES:
             return
-        voters = self.voters_given(me, running_controllers(identity))
+        voters = self.voters_given(me, controller_identities(identity))
         given = self.with_log(me.but(override=voters, override_end=len(me.log)), me.log, flushes=True)
         after = self.after_restart(given)
         yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend("overrides")
@@ -170,7 +170,7 @@ class FormattedWithNewVoters(Quorum, variant="formatted-with-new-voters"):
     def voter_behind(self) -> Iterator[Take]:
         """Three voters: 2 has elected 1, which has committed its first batch; 3 has not heard of it yet."""
         one, two, _ = self.chosen(3)
-        yield from elect(one, [two], others=1)
+        yield from election_steps(one, [two], others=1)
         yield from fetches(two, one, times=1)
         yield take("HandleFetchRequest", one, source=two)
 

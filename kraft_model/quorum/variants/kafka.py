@@ -39,7 +39,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import last_epoch, replica_keys, resigned, stopped_replica, voter_of
+from kraftcheck.kraft_model.quorum.rules import last_epoch, matching_voter, replica_keys, resigned, stopped_replica
 from kraftcheck.kraft_model.quorum.variants.readings import (
     CaughtUpWithinTheHour,
     JoinersAnsweredWhenAppended,
@@ -192,7 +192,7 @@ class OneRequestAtATime(Quorum):
         """Whether a voter must send UpdateVoter to its leader."""
         if me.version == 0:
             return not me.updated
-        own = voter_of(me.voters, me.key)
+        own = matching_voter(me.voters, me.key)
         return own is not None and (own.endpoint != me.endpoint or me.software < me.version)
 
     def may_join(self, me: Replica) -> bool:
@@ -478,7 +478,7 @@ CLUSTER_DIFFERENCES: tuple[type[Quorum], ...] = (
 """Differences of a whole server, for logs of a cluster."""
 
 MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
-"""A leader that must defer a request answers INVALID_REQUEST, a final error (KIP-853, "RemoveVoter")."""
+"""Differences of the log of Kafka's own tests, for walks without `--disk`."""
 
 DISK_DIFFERENCES: tuple[type[Quorum], ...] = (HighWatermarkStartsAtSnapshot,)
 """Differences of Kafka's log on disk, for walks with `--disk`."""

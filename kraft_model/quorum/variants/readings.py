@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import log_version, persisted_state, replica_keys, voter_of
+from kraftcheck.kraft_model.quorum.rules import last_kraft_version, matching_voter, persisted_state, replica_keys
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
@@ -284,7 +284,7 @@ class OutdatedEndpointUpdated(Quorum, variant="updates-what-differs"):
     configuration = "finding.late-update"
 
     def send_update_voter(self, me: Replica) -> Steps:
-        known = voter_of(me.voters, me.key)
+        known = matching_voter(me.voters, me.key)
         if me.version == 0:
             yield from super().send_update_voter(me)
         elif known is not None and known.endpoint != me.endpoint:
@@ -299,7 +299,7 @@ class VersionUsedOnceCommitted(Quorum, variant="version-once-committed"):
     def committed_version(self, me: Replica) -> Replica:
         """Return the replica with the kraft.version of its committed log."""
         known = me.log[: me.high_watermark]
-        return me.but(version=log_version(known, self.formatted_version(me.id, me.directory)))
+        return me.but(version=last_kraft_version(known, self.formatted_version(me.id, me.directory)))
 
     def with_log(self, me: Replica, log: tuple[Batch, ...], *, flushes: bool) -> Replica:
         return self.committed_version(super().with_log(me, log, flushes=flushes))
@@ -336,4 +336,4 @@ class RemovedVoterStands(Quorum, variant="removed-voter-stands"):
         sets = [(0, self.formatted_voters(me.id, me.directory)), *self.voter_sets(me.log)]
         committed = [voters for end, voters in sets if end <= me.high_watermark]
         later = [voters for end, voters in sets if end > me.high_watermark]
-        return any(voter_of(voters, me.key) is not None for voters in [committed[-1], *later])
+        return any(matching_voter(voters, me.key) is not None for voters in [committed[-1], *later])

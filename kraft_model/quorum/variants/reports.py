@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, log_version, replica_keys
+from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, last_kraft_version, replica_keys
 from kraftcheck.kraft_model.quorum.variants.kafka import SeveralSnapshots
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
 
@@ -238,13 +238,17 @@ class FinalizedVersionReports(Quorum, variant="features"):
     def finalized_is_committed(self, shared: Reports) -> bool:
         """A kraft.version reported as finalized is that of the log committed at that time (KIP-584; KIP-853)."""
         known = {report: shared.committed[: report.high_watermark] for report in shared.reports}
-        return all(log and log_version(log, self.initial_version) == report.version for report, log in known.items())
+        return all(
+            log and last_kraft_version(log, self.initial_version) == report.version for report, log in known.items()
+        )
 
     @step_invariant
     def descriptions_are_reported(self, before: Replica, step: Step, shared: Reports) -> bool:
         """A question for the finalized version is answered with that of the log up to the high watermark (KIP-584)."""
         told = dict(step.puts).get("reports", shared.reports)
-        due = {Report(log_version(before.log[: before.high_watermark], self.initial_version), before.high_watermark)}
+        due = {
+            Report(last_kraft_version(before.log[: before.high_watermark], self.initial_version), before.high_watermark)
+        }
         return step.spends != ("feature_descriptions",) or told == shared.reports | due
 
 

@@ -67,7 +67,7 @@ class Nothing(Record):
     """The empty shared state."""
 
 
-def is_over(pending: Map[int, int], nodes: Map[int, Node]) -> bool:
+def is_terminated(pending: Map[int, int], nodes: Map[int, Node]) -> bool:
     """Return whether no node is active and no work is in flight."""
     return not any(node.active for node in nodes.values()) and not any(pending.values())
 
@@ -157,7 +157,7 @@ class Ewd998(Protocol):
     @predicate(reads=(pending, node))
     def terminated(self, pending: Map[int, int], node: Map[int, Node]) -> bool:
         """No node is active, and no work is in flight."""
-        return is_over(pending, node)
+        return is_terminated(pending, node)
 
     @predicate(reads=(token, node))
     def detected(self, token: Map[int, Token | None], node: Map[int, Node]) -> bool:
@@ -169,7 +169,7 @@ class Ewd998(Protocol):
         self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]
     ) -> bool:
         """Node 0 detects termination only after all nodes have terminated."""
-        return not proves_termination(token[0], node[0]) or is_over(pending, node)
+        return not proves_termination(token[0], node[0]) or is_terminated(pending, node)
 
     @invariant(reads=(pending, token, node))
     def safra(self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]) -> bool:

@@ -13,45 +13,45 @@ import pyarrow.parquet as pq
 
 from kraftcheck.explorer.spark import definitions
 from kraftcheck.explorer.spark.definitions import (
-    DefinitionOrFinding,
     FingerprintCollisionError,
     IdAssigner,
-    RecordKind,
+    WireRecord,
+    WireRecordKind,
     fingerprint,
 )
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_words
 from kraftcheck.explorer.tables.kernel.packing import write_partitions_by_ids
 from kraftcheck.spec.errors import InputError
 
-N1, N2 = DefinitionOrFinding(RecordKind.SLOT, 0, b"n1"), DefinitionOrFinding(RecordKind.SLOT, 0, b"n2")
-A, B = DefinitionOrFinding(RecordKind.LOCAL, 0, b"a"), DefinitionOrFinding(RecordKind.LOCAL, 0, b"b")
-ZERO, PING = DefinitionOrFinding(RecordKind.SHARED, 0, b"0"), DefinitionOrFinding(RecordKind.MESSAGE, 0, b"ping")
+N1, N2 = WireRecord(WireRecordKind.SLOT, 0, b"n1"), WireRecord(WireRecordKind.SLOT, 0, b"n2")
+A, B = WireRecord(WireRecordKind.LOCAL, 0, b"a"), WireRecord(WireRecordKind.LOCAL, 0, b"b")
+ZERO, PING = WireRecord(WireRecordKind.SHARED, 0, b"0"), WireRecord(WireRecordKind.MESSAGE, 0, b"ping")
 REPORTS = [
     [
         ZERO,
         N2,
         B,
-        DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3)),
+        WireRecord(WireRecordKind.CONTROL, 0, b"", (3, -1, -2, -3)),
     ],  # one bound, one shared field, then pairs
     [
         A,
         N1,
         ZERO,
         PING,
-        DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (3, -3, -2, -1)),
-        DefinitionOrFinding(RecordKind.INBOX, -2, b"", (-4, 2)),
+        WireRecord(WireRecordKind.CONTROL, 0, b"", (3, -3, -2, -1)),
+        WireRecord(WireRecordKind.INBOX, -2, b"", (-4, 2)),
     ],
-    [N2, PING, DefinitionOrFinding(RecordKind.INBOX, -1, b"", (-2, 1))],
+    [N2, PING, WireRecord(WireRecordKind.INBOX, -1, b"", (-2, 1))],
 ]
 
 
 def test_ids_do_not_depend_on_who_reports_first() -> None:
     expected = IdAssigner(2).merge(REPORTS)
-    assert [d for d in expected if d.kind in (RecordKind.CONTROL, RecordKind.INBOX)] == [
-        DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (3, 0, 0, 2)),
-        DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (3, 0, 1, 0)),
-        DefinitionOrFinding(RecordKind.INBOX, 0, b"", (0, 2)),
-        DefinitionOrFinding(RecordKind.INBOX, 1, b"", (0, 1)),
+    assert [d for d in expected if d.kind in (WireRecordKind.CONTROL, WireRecordKind.INBOX)] == [
+        WireRecord(WireRecordKind.CONTROL, 0, b"", (3, 0, 0, 2)),
+        WireRecord(WireRecordKind.CONTROL, 0, b"", (3, 0, 1, 0)),
+        WireRecord(WireRecordKind.INBOX, 0, b"", (0, 2)),
+        WireRecord(WireRecordKind.INBOX, 1, b"", (0, 1)),
     ]
     for seed in range(5):
         mixed = Random(seed).sample(REPORTS, len(REPORTS))
@@ -69,9 +69,9 @@ def test_what_is_known_is_not_new() -> None:
 
 def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
     known = IdAssigner(2)
-    known.merge([[ZERO, N1, A, DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (3, -1, -2, -3))]])
+    known.merge([[ZERO, N1, A, WireRecord(WireRecordKind.CONTROL, 0, b"", (3, -1, -2, -3))]])
     assert known.merge([[N2]]) == [N2]
-    assert known.merge([[DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
+    assert known.merge([[WireRecord(WireRecordKind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,10 +116,10 @@ def test_files(tmp_path: Path) -> None:
     for level in (1, 2, 3):
         shared.begin_level(level)
         shared.write_states(level, 4, np.full((70_000, 3), level, np.int32))
-        shared.write_definitions(level, [A, DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (level, 2))])
+        shared.write_definitions(level, [A, WireRecord(WireRecordKind.CONTROL, 0, b"", (level, 2))])
     assert [len(states) for states in shared.read_part(2, 4)] == [65_536, 70_000 - 65_536]
     assert len(shared.read_group(2, 4, 1)) == 70_000 - 65_536
-    assert list(shared.read_definitions(2)) == [A, DefinitionOrFinding(RecordKind.CONTROL, 0, b"", (2, 2))]
+    assert list(shared.read_definitions(2)) == [A, WireRecord(WireRecordKind.CONTROL, 0, b"", (2, 2))]
     shared.clear(after=2)
     assert [shared.count(level, 4) for level in (1, 2, 3)] == [70_000, 70_000, 0]
     assert not (tmp_path / "names" / "00003.parquet").exists()

@@ -92,7 +92,7 @@ def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = object.__new__(cluster.Cluster)
+    waiting = object.__new__(cluster.SparkApplication)
     waiting.local, waiting.spark = False, MagicMock()
     context = waiting.spark.sparkContext
     context.master = "spark://idle:7077"
@@ -114,8 +114,8 @@ def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
 def test_the_heap_of_a_local_session_does_not_grow_to_its_limit(tmp_path: Path) -> None:
     """The JVM would choose a collector that expands the heap before it collects; on a cluster the user's is kept."""
     one = MagicMock(_folder=tmp_path)
-    assert "-XX:+UseSerialGC" in cluster.Cluster._settings(one, "local[2]")["spark.driver.extraJavaOptions"]
-    assert "spark.driver.extraJavaOptions" not in cluster.Cluster._settings(one, "spark://host:7077")
+    assert "-XX:+UseSerialGC" in cluster.SparkApplication._settings(one, "local[2]")["spark.driver.extraJavaOptions"]
+    assert "spark.driver.extraJavaOptions" not in cluster.SparkApplication._settings(one, "spark://host:7077")
 
 
 def test_a_connection_that_a_killed_jvm_resets_leaves_no_traceback(
@@ -125,7 +125,7 @@ def test_a_connection_that_a_killed_jvm_resets_leaves_no_traceback(
     from py4j.protocol import Py4JError
 
     starting = MagicMock(_says=tmp_path / "says", _conf={})
-    cluster.Cluster._start(starting, MagicMock(), "local[1]")
+    cluster.SparkApplication._start(starting, MagicMock(), "local[1]")
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def reset() -> None:

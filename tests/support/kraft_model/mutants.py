@@ -61,9 +61,10 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "VotersFollowTheLog": Noticed(
             "smoke-answers",
             "base.with_log: me.but( log=log, flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, self.first_voters(me)), version=log_version(log, self.formatted_version(me.id, "
-            "me.directory)), ) -> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, self.first_voters(me)), version=log_version(log, "
+            "voters=self.voters_in(log, self.first_voters(me)), "
+            "version=last_kraft_version(log, self.formatted_version(me.id, me.directory)), ) "
+            "-> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
+            "voters=self.voters_in(log, self.first_voters(me)), version=last_kraft_version(log, "
             "self.formatted_version(me.id, me.directory)))",
         ),
         "MessagesAreTakenOnce": Noticed("smoke-network", "base.is_cut: 0 -> 1"),

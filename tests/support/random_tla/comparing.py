@@ -26,7 +26,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.crosscheck import DumpComparison as StateComparison
-from kraftcheck.traces.crosscheck import find_tool
+from kraftcheck.traces.crosscheck import find_tlc
 from kraftcheck.traces.formats.tlc_dump import read_graph
 from tests.support.explorer.lassos import require_counterexample, step_between
 from tests.support.random_tla.drawing import Description
@@ -158,7 +158,7 @@ class Tlc:
 @contextmanager
 def running(folder: Path) -> Iterator[Tlc]:
     """Compile the driver; end its JVM on leaving."""
-    tool, driver = find_tool(), Path(__file__).with_name("TlcRuns.java")
+    tool, driver = find_tlc(), Path(__file__).with_name("TlcRuns.java")
     classes = folder / "classes"
     subprocess.run(["javac", "-d", classes, driver], check=True)
     options = ["-Duser.language=en", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder}"]

@@ -19,7 +19,7 @@ from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import RECORDS_SCHEMA
 from kraftcheck.explorer.spark.engine import SparkSearch
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
-from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -31,7 +31,7 @@ class Lost(Exception):  # noqa: N818 - the driver is killed
 
 
 class Pretended:
-    """Stands in for `kraftcheck.explorer.cluster.Cluster`.
+    """Stands in for `kraftcheck.explorer.cluster.SparkApplication`.
 
     `left` is how many jobs it does before the driver is killed, or None; `small` up to which size of a level the
     driver does it itself.
@@ -48,7 +48,7 @@ class Pretended:
         self.left = left
         self.path = path
         self._search = (protocol, options)
-        self._expanders: list[TaskExpander | None] = [None] * 3
+        self._expanders: list[TaskStateExpander | None] = [None] * 3
 
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
         return {"spark.kraftcheck.partitions": 3, "spark.kraftcheck.small": self.small}[key]
@@ -101,11 +101,11 @@ class Pretended:
                 self._expanders = [None] * 3  # a process in which something is raised ends
                 raise TaskRaisedError(str(error)) from None
 
-    def _expander(self, number: int) -> TaskExpander:
+    def _expander(self, number: int) -> TaskStateExpander:
         found = self._expanders[number]
         if found is None or self.random.random() < 0.05:  # now and then one is new
             protocol, options = self._search
-            found = self._expanders[number] = TaskExpander(protocol, options, SharedFolder(self.path))
+            found = self._expanders[number] = TaskStateExpander(protocol, options, SharedFolder(self.path))
         return found
 
 

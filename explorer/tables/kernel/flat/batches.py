@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare_array, inlined, prefetch, stack_array
+from kraftcheck.explorer.native.compiling import inlined, prefetch, stack_array, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, append_unique, forget_recent
 from kraftcheck.explorer.tables.kernel.flat.successors import expand_flat, judge_pruned_invariants
@@ -80,7 +80,7 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
             if t.permuted_contents[content, 0] < 0:
                 if not serial:
                     return np.int64(codes.MISSING)
-                interning.intern_content_images(t, content)
+                interning.intern_inbox_images(t, content)
             t.inbox_codes[content] |= codes.CODE_IMAGED
     # Drop permutations column by column: by local states, then inboxes, then shared fields.
     for g in range(count):
@@ -137,7 +137,7 @@ def find_canonical_permutations(t: Any, worker: Any, serial: Any, n: Any) -> Any
 @jit
 def pack_flat_rows(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
     """Write packed flat states and their partitions, in one thread; repeat the call if cluster ids outgrow a field."""
-    states, words, owners = bare_array(states), bare_array(words), bare_array(owners)
+    states, words, owners = unowned_array(states), unowned_array(words), unowned_array(owners)
     images, clusters = worker.waiting_images, packing.clusters[0]
     for i in range(len(states)):
         g = np.int64(0)
@@ -160,7 +160,7 @@ QUEUE_PLACES = 1 << 6  # places of the queue
 
 
 @jit
-def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
+def resolve_flat_misses(packing: Any, t: Any, worker: Any) -> None:
     """Expand flat states that met cache misses again, and fill the tables; leave those that need Python waiting."""
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
@@ -294,7 +294,7 @@ def reserve_successors(t: Any, packing: Any, worker: Any, found: Any, n: Any, fu
 @jit
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
     """Expand the worker's flat states with these indices; the counterpart of `expand_batch`."""
-    succ, stats, which = worker.succ, worker.stats, bare_array(which)
+    succ, stats, which = worker.succ, worker.stats, unowned_array(which)
     symmetric, clusters = t.meta[codes.META_PERMUTATIONS] > 1, packing.clusters[0]
     recent, fullest, waiting = stack_array(RECENT_PLACES, found.words.shape[2]), np.int64(0), np.int64(0)
     forget_recent(recent)

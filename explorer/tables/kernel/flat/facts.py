@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.compiling import bare_array, inlined
+from kraftcheck.explorer.native.compiling import inlined, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.resolve import build_bundle
+from kraftcheck.explorer.tables.kernel.resolve import list_handler_outcomes
 from kraftcheck.explorer.tables.kernel.tree_walk import find_child, walk_tree
 
 
 @jit
-def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
+def intern_control_row(t: Any, rows: Any, row: Any, known: Any) -> Any:
     """Intern the control row in the first `known` columns of a row; return its id."""
     fresh = t.meta[codes.META_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
@@ -35,11 +35,11 @@ def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
 @jit
 def intern_rows_of_flat_states(t: Any, flat: Any, first: Any, ids: Any) -> Any:
     """Intern the control rows of flat states from number `first` on; return the number done when the table is full."""
-    flat, ids = bare_array(flat), bare_array(ids)
+    flat, ids = unowned_array(flat), unowned_array(ids)
     for i in range(first, len(flat)):
         if t.meta[codes.META_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.META_ROWS] + 4) * 2 > len(t.row_table):
             return i
-        ids[i] = intern_columns(t, flat, np.int64(i), flat.shape[1])
+        ids[i] = intern_control_row(t, flat, np.int64(i), flat.shape[1])
         interning.set_row_identity(t, np.int64(ids[i]))
     return len(flat)
 
@@ -47,7 +47,7 @@ def intern_rows_of_flat_states(t: Any, flat: Any, first: Any, ids: Any) -> Any:
 @jit
 def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
     """Request the result of a decision tree; Python reads the state as an interned control row."""
-    interned = intern_columns(t, rows, row, codes.first_inbox_column(t, rows.shape[1]))
+    interned = intern_control_row(t, rows, row, codes.first_inbox_column(t, rows.shape[1]))
     arrays.request_python(t, codes.ASK_PATH, root, interned, me, peer, at)
 
 
@@ -80,18 +80,18 @@ def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any)
     """Return an inbox's content after network operation `op`: REFUSED if forbidden, MISSING if unknown."""
     found = maps.find_grouped(t.operated, inbox, op)
     if found == codes.MISSING and serial:
-        found = interning.apply_operation(t, inbox, op, True)
+        found = interning.apply_inbox_operation(t, inbox, op, True)
     if found == codes.MISSING:
         worker.stats[codes.STATS_MISSED] = 1
     return found
 
 
 @inlined
-def bundle_item_span(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
+def handler_outcome_span(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
     """Return the span of `bundle_items` with a local state's handlers for its inbox, or a negative number."""
     found = maps.find_value(t.bundles, codes.pair_key(local, inbox))
     if found < 0 and serial:
-        build_bundle(t, local, inbox, True)
+        list_handler_outcomes(t, local, inbox, True)
         found = maps.find_value(t.bundles, codes.pair_key(local, inbox))
     if found < 0:
         worker.stats[codes.STATS_MISSED] = 1
@@ -126,7 +126,7 @@ NO_SHARED_NUMBER = np.int64(0)  # of shared fields: facts are keyed without thei
 
 
 @jit
-def clear_shared_numbers(worker: Any) -> None:
+def clear_shared_contents_ids(worker: Any) -> None:
     """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
     counts[AT_CONTENTS_SELDOM_REPEAT] = counts[AT_NUMBER_LOOKUPS] < LEAST_USES_A_SHARED_NUMBER * counts[AT_NUMBERS]
@@ -143,7 +143,7 @@ def clear_facts(worker: Any) -> None:
 
 
 @jit
-def shared_contents_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
+def shared_contents_id(t: Any, worker: Any, rows: Any, row: Any) -> Any:
     """Return the number of the contents of a flat state's shared fields, or NO_SHARED_NUMBER."""
     first, last = t.meta[codes.META_BOUNDS], t.meta[codes.META_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
@@ -177,7 +177,7 @@ def shared_contents_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
 
 
 @inlined
-def shared_number_in_key(worker: Any, kind: Any, shared: Any) -> Any:
+def shared_id_for_key(worker: Any, kind: Any, shared: Any) -> Any:
     """Return the shared fields' number for a fact's key; NO_SHARED_NUMBER if no fact of this kind reads them."""
     return shared if worker.fact_counts[AT_READS_SHARED + kind] else NO_SHARED_NUMBER
 
@@ -247,7 +247,7 @@ def store_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
 
 
 @inlined
-def walk_by_shared_and_locals(
+def walk_tree_by_parts(
     t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any
 ) -> Any:
     """Walk a decision tree by the shared fields and two local states alone.
@@ -274,11 +274,11 @@ def walk_by_shared_and_locals(
 
 
 @inlined
-def decide_property_by_parts(
+def evaluate_property_tree(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
     """Walk a property's tree; return flags: violated, decided by shared fields and replicas alone, verdict known."""
-    leaf, certain = walk_by_shared_and_locals(t, worker, kind, number, rows, row, root, me, peer), True
+    leaf, certain = walk_tree_by_parts(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
         leaf = find_leaf(t, worker, serial, rows, row, root, me, peer, codes.NONE)
@@ -286,7 +286,7 @@ def decide_property_by_parts(
 
 
 @jit
-def memoized_violations_of_part(
+def evaluate_and_memoize_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, kind: Any, number: Any, left: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of the properties in `left` that a state, a replica or a pair of replicas violates; or MISSING.
@@ -300,9 +300,9 @@ def memoized_violations_of_part(
         if left & bit == 0:
             continue
         root = np.int64(t.properties[p, 0])
-        is_bad, certain, is_known = decide_property_by_parts(t, worker, serial, rows, row, root, kind, number, me, peer)
+        is_bad, certain, is_known = evaluate_property_tree(t, worker, serial, rows, row, root, kind, number, me, peer)
         if peer != 0:
-            other_bad, other_certain, other_known = decide_property_by_parts(
+            other_bad, other_certain, other_known = evaluate_property_tree(
                 t, worker, serial, rows, row, root, kind, number, peer, me
             )
             certain = (is_bad and certain) or (other_bad and other_certain) or (certain and other_certain)
@@ -324,7 +324,7 @@ def part_violation_mask(
     """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
     # A fact has masks of the properties that hold (low bits) and of those violated.
     kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
-    number = shared_number_in_key(worker, kind, shared)
+    number = shared_id_for_key(worker, kind, shared)
     fact = get_fact(worker, fact_key(kind, number, me, peer))
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
@@ -332,7 +332,7 @@ def part_violation_mask(
         store_safe_pair(worker, me, peer, constraints + 1)
     found = np.int64(0)
     if left:
-        found = memoized_violations_of_part(t, worker, serial, rows, row, kind, number, left, me, peer)
+        found = evaluate_and_memoize_part(t, worker, serial, rows, row, kind, number, left, me, peer)
     return bad | found, found >= 0
 
 
@@ -351,7 +351,7 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
     base, slots = t.meta[codes.META_SLOT_BASE], codes.replica_slot_count(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
-    shared = shared_contents_number(t, worker, rows, row)
+    shared = shared_contents_id(t, worker, rows, row)
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.
     if of_all:
@@ -377,10 +377,10 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
 @jit
 def evaluate_flat_batch(t: Any, worker: Any, which: Any) -> None:
     """Evaluate the invariants of the worker's states with these indices, and record violations."""
-    which = bare_array(which)
+    which = unowned_array(which)
     for i in range(len(which)):
         if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
-            clear_shared_numbers(worker)
+            clear_shared_contents_ids(worker)
         bad = violated_by_flat_state(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
             arrays.append_retried_state(worker, which[i])
@@ -389,7 +389,7 @@ def evaluate_flat_batch(t: Any, worker: Any, which: Any) -> None:
 
 
 @jit
-def resolve_flat_evaluations(t: Any, worker: Any) -> None:
+def resolve_evaluation_misses(t: Any, worker: Any) -> None:
     """Evaluate the invariants of states that met cache misses again; leave those that need Python waiting."""
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at = np.int64(t.waiting[t.meta[codes.META_SETTLED]])

@@ -34,7 +34,7 @@ def can_spend(t: Any, worker: Any, at: Any, delta: Any) -> Any:
 
 
 @inlined
-def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
+def apply_delta_to_successor(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
     """Write the columns of successor `n` that a delta changes; return whether all new local states are known."""
     states, succ = worker.states, worker.succ
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
@@ -62,7 +62,7 @@ def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> An
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.META_SLOT_BASE]
     kind, flags = facts.FACT_STEP_HOLDS, np.int64(0)
-    number = facts.shared_number_in_key(worker, kind, worker.fact_counts[facts.AT_CURRENT_NUMBER])
+    number = facts.shared_id_for_key(worker, kind, worker.fact_counts[facts.AT_CURRENT_NUMBER])
     missing = False
     for s in range(codes.replica_slot_count(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
@@ -74,7 +74,7 @@ def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> An
         all_hold = True
         for p in range(t.meta[codes.META_STEP_PROPERTIES]):
             root = np.int64(t.step_properties[p, 0])
-            is_bad, certain, is_known = facts.decide_property_by_parts(
+            is_bad, certain, is_known = facts.evaluate_property_tree(
                 t, worker, serial, states, at, root, kind, number, before, later
             )
             all_hold &= certain and not is_bad
@@ -95,7 +95,7 @@ def violated_by_successor(t: Any, worker: Any, serial: Any, k: Any, constraints:
 
 
 @inlined
-def note_piece(t: Any, worker: Any, n: Any, outcome: Any) -> Any:
+def store_piece_number(t: Any, worker: Any, n: Any, outcome: Any) -> Any:
     """Store and return the piece number of successor `n`, if any action is called in pieces."""
     if t.meta[codes.META_PIECES] == 0:
         return np.int64(0)
@@ -115,7 +115,7 @@ def write_flat_successor(
     inboxes = codes.first_inbox_column(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
-    piece = note_piece(t, worker, n, outcome)
+    piece = store_piece_number(t, worker, n, outcome)
     if stays and delta == 0 and operations | piece | t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
         succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
         succ[n, 1] = codes.SELF_LOOP_FLAGS
@@ -128,7 +128,7 @@ def write_flat_successor(
     for w in range(worker.words.shape[1]):
         worker.words[n, w] = worker.words[len(worker.words) - 1, w]
     worker.touched[n] = 0
-    if not write_delta(t, packing, worker, serial, at, n, delta):
+    if not apply_delta_to_successor(t, packing, worker, serial, at, n, delta):
         return n
     if inbox >= 0:
         change_column(t, packing, worker, n, inboxes + slot, inbox)
@@ -217,7 +217,7 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
     for k in range(first, first + count):
         root = np.int64(t.list_nodes[k])
         root = root if root >= 0 else ~root
-        node = facts.walk_by_shared_and_locals(
+        node = facts.walk_tree_by_parts(
             t, worker, facts.FACT_ENABLED_ACTIONS, number, states, at, root, local, np.int64(0)
         )
         known &= node != codes.MISSING
@@ -228,7 +228,7 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
 
 
 @jit
-def merge_steps_of_pieces(worker: Any, first: Any, last: Any) -> Any:
+def deduplicate_piece_steps(worker: Any, first: Any, last: Any) -> Any:
     """Drop the successors from `first` on that repeat a step of another piece of their action; return their end."""
     succ, pieces, n = worker.succ, worker.pieces, first
     for k in range(first, last):
@@ -250,7 +250,7 @@ def merge_steps_of_pieces(worker: Any, first: Any, last: Any) -> Any:
 @inlined
 def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
-    number = facts.shared_number_in_key(worker, facts.FACT_ENABLED_ACTIONS, worker.fact_counts[facts.AT_CURRENT_NUMBER])
+    number = facts.shared_id_for_key(worker, facts.FACT_ENABLED_ACTIONS, worker.fact_counts[facts.AT_CURRENT_NUMBER])
     key = facts.fact_key(facts.FACT_ENABLED_ACTIONS, number, local, np.int64(0))
     fact = facts.get_fact(worker, key)
     if fact == 0:
@@ -269,14 +269,14 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
         n = expand_tree(t, packing, worker, serial, at, n, root, local, slot, codes.NONE, codes.NONE)
         if n == codes.BUFFER_FULL:
             break
-    return merge_steps_of_pieces(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
+    return deduplicate_piece_steps(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
 
 
 @inlined
 def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the successors of a replica's message handlers, and of the network's steps on its messages."""
     local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + slot])
-    bundle = facts.bundle_item_span(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
+    bundle = facts.handler_outcome_span(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
     first, last = codes.span_start_and_end(codes.larger(bundle, 0))
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
@@ -299,8 +299,8 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     worker.stats[codes.STATS_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
     if worker.fact_counts[facts.AT_NUMBERS_RAN_OUT]:
-        facts.clear_shared_numbers(worker)
-    worker.fact_counts[facts.AT_CURRENT_NUMBER] = facts.shared_contents_number(t, worker, states, at)
+        facts.clear_shared_contents_ids(worker)
+    worker.fact_counts[facts.AT_CURRENT_NUMBER] = facts.shared_contents_id(t, worker, states, at)
     if t.meta[codes.META_PERMUTATIONS] == 1:
         pack_single_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
     # Internal actions of the replicas, then those of the environment.
