@@ -83,7 +83,7 @@ class Known(BreadthFirst):
         if before is not None:
             self.expander.learner = before.expander.learner
             self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.states.visited.count)
-            self.books = self.checker.books
+            self.monitor = self.checker.monitor
             self.expander.switch_layout(flat=False)
             self.layout.flat_from = NEVER  # all control rows are known, which seem to be many beside few states
 

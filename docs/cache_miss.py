@@ -79,10 +79,12 @@ def main() -> None:
             print(f"cache miss, turn {turn}", named("MISS_", miss[0]), miss[1:4])
         learner.resolve([worker])
     start, count = tables.row_info[0, [codes.ROW_START, codes.ROW_COUNT]].tolist()
-    for effect, target, flags in tables.row_items[start : start + count].tolist():
-        action, delta, _, first, sends, *_ = tables.outcomes[effect].tolist()
+    for outcome, target, flags in tables.row_items[start : start + count].tolist():
+        action, delta, _, first, sends, *_ = tables.outcomes[outcome].tolist()
         column, value, _ = tables.assignments[tables.deltas[delta, 0]].tolist()
-        print(f"a step            {learner.action_names[action]}: effect {effect}, control row {target}, flags {flags}")
+        print(
+            f"a step            {learner.action_names[action]}: outcome {outcome}, control row {target}, flags {flags}"
+        )
         print(f"  its delta       column {column} becomes {value}")
         for operation in tables.outcome_operations[first : first + sends].tolist():
             slot, key = tables.operations[operation, 0], grouped_key.py_func(0, operation)

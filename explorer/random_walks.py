@@ -140,8 +140,8 @@ class RandomWalks:
         self.visited = VisitedSet(self.expander.threads)
         for worker in self.expander.pool:
             worker.fired[:] = 0
-        self.checker.books.restart()
-        return self._incomplete(self.checker.books.result_of(self._make))
+        self.checker.monitor.restart()
+        return self._incomplete(self.checker.monitor.result_of(self._make))
 
     def _incomplete(self, result: Result) -> Result:
         result.complete = False  # a simulation does not cover all states
@@ -156,7 +156,7 @@ class RandomWalks:
         """Encode the initial states, and prepare the fingerprints."""
         self._first_rows = self.checker.starting_rows()
         self.checker.initial_count = 0
-        self.checker.books.result.runs = 0
+        self.checker.monitor.result.runs = 0
         self._fingerprints = Fingerprints(self.learner)
 
     def _make(self) -> None:
@@ -166,7 +166,7 @@ class RandomWalks:
                 for done in range(0, self.plan.runs, at_once):
                     self._make_together(self.plan.first + done, min(at_once, self.plan.runs - done))
         finally:
-            self.checker.books.result.depth, self.checker.books.result.runs = self.longest, self.made
+            self.checker.monitor.result.depth, self.checker.monitor.result.runs = self.longest, self.made
 
     def _make_together(self, first: int, count: int) -> None:
         walks = self.begun(first, count)
@@ -174,7 +174,7 @@ class RandomWalks:
             while (walks.status == GOING).any():
                 self.go_on(walks)
                 self._again(walks, first)
-                self.checker.books.check_time_limit(self.plan.runs - self.made)
+                self.checker.monitor.check_time_limit(self.plan.runs - self.made)
         except (SearchStopped, KeyboardInterrupt):  # the walks before the first unfinished one count
             self._end(walks, int((walks.status == GOING).argmax()))
             raise
@@ -278,7 +278,7 @@ class RandomWalks:
             self._count(walks, done)
         for name, (w, place) in violations.items():
             self.shown_by.setdefault(name, first + w)
-            self.checker.books.violation(name, self.trace(walks, w, place + 1))
+            self.checker.monitor.violation(name, self.trace(walks, w, place + 1))
 
     def _findings(self, walks: WalkBatch, w: int) -> dict[str, int]:
         """Return the properties that a walk violates, each with the index of its first violation, sorted by index."""

@@ -240,7 +240,7 @@ class ReferenceSearch:
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # the state, or the step, under evaluation
-        self._books = SearchMonitor(options, self._totals, protocol, first_found=options.search == Search.BFS)
+        self._monitor = SearchMonitor(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
 
     @property
@@ -256,11 +256,11 @@ class ReferenceSearch:
     @property
     def result(self) -> Result:
         """The result so far."""
-        return self._books.result
+        return self._monitor.result
 
     def run(self) -> Result:
         """Search, and return the result."""
-        return self._books.result_of(self._search)
+        return self._monitor.result_of(self._search)
 
     def _search(self) -> None:
         options = self.options
@@ -275,12 +275,12 @@ class ReferenceSearch:
                 self._end_level()
                 (self._breadth_first if breadth_first else self._depth_first)(range(len(self._visited.states)))
                 if options.reachable:
-                    check_reachable(self._graph(), options, self._books)
+                    check_reachable(self._graph(), options, self._monitor)
                 if options.temporal:
-                    check_temporal(self._graph(), self.semantics, options, self._books)
+                    check_temporal(self._graph(), self.semantics, options, self._monitor)
             self.purity.call_again()
             self.result.notes += self._twins.notes()
-            self._books.report(0)
+            self._monitor.report(0)
         except RaisedError as error:
             if error.trace is None and self._at is not None:
                 error.trace = self._trace(*self._at)
@@ -300,7 +300,7 @@ class ReferenceSearch:
         depth = 1
         while level:
             if depth == self.options.max_depth:
-                self._books.stop_at("max_depth")
+                self._monitor.stop_at("max_depth")
             for number in level:
                 if (number - level.start) % STATES_A_CLOCK_CHECK == 0:
                     self._pause(len(self._visited.states) - number)
@@ -311,14 +311,14 @@ class ReferenceSearch:
 
     def _pause(self, waiting: int) -> None:
         """Check the clock, and hide the states from the garbage collector once they are many: none is in a cycle."""
-        self._books.check_time_limit(waiting)
+        self._monitor.check_time_limit(waiting)
         if len(self._visited.states) >= GC_UNTRACKED_FROM_STATES:
             gc.freeze()
 
     @property
     def _is_over(self) -> bool:
         """Whether a recorded violation ends the search."""
-        return bool(self._books.violated) and not self.options.keep_going
+        return bool(self._monitor.violated) and not self.options.keep_going
 
     def _end_level(self) -> None:
         if self._is_over:
@@ -339,7 +339,7 @@ class ReferenceSearch:
             reached = [self._admit(number, t.target, t, depth + 1) for t in self._expand(number)]
             waiting.extend((target, depth + 1) for target in reversed(reached) if target is not None)
         if most in self._visited.depths.values():  # else each state at the bound was later reached nearer to the start
-            self._books.stop_at("max_depth")
+            self._monitor.stop_at("max_depth")
 
     def _expand(self, number: int) -> Iterator[Transition]:
         """Yield the transitions out of a state, counting them and checking the step properties."""
@@ -377,7 +377,7 @@ class ReferenceSearch:
         self._check(state if transition is None else visited.states[source], transition)
         if number is not None and len(visited.states) == self.options.max_states:
             self._end_level()
-            self._books.stop_at("max_states")
+            self._monitor.stop_at("max_states")
         return number
 
     def _graph(self) -> StateGraph:
@@ -385,7 +385,7 @@ class ReferenceSearch:
         bounds = PropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
         states = StatesInMemory(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
-        return StateGraph(system, states, bounds, pause=lambda: self._books.check_time_limit(0))
+        return StateGraph(system, states, bounds, pause=lambda: self._monitor.check_time_limit(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:
         """Check the invariants in the target of a transition; without a transition, in the state `source` itself."""
@@ -409,10 +409,10 @@ class ReferenceSearch:
         return number
 
     def _violation(self, name: str, source: State, transition: Transition | None) -> None:
-        if name in self._books.violated or self._is_over:
+        if name in self._monitor.violated or self._is_over:
             return
         try:
-            self._books.violation(name, self._trace(source, transition))
+            self._monitor.violation(name, self._trace(source, transition))
         except SearchStopped:
             if not self._finishes_level:
                 raise

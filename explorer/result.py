@@ -1,6 +1,7 @@
 """Results of searches, the same for every engine; behaviours; and the bookkeeping of a run.
 
 A behaviour is a path of states with the steps along it. The bookkeeping has limits, violations, progress and time.
+`SearchRequest` is defined in `request.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kraftcheck.spec.values import Record, Value, field_names, field_values, ord
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kraftcheck.spec.diagnosis.lint import ConditionalPart, Vacuity
+    from kraftcheck.spec.diagnosis.lint import ConditionalPropertyPart, Vacuity
 
 
 class Verdict(StrEnum):
@@ -193,7 +194,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     vacuous: list[Vacuity] | None = None
-    never_evaluated: dict[str, list[ConditionalPart]] | None = None
+    never_evaluated: dict[str, list[ConditionalPropertyPart]] | None = None
 
     @property
     def doubts(self) -> list[str]:

@@ -354,7 +354,7 @@ class CounterexampleSimplifier:
                 sent, weight = self.costs.sent(state, taken.target), self.costs.weight(taken.target)
                 total = (cost[0] + 1, switches, cost[2] + sent, cost[3] + weight)
                 if self._shows(state, taken, taken.target):
-                    way = _behaviour_to(ways, (state, actor))
+                    way = _behaviour_from_predecessors(ways, (state, actor))
                     return self._last((*way, step_of_transition(taken)))
                 if total < costs.get(end, INFINITE_COST) and self._system.goes_on(state, taken.target):
                     costs[end], ways[end] = total, ((state, actor), step_of_transition(taken))
@@ -368,7 +368,7 @@ class CounterexampleSimplifier:
         return min(shown, key=self.costs.of)
 
 
-def _behaviour_to(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
+def _behaviour_from_predecessors(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
     """Return the behaviour that ends at `end`; `ways` maps each node to its predecessor and step."""
     steps: list[TraceStep] = []
     while end is not None:

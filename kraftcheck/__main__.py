@@ -40,14 +40,14 @@ def main() -> int:
 def _handle_interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, after an import has ended: extension modules ignore it, and `__set_name__` wraps it."""
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>" and _may_delay_interrupt():
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>" and _is_first_delay_recent():
             _repeat_interrupt()
             return
         frame = frame.f_back
     raise KeyboardInterrupt
 
 
-def _may_delay_interrupt() -> bool:
+def _is_first_delay_recent() -> bool:
     """Whether the first delayed interrupt is recent: the import of a protocol may never end."""
     if not delayed_since:
         delayed_since.append(time.monotonic())

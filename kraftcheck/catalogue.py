@@ -81,7 +81,7 @@ def read_configurations(path: Path) -> dict[str, ShippedConfig]:
     for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
         tables[name] = _merge_inherited_tables(f"{path.name}: {name}", table, tables)
     return {
-        name: ShippedConfig(name, table.get("about", ""), _format_cfg(table))
+        name: ShippedConfig(name, table.get("about", ""), _cfg_text_of_table(table))
         for name, table in tables.items()
         if not name.startswith("_")
     }
@@ -127,7 +127,7 @@ def _edit_names(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
     return (*(name for name in names if name not in removed), *(word[1:] for word in change if word[0] == "+"))
 
 
-def _format_cfg(table: dict[str, Any]) -> str:
+def _cfg_text_of_table(table: dict[str, Any]) -> str:
     """Return the text of the `.cfg`."""
     lines = [f"\\* {line}" for line in textwrap.wrap(table["about"], _MOST_LINE_CHARACTERS, break_on_hyphens=False)]
     if table["constants"]:

@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command_line(words: list[str]) -> int:
     """Parse and run a command line; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
-        from kraftcheck.jobs import complete_shell_words
+        from kraftcheck.jobs import print_shell_completions
 
-        complete_shell_words(build_parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
+        print_shell_completions(build_parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     if not words:
         print(OVERVIEW, file=sys.stderr)
         return 2

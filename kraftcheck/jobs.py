@@ -76,7 +76,7 @@ _OPTION_ARGUMENTS: dict[str, dict[str, Any]] = {
     "--set": _value_option("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
     "--variant": _value_option("NAME", "a variant of the model"),
     "--engine": _value_option(
-        "NAME", "tables, reference, symbolic or spark (default: the first that supports the options)"
+        "NAME", "tables, reference, bytecode, symbolic or spark (default: the first that supports the options)"
     ),
     "--max-size": _value_option(
         "SIZE", "limit on the unpacked size of a file (default: %(default)s)", parse_bytes, default="4G"
@@ -140,7 +140,7 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
 # Completion in shells, which alone imports argcomplete
 
 
-def complete_shell_words(parser: argparse.ArgumentParser) -> None:
+def print_shell_completions(parser: argparse.ArgumentParser) -> None:
     """Print completions for a shell and exit. Set up: `eval "$(register-python-argcomplete kraftcheck)"`."""
     import argcomplete
 

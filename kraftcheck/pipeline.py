@@ -20,7 +20,7 @@ from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
-from kraftcheck.traces.pipeline.driver import task_arguments
+from kraftcheck.traces.pipeline.driver import file_replayer_arguments
 from kraftcheck.traces.pipeline.rows import SCHEMA_VERSION, TABLE_COLUMNS
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def replay(
         job, notes = lenient_job(found, Namespace(config=config and fspath(config), set=settings))
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    arguments = task_arguments(
+    arguments = file_replayer_arguments(
         job.protocol, job.options, limit_bytes=max_size, seen_as=job.seen_as, seconds=trace_time, memory=trace_memory,
         label=label,
     )  # fmt: skip

@@ -31,7 +31,7 @@ from kraftcheck.spec.tla.text import (
     ValueParser,
     quoted,
     shared_parser,
-    tla_function_value,
+    tuple_or_map_of_function,
 )
 from kraftcheck.spec.values import Map, Value
 
@@ -308,7 +308,7 @@ class ValueCache:
             return elements if len(elements) == len(items) else None
         if opening == "(":
             pairs = dict(zip([self._parts[key] for key in keys], items, strict=True))
-            return tla_function_value(pairs) if len(pairs) == len(items) else None
+            return tuple_or_map_of_function(pairs) if len(pairs) == len(items) else None
         names = [_FIELD_NAME.fullmatch(key) for key in keys]
         fields = {name[1]: item for name, item in zip(names, items, strict=True) if name}
         return Map(fields) if len(fields) == len(items) else None

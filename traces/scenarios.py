@@ -130,7 +130,7 @@ class StartArguments(NamedTuple):
     then: dict[str, str]  # paths into the initial state, with values as text
 
 
-def parse_start(given: list[str]) -> StartArguments:
+def parse_start_arguments(given: list[str]) -> StartArguments:
     """Parse the arguments of `start`."""
     if not given:
         raise ScenarioError("expected start MODEL, found no model")
@@ -149,7 +149,7 @@ class Command(NamedTuple):
     rest: list[str]  # the other words
 
 
-class ScenarioPart(NamedTuple):
+class ScenarioSection(NamedTuple):
     """A part of a scenario from `start` to the next `start`."""
 
     file: Path
@@ -158,19 +158,19 @@ class ScenarioPart(NamedTuple):
     commands: list[Command]  # the other commands
 
 
-def read_scenario_parts(path: Path) -> list[ScenarioPart]:
+def read_scenario_parts(path: Path) -> list[ScenarioSection]:
     """Return the parts of a scenario file, one for each `start`."""
     text = read_text_file(path, "scenario")
     try:
         blocks, _ = read_blocks(text)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from None
-    parts: list[ScenarioPart] = []
+    parts: list[ScenarioSection] = []
     for command in (
         _parse_command(path, *line) for block in blocks for line in enumerate(block.commands, start=block.line)
     ):
         if command.verb == "start":
-            parts.append(ScenarioPart(path, command, parse_start(command.rest), []))
+            parts.append(ScenarioSection(path, command, parse_start_arguments(command.rest), []))
         elif parts:
             parts[-1].commands.append(command)
         else:
@@ -184,7 +184,7 @@ def _parse_command(path: Path, line: int, text: str) -> Command:
     try:
         verb, *rest = split_words(text)
         if verb == "start":
-            parse_start(rest)
+            parse_start_arguments(rest)
     except ScenarioError as error:
         raise ScenarioError(f"{path}:{line}:1: {text}: {error}") from None
     return Command(line, text, verb, rest)

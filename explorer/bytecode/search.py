@@ -45,17 +45,17 @@ class BytecodeSearch:
         self.system = PlainSystem(self.semantics, options)
         self._description = EncodedSearch(protocol, options, self.system.initial()[:starts])
         self.heap = self._description.heap
-        self._books = SearchMonitor(options, self._totals, protocol)
+        self._monitor = SearchMonitor(options, self._totals, protocol)
         self._answered = 0  # calls of Python for untranslated expressions
 
     @property
     def result(self) -> Result:
         """The result so far."""
-        return self._books.result
+        return self._monitor.result
 
     def run(self) -> Result:
         """Search, and return the result."""
-        return self._books.result_of(self._search)
+        return self._monitor.result_of(self._search)
 
     def _totals(self) -> SearchCounts:
         at, fired = self.heap.machine.at, dict.fromkeys(self.system.actions, 0)
@@ -69,14 +69,14 @@ class BytecodeSearch:
             self._search_levels()
         self._purity.call_again()
         self._description.note_probes()
-        self._books.report(0)
+        self._monitor.report(0)
 
     def _search_levels(self) -> None:
         self._begin()
         first, depth = 0, 1
         while first < (end := self._count):
             if depth == self.options.max_depth:
-                self._books.stop_at("max_depth")
+                self._monitor.stop_at("max_depth")
             self._expand_level(first, end, depth)
             first, depth = end, depth + 1
 
@@ -112,7 +112,7 @@ class BytecodeSearch:
         machine = self.heap.machine
         while first < end:
             self.result.depth = depth + (self._count > end)
-            self._books.check_time_limit(self._count - first)
+            self._monitor.check_time_limit(self._count - first)
             self._make_room()
             last = min(end, first + STATES_A_BATCH)
             sampled = self._next_sample(first)
@@ -140,7 +140,7 @@ class BytecodeSearch:
         error, machine.at[codes.AT_ERROR] = int(machine.at[codes.AT_ERROR]), 0
         if error == codes.STATE_LIMIT_ERROR:
             self._report_violations()
-            self._books.stop_at("max_states")
+            self._monitor.stop_at("max_states")
         if error == codes.PERMANENT_FULL_ERROR:
             self._make_room()
             if machine.at[codes.AT_LOGGED] == machine.log.shape[0]:
@@ -191,13 +191,13 @@ class BytecodeSearch:
         """Record the violations that a level had, in the order of the properties; end the search with the first."""
         machine = self.heap.machine
         for prop, (where, address) in zip(self._description.properties, machine.violations.tolist(), strict=False):
-            if where and prop.name not in self._books.violated:
+            if where and prop.name not in self._monitor.violated:
                 self._require_alike(not self.semantics.holds(prop, self._description.decoded(address)))
-                self._books.violation(prop.name, self._behaviour(where - 2, address))
+                self._monitor.violation(prop.name, self._behaviour(where - 2, address))
         stuck = int(machine.at[codes.AT_DEADLOCKED])
-        if stuck and self.options.deadlock and DEADLOCK not in self._books.violated:
+        if stuck and self.options.deadlock and DEADLOCK not in self._monitor.violated:
             self._require_alike(next(self.semantics.transitions(self._state(stuck - 1)), None) is None)
-            self._books.violation(DEADLOCK, self._behaviour(stuck - 1, None))
+            self._monitor.violation(DEADLOCK, self._behaviour(stuck - 1, None))
 
     def _behaviour(self, number: int, address: int | None) -> Behaviour:
         """Return the behaviour that first reached a state, with one more step to the state at an address."""

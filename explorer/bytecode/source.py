@@ -74,7 +74,7 @@ def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
             found |= _variable_in(node.value)
         elif isinstance(node, ast.AugAssign):
             names = _variable_in(node.target)
-            found |= {name for name in names if any(map(_makes_collection, _assigned_values(tree, name)))}
+            found |= {name for name in names if any(map(_makes_collection, _assigned_expressions(tree, name)))}
     return found
 
 
@@ -92,7 +92,7 @@ def _makes_collection(node: ast.expr | None) -> bool:
     return is_call or isinstance(node, _DISPLAY_NODES)
 
 
-def _assigned_values(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
+def _assigned_expressions(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
     """Yield the values assigned to a variable alone, and the targets of other assignments to it; None for no value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
@@ -127,7 +127,7 @@ def _has_name(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool
 
 def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     """Return a place where the value of a changed variable gets a second name, or where it is changed in its loop."""
-    given = [one for one in _assigned_values(tree, name) if one is not None and not _makes_collection(one)]
+    given = [one for one in _assigned_expressions(tree, name) if one is not None and not _makes_collection(one)]
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     uses = [one for one in parents if _has_name(one, name, ast.Load) and isinstance(one, ast.Name)]
     loops = [one for one in parents if isinstance(one, ast.For) and _has_name(one.iter, name, ast.Load)]

@@ -130,7 +130,9 @@ class FunctionTranslator(CallTranslator):
         if not isinstance(node, ast.Call) or not self._is_lazy(node):
             return False
         target, owner = self._object(node.func), node.func.value if isinstance(node.func, ast.Attribute) else None
-        return target is range or (target is None and owner is not None and _variable_name(owner) not in self._changed)
+        return target is range or (
+            target is None and owner is not None and _name_if_variable(owner) not in self._changed
+        )
 
     def _define(self, name: str, function: ast.Lambda) -> None:
         """Define a local function, which is translated where it is called; its variables may change before that."""
@@ -150,9 +152,9 @@ class FunctionTranslator(CallTranslator):
 
     def _do_delete(self, statement: ast.Delete) -> None:
         for target in statement.targets:
-            if not isinstance(target, ast.Subscript) or _variable_name(target.value) not in self._changed:
+            if not isinstance(target, ast.Subscript) or _name_if_variable(target.value) not in self._changed:
                 raise self._unsupported(statement, "a deletion of something else than an item of a local variable")
-            into = self._names[_variable_name(target.value)]
+            into = self._names[_name_if_variable(target.value)]
             self._emit(Op.MOVE, into, self._call(library.without_item, [into, self._value(target.slice)]))
 
     def _do_match(self, statement: ast.Match) -> None:
@@ -385,7 +387,7 @@ def _call_node(name: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(ast.Name(name, ast.Load()), [*arguments], [])
 
 
-def _variable_name(node: ast.expr) -> str:
+def _name_if_variable(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 

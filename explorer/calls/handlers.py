@@ -276,8 +276,8 @@ _METHODS_MAKING_SETS = ("copy", "difference", "intersection", "symmetric_differe
 _OPERATORS_MAKING_SETS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", "__rsub__", "__rxor__")
 
 
-class AscendingFrozenset(frozenset[Any]):
-    """A set that iterates in canonical order, as do its unions and differences."""
+class AscendingTestFrozenset(frozenset[Any]):
+    """A set that iterates in canonical order, as do its unions and differences, for the purity test."""
 
     __slots__ = ("_elements",)
     mutable: ClassVar[type[set[Any]]]
@@ -291,7 +291,7 @@ class AscendingFrozenset(frozenset[Any]):
         return ordered(super().__iter__())
 
 
-class DescendingFrozenset(AscendingFrozenset):
+class DescendingTestFrozenset(AscendingTestFrozenset):
     """A set that iterates in reverse canonical order."""
 
     __slots__ = ()
@@ -328,15 +328,15 @@ def _set_of_own_class(own: Any, base: type, name: str, *others: Any) -> Any:
 
 
 for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
-    setattr(AscendingFrozenset, _name, partialmethod(_set_of_own_class, frozenset, _name))
+    setattr(AscendingTestFrozenset, _name, partialmethod(_set_of_own_class, frozenset, _name))
     setattr(AscendingSet, _name, partialmethod(_set_of_own_class, set, _name))
-AscendingFrozenset.mutable, DescendingFrozenset.mutable = AscendingSet, DescendingSet
+AscendingTestFrozenset.mutable, DescendingTestFrozenset.mutable = AscendingSet, DescendingSet
 
 
 class CallsWithOrderedSets:
     """Calls handlers with all sets converted to class `kind`: arguments, constants, and sets made in handlers."""
 
-    def __init__(self, protocol: Protocol, kind: type[AscendingFrozenset]) -> None:
+    def __init__(self, protocol: Protocol, kind: type[AscendingTestFrozenset]) -> None:
         self._kind = kind
         self._protocol = with_rewritten_methods(protocol, lambda method: _function_with_set_class(method, kind))
         known = attributes_of_own_classes(protocol) | vars(self._protocol)
@@ -350,7 +350,7 @@ class CallsWithOrderedSets:
         return [with_set_class(step, frozenset) for step in made]
 
 
-def effects_without_order(step: Step, network: Network) -> tuple[Any, ...]:
+def step_effects_without_order(step: Step, network: Network) -> tuple[Any, ...]:
     """Return the effects of a step in a form that ignores the order of independent sends, puts and writes."""
     if isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory):
         runs = groupby(step.sends, lambda send: send[0])
@@ -375,7 +375,7 @@ def with_set_class(value: Value, kind: type[frozenset[Any]]) -> Any:
     if own is Map:
         items = {with_set_class(key, kind): with_set_class(item, kind) for key, item in value.items()}
         keys = [*items] if kind is frozenset else ordered(items)
-        return Map((key, items[key]) for key in (keys[::-1] if kind is DescendingFrozenset else keys))
+        return Map((key, items[key]) for key in (keys[::-1] if kind is DescendingTestFrozenset else keys))
     if issubclass(own, Record):
         return _record_with_set_class(value, kind)
     through = getattr(own, "__read_through__", None)  # a proxy converts when it is read
@@ -408,7 +408,7 @@ def _is_scalar_type(kind: Any) -> bool:
 
 
 @cache
-def _function_with_set_class(function: FunctionType, kind: type[AscendingFrozenset]) -> Any:
+def _function_with_set_class(function: FunctionType, kind: type[AscendingTestFrozenset]) -> Any:
     """Return `function` rewritten to create sets of class `kind`; unchanged if it creates none or has no source."""
     made = _rewrite_to_ascending_sets(function)
     if made is function:
@@ -422,10 +422,10 @@ def _function_with_set_class(function: FunctionType, kind: type[AscendingFrozens
 
 @cache
 def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
-    """Return `function` rewritten to create `AscendingFrozenset` sets, compiled once for all classes of sets."""
+    """Return `function` rewritten to create `AscendingTestFrozenset` sets, compiled once for all classes of sets."""
     if not hasattr(function, "__code__") or not _may_make_sets(function.__code__):
         return function
-    return _rewritten(function, lambda _: _SetClassRewriter(), {_SET_CLASS_NAME: AscendingFrozenset})
+    return _rewritten(function, lambda _: _SetClassRewriter(), {_SET_CLASS_NAME: AscendingTestFrozenset})
 
 
 def _may_make_sets(code: CodeType) -> bool:
@@ -531,7 +531,7 @@ class PurityTest:
         self._protocol, self._thorough = protocol, thorough
         self._calls: Counter[str] = Counter()
         self._due: dict[str, int] = {}
-        self._in_order: dict[type[AscendingFrozenset], CallsWithOrderedSets] = {}
+        self._in_order: dict[type[AscendingTestFrozenset], CallsWithOrderedSets] = {}
         self._made: list[tuple[Action, Any, Any, CallArguments, CallOutcome]] = []
 
     def is_due(self, action: Action) -> bool:
@@ -553,7 +553,7 @@ class PurityTest:
         if read(me, message) != before:
             raise ActionError(action, self._protocol, me, message, "changes its input")
         call, found = (action, me, message, given), self._outcome(steps)
-        one, other = (self._reordered(kind, *call) for kind in (AscendingFrozenset, DescendingFrozenset))
+        one, other = (self._reordered(kind, *call) for kind in (AscendingTestFrozenset, DescendingTestFrozenset))
         if one != found or other != found:
             self._compare(*call, found)
             if one != other and None not in (one, other):  # else the class of the sets matters, not their order
@@ -571,7 +571,7 @@ class PurityTest:
             raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS_TEXT)
 
     def _reordered(
-        self, kind: type[AscendingFrozenset], action: Action, me: Any, message: Any, given: CallArguments
+        self, kind: type[AscendingTestFrozenset], action: Action, me: Any, message: Any, given: CallArguments
     ) -> CallOutcome | None:
         """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
         leading = [item for item in (me, message) if item is not None]
@@ -586,7 +586,7 @@ class PurityTest:
             return None
 
     def _outcome(self, steps: Iterable[Step]) -> CallOutcome:
-        return frozenset(effects_without_order(step, self._protocol.network) for step in steps)
+        return frozenset(step_effects_without_order(step, self._protocol.network) for step in steps)
 
 
 class MissingRead(UnansweredRead):

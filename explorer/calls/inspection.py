@@ -301,7 +301,7 @@ def _tells_proxy_from_record(code: CodeType, *, compares: bool) -> bool:
     """Whether code may catch a proxy's error or use `is`; Python's library does so for values of its own."""
     if code.co_filename.startswith(("<frozen ", STANDARD_LIBRARY_PREFIX)) and "site-packages" not in code.co_filename:
         return False
-    return _catches_proxy_error(code) or (compares and _compares_identity(code))
+    return _may_catch_proxy_error(code) or (compares and _compares_identity(code))
 
 
 def _names_used(code: CodeType) -> Iterator[str]:
@@ -311,11 +311,13 @@ def _names_used(code: CodeType) -> Iterator[str]:
         yield from _names_used(inner)
 
 
-def _catches_proxy_error(code: CodeType) -> bool:
+def _may_catch_proxy_error(code: CodeType) -> bool:
     """Whether code may catch an error that a proxy raises, such as that of `frozenset.union(proxy)`."""
     steps = code.co_code[::2]
     catches_named = _CATCH_OPCODES in steps and not PROXY_ERRORS.isdisjoint(code.co_names)
-    return catches_named or _CATCH_ALL_OPCODES in pairwise(steps) or any(map(_catches_proxy_error, _inner_codes(code)))
+    return (
+        catches_named or _CATCH_ALL_OPCODES in pairwise(steps) or any(map(_may_catch_proxy_error, _inner_codes(code)))
+    )
 
 
 def _inner_codes(code: CodeType) -> list[CodeType]:
@@ -396,11 +398,14 @@ def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
 def _is_loop_worth_splitting(loop: ast.For, owner: str) -> bool:
     """Whether a loop yields steps that may depend on more than a few fields, and has no `:=` or `lambda`."""
     kinds = set(map(type, ast.walk(loop)))
-    reads_much = ast.comprehension in kinds or any(_is_method_of(owner, call) for call in nodes_of(loop, ast.Call))
+    reads_much = ast.comprehension in kinds or any(
+        _is_call_on_variable(owner, call) for call in nodes_of(loop, ast.Call)
+    )
     return reads_much and not kinds.isdisjoint({ast.Yield, ast.YieldFrom}) and kinds.isdisjoint(_REFUSED_IN_LOOPS)
 
 
-def _is_method_of(owner: str, call: ast.Call) -> bool:
+def _is_call_on_variable(owner: str, call: ast.Call) -> bool:
+    """Whether a call is one of a method of the variable named `owner`."""
     return getattr(getattr(call.func, "value", None), "id", "") == owner
 
 

@@ -58,7 +58,7 @@ class SparkCounterexamples:
         """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             found = [] if kind == EVENT_DEADLOCK else self._tasks.properties_in(kind, mask)
-            if ({one.name for one in found} or {DEADLOCK}) <= self._checker.books.violated:
+            if ({one.name for one in found} or {DEADLOCK}) <= self._checker.monitor.violated:
                 continue
             trace = self._behaviour(log, np.array(state, np.int32), level)
             if kind == PRUNED_VIOLATION:
@@ -70,8 +70,8 @@ class SparkCounterexamples:
         """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
         for _, number, _, state in sorted(found, key=lambda one: one.numbers):
             name = self._tasks.non_local[number][0].name
-            if name not in self._checker.books.violated:
-                self._checker.books.violation(name, self._behaviour(log, np.array(state, np.int32), level))
+            if name not in self._checker.monitor.violated:
+                self._checker.monitor.violation(name, self._behaviour(log, np.array(state, np.int32), level))
 
     def traced(self, log: RunLog, error: InputError) -> InputError:
         """Return the error of a task together with the behaviour that leads to it; return any other error unchanged.

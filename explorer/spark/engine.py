@@ -61,11 +61,11 @@ class SparkSearch:
         self._jobs = LevelJobs(protocol, options, cluster, self.tasks)
         self._checker = ViolationChecker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
         self._checker.python = None  # tasks evaluate non-local properties
-        self._books = self._checker.books
-        self._books.result.workers = cluster.parallelism
+        self._monitor = self._checker.monitor
+        self._monitor.result.workers = cluster.parallelism
         self._counterexamples = SparkCounterexamples(options, self.tasks, self._jobs, self._checker)
         self.log.actions.update(dict.fromkeys(learner.action_names, 0))
-        self.log.violations = self._books.result.violations
+        self.log.violations = self._monitor.result.violations
 
     def run(self) -> Result:
         """Search, and return the result; an interruption cancels the running job."""
@@ -81,22 +81,22 @@ class SparkSearch:
             self._heed()  # a job that fails because it was cancelled is an interruption
             raise self._counterexamples.traced(self.log, error) from error
         finally:
-            self._books.result.depth = self.log.depth
+            self._monitor.result.depth = self.log.depth
 
     def _search(self) -> None:
         if self.options.resume is not None:
             self._resume()
         else:
             self._start()
-        log, books = self.log, self._books
+        log, monitor = self.log, self._monitor
         discovered: list[WireRecord] = []
         while log.levels[-1]:
-            books.result.depth = depth = len(log.levels)
-            books.check_time_limit(log.count(-1))
+            monitor.result.depth = depth = len(log.levels)
+            monitor.check_time_limit(log.count(-1))
             self._heed()
             self._checker.stop_at_max_states()
             if self.options.max_depth is not None and depth >= self.options.max_depth:
-                books.stop_at("max_depth")
+                monitor.stop_at("max_depth")
             events = self._take(discovered or self._jobs.discover(log))
             reported = self._jobs.deduplicate(log, self.ids.counts)
             discovered = [one for one in reported if one.kind != WireRecordKind.VIOLATED]
@@ -139,7 +139,7 @@ class SparkSearch:
         with self._checkpoint.rejecting():
             self.expander.canonical_rows(first)
             SampleRecheck(self.tasks, self.log).require_same(first)
-        self._books.restore(self.log.violations, self.log.seconds)
+        self._monitor.restore(self.log.violations, self.log.seconds)
         self._checker.restored = self._checker.distinct
 
     def _load(self, levels: list[int]) -> None:
@@ -148,8 +148,8 @@ class SparkSearch:
             self._assigner.load(self.shared.read_definitions(level))
 
     def _save(self, *, finished: bool) -> None:
-        self._books.tally()
-        self.log.seconds = self._books.result.seconds
+        self._monitor.tally()
+        self.log.seconds = self._monitor.result.seconds
         self._checkpoint.save(self.log, finished=finished)
 
     def _define(self, level: int, reports: list[list[WireRecord]]) -> None:
@@ -173,9 +173,9 @@ class SparkSearch:
                 log.calls.update(dict(zip(names, definition.numbers, strict=True)))
             elif definition.kind == WireRecordKind.EVENT:
                 events.append(definition)
-            elif definition.kind == WireRecordKind.READ and self._books.reads is not None:
+            elif definition.kind == WireRecordKind.READ and self._monitor.reads is not None:
                 name, _, reader = definition.encoding.decode().partition(" ")
-                self._books.reads.note(reader, [name])
+                self._monitor.reads.note(reader, [name])
             else:
                 reports[-1].append(definition)
         self._define(len(log.levels) + 1, reports)
@@ -188,11 +188,11 @@ class SparkSearch:
         try:
             self._counterexamples.check_behaviours(self.log, self._pause)
         except SearchStopped:
-            self._save(finished=self._books.result.limit is None)
+            self._save(finished=self._monitor.result.limit is None)
             raise
         self._save(finished=True)
 
     def _pause(self) -> None:
         """Stop at the time limit or an interruption."""
-        self._books.check_time_limit(0)
+        self._monitor.check_time_limit(0)
         self._heed()

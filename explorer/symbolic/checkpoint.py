@@ -35,7 +35,7 @@ from kraftcheck.files import atomic_replacement
 from kraftcheck.persistence.stored_files import (
     DIGEST_BYTES,
     errors_as_corrupt_file,
-    hash_numbers,
+    hash_each_number,
     require_condition,
     require_distinct,
 )
@@ -235,8 +235,8 @@ def require_canonical_diagrams(
     require_condition((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
     require_condition((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
-        sums = np.add.reduceat(hash_numbers(edges.astype(np.uint64)), nodes[:, 0])
-        require_distinct(sums + hash_numbers(levels.astype(np.uint64)), "nodes")
+        sums = np.add.reduceat(hash_each_number(edges.astype(np.uint64)), nodes[:, 0])
+        require_distinct(sums + hash_each_number(levels.astype(np.uint64)), "nodes")
 
 
 class SetsRecheck:

@@ -57,10 +57,10 @@ class SymbolicSearch:
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))
         self.calls = HandlerCache(protocol, type(self.starts[0].shared))
-        self.books = SearchMonitor(options, self._totals, protocol)
-        if self.books.reads is not None:
+        self.monitor = SearchMonitor(options, self._totals, protocol)
+        if self.monitor.reads is not None:
             # of hidden bounds: else the search is refused; but where they are spent there may be a deadlock
-            self.books.reads.enough_left = not options.deadlock
+            self.monitor.reads.enough_left = not options.deadlock
         self._interruption = InterruptHandler()
         self._counted = 0
         self._is_over = False
@@ -82,7 +82,7 @@ class SymbolicSearch:
         gc.set_threshold(PYTHON_GC_THRESHOLD, *often[1:])  # learned objects are never freed
         try:
             with self._interruption:
-                return self.books.result_of(self._search, self._notes)
+                return self.monitor.result_of(self._search, self._notes)
         finally:
             gc.set_threshold(*often)
             if self._checkpoint is not None:
@@ -91,17 +91,17 @@ class SymbolicSearch:
     def _search(self) -> None:
         found = None if self._checkpoint is None else self._checkpoint.found
         if found is not None:
-            self.books.restore(found.violations, found.seconds)
+            self.monitor.restore(found.violations, found.seconds)
         try:
             self._search_spaces(found)
             self.calls.purity.call_again()
         except (SearchStopped, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
-                self.books.record_limit(INTERRUPTED_LIMIT)
-            elif self.books.result.limit is not None and self.options.search != Search.BFS:
+                self.monitor.record_limit(INTERRUPTED_LIMIT)
+            elif self.monitor.result.limit is not None and self.options.search != Search.BFS:
                 with suppress(SearchStopped, KeyboardInterrupt):
                     self._check_part()
-            self._save(finished=self.books.result.limit is None)
+            self._save(finished=self.monitor.result.limit is None)
             raise
         else:
             self._save(finished=True)
@@ -130,7 +130,7 @@ class SymbolicSearch:
             except OutOfNodes:
                 most = len(self.space.store.arrays.nodes) if self.space is not None else 0
                 asked = options.max_nodes and max(options.max_nodes, LEAST_MAX_NODES)
-                self.books.stop_at("max_nodes" if most == asked else MEMORY_LIMIT)
+                self.monitor.stop_at("max_nodes" if most == asked else MEMORY_LIMIT)
 
     def _new_space(self, layout: VariableLayout, *, is_restored: bool) -> StateSpace:
         self.space, self.pace.next_look = None, math.inf
@@ -140,7 +140,7 @@ class SymbolicSearch:
         limits = (options.action_constraints, options.max_nodes, options.view, restore)
         memory = options.memory or default_memory_bytes()
         self.space = StateSpace(self.calls, layout, self.starts, memory, self.pause, *limits)
-        self.books.result.depth = 0
+        self.monitor.result.depth = 0
         return self.space
 
     def _search_space(self, space: StateSpace) -> None:
@@ -155,7 +155,7 @@ class SymbolicSearch:
         if self.options.search == Search.BFS:
             reached = violations.BreadthFirst(self, space, self._violations).run()
         else:
-            self.books.result.depth = None
+            self.monitor.result.depth = None
             beyond = EMPTY_SET
             if self.options.search == SATURATION_SEARCH and not self.options.constraints:
                 reached = self._saturated(space)
@@ -168,7 +168,7 @@ class SymbolicSearch:
             self._violations.show(self._violations.of(reached, more))
         for prop in self.options.reachable:
             stuck = violations.states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
-            self.books.followed.add(prop.name)
+            self.monitor.followed.add(prop.name)
             if stuck != EMPTY_SET:
                 self._traps[prop.name] = DeadEndCounts(space.store.count(stuck), self._counted)
                 self._violations.show({prop.name: stuck})
@@ -183,7 +183,7 @@ class SymbolicSearch:
     def _tick(self, nodes: int) -> None:
         if self._interruption.asked:
             raise KeyboardInterrupt
-        self.books.check_time_limit(0, nodes)
+        self.monitor.check_time_limit(0, nodes)
 
     def _saturated(self, space: StateSpace) -> int:
         """Return all reachable states, by saturation; record the known ones if the search is stopped."""
@@ -276,13 +276,13 @@ class SymbolicSearch:
     def found(self, name: str, trace: tuple[TraceStep, ...]) -> None:
         """Record a violated property with its counterexample."""
         self.is_known(name)
-        self.books.violation(name, trace, self._traps.get(name))
+        self.monitor.violation(name, trace, self._traps.get(name))
 
     def is_known(self, name: str) -> bool:
         """Whether a violation is recorded; raise SearchStopped if one violation ends the search."""
-        if name in self.books.violated and not self.options.keep_going:
+        if name in self.monitor.violated and not self.options.keep_going:
             raise SearchStopped
-        return name in self.books.violated
+        return name in self.monitor.violated
 
     def keep(self, sets: dict[str, int]) -> None:
         """Keep named sets for the checkpoint; write the checkpoint when it is due."""
@@ -293,8 +293,8 @@ class SymbolicSearch:
 
     def _save(self, *, finished: bool = False) -> None:
         if self._checkpoint is not None and self.space is not None and self.space.kept():
-            kept = [one for one in self.books.result.violations if one.trap is None]  # traps are found again
-            self._checkpoint.save(self.space, kept, self.books.seconds, finished=finished)
+            kept = [one for one in self.monitor.result.violations if one.trap is None]  # traps are found again
+            self._checkpoint.save(self.space, kept, self.monitor.seconds, finished=finished)
 
     def pause(self) -> None:
         """Check the clock, and report progress."""
@@ -305,7 +305,7 @@ class SymbolicSearch:
         if self.pace.deadline is not None:
             if self._interruption.asked or now > self.pace.deadline:
                 raise violations.PathTimeout
-            self.books.report(0, self.space.store.nodes)
+            self.monitor.report(0, self.space.store.nodes)
             return
         self._tick(self.space.store.nodes)
         if self._may_save:
@@ -314,7 +314,7 @@ class SymbolicSearch:
     def _pause_saturation(self, space: StateSpace) -> None:
         if self._orders.is_due(space.store.nodes_made):
             self._orders.look(space, self._tick)
-        saves = self._checkpoint is not None and self._checkpoint.is_due(self.books.seconds / 2)
+        saves = self._checkpoint is not None and self._checkpoint.is_due(self.monitor.seconds / 2)
         if saves or self._violations.is_due:
             raise PauseSignal  # saturation restarts from its partial result, so the interval between two grows
 
@@ -335,7 +335,7 @@ class SymbolicSearch:
         return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY_SET))
 
     def _notes(self) -> list[str]:
-        return [] if self.space is None else list(_search_notes(self.space, self.books.result, self._traps))
+        return [] if self.space is None else list(_search_notes(self.space, self.monitor.result, self._traps))
 
 
 def _search_notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:

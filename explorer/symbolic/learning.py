@@ -36,7 +36,7 @@ LOCAL_STATE_PROJECTION = Projection("the local state", lambda protocol, me: me, 
 """Read of a replica that a step writes, for an action constraint that compares it before and after."""
 
 
-class HandlerCallSite(NamedTuple):
+class ReplicaAndChannel(NamedTuple):
     """Call site of handlers: a replica and a channel, a replica alone, or the environment (both None)."""
 
     replica: Value
@@ -193,8 +193,8 @@ class TransitionLearner:
         self.events = EventStore()
         self.dims = ReadDimensions(variables, watches.labels)
         self._variables, self._store, self._labels = variables, watches.store, watches.labels
-        self._reading: dict[tuple[HandlerCallSite, str], tuple[LevelAndMap, ...]] = {}
-        self._own: dict[tuple[HandlerCallSite, str], int] = {}  # the watch of an action's further reads
+        self._reading: dict[tuple[ReplicaAndChannel, str], tuple[LevelAndMap, ...]] = {}
+        self._own: dict[tuple[ReplicaAndChannel, str], int] = {}  # the watch of an action's further reads
         self._done: dict[tuple[Any, ...], CallResult] = {}
         self._queue: list[Callable[[], None]] = []
         self._watched: tuple[LevelAndMap, ...] = ()  # the dimensions of the watch that is being learned from, if any
@@ -206,19 +206,19 @@ class TransitionLearner:
         kinds = {action.kind for action in actions}
         for level, key in enumerate(self._variables.keys):
             if key.kind == VariableKind.LOCAL and "internal" in kinds:
-                self.watches.add(((level, IDENTITY_MAP),), self._learner(HandlerCallSite(key.of, None), None))
+                self.watches.add(((level, IDENTITY_MAP),), self._learner(ReplicaAndChannel(key.of, None), None))
             elif key.kind == VariableKind.CHANNEL:
                 if "on" in kinds:
-                    place = HandlerCallSite(key.of, level)
+                    place = ReplicaAndChannel(key.of, level)
                     self.watches.add(self._base(place), self._learner(place, None))
                 if network.own_actions():
                     self.watches.add(((level, self._labels.messages[level]),), self._network_learner(level))
         for action in actions:
             if action.kind == "environment":
-                self._try(action, HandlerCallSite(None, None), None, None, {})
+                self._try(action, ReplicaAndChannel(None, None), None, None, {})
         self._flush()
 
-    def _base(self, place: HandlerCallSite) -> tuple[LevelAndMap, ...]:
+    def _base(self, place: ReplicaAndChannel) -> tuple[LevelAndMap, ...]:
         dims = []
         if place.replica is not None:
             dims.append((self._variables.local(place.replica), IDENTITY_MAP))
@@ -249,7 +249,7 @@ class TransitionLearner:
 
     # Handler calls
 
-    def _learner(self, place: HandlerCallSite, only: str | None) -> CombinationCallback:
+    def _learner(self, place: ReplicaAndChannel, only: str | None) -> CombinationCallback:
         """Return a callback that learns from a watch's vectors, for all actions or only for the action `only`."""
         base = self._base(place)
         local = (self._variables.local(place.replica), IDENTITY_MAP) if place.replica is not None else None
@@ -273,7 +273,7 @@ class TransitionLearner:
     def _try(
         self,
         action: Action,
-        place: HandlerCallSite,
+        place: ReplicaAndChannel,
         me: Any,
         message: Any,
         found: Combination,
@@ -320,7 +320,7 @@ class TransitionLearner:
             for step, is_allowed in zip(result.steps, allowed, strict=True):
                 self._add(action.name, place, me, message, path, step, is_allowed)
 
-    def _is_allowed(self, place: HandlerCallSite, me: Any, step: Step, ask: Callable[[HandlerRead], Any]) -> bool:
+    def _is_allowed(self, place: ReplicaAndChannel, me: Any, step: Step, ask: Callable[[HandlerRead], Any]) -> bool:
         if not self._constraints:
             return True
         guarded = self._variables.guarded
@@ -338,7 +338,7 @@ class TransitionLearner:
             if before != after and isinstance(after, prop.kinds("before"))
         )
 
-    def _read_more(self, action: Action, place: HandlerCallSite, dims: tuple[LevelAndMap, ...]) -> None:
+    def _read_more(self, action: Action, place: ReplicaAndChannel, dims: tuple[LevelAndMap, ...]) -> None:
         """Queue a change of the watch for an action's reads: from then on it covers the dimensions `dims`."""
         self._reading[place, action.name] = dims
         base = self._base(place)
@@ -373,7 +373,7 @@ class TransitionLearner:
     def _add(
         self,
         action: str,
-        place: HandlerCallSite,
+        place: ReplicaAndChannel,
         me: Any,
         message: Any,
         path: DecisionPath,
@@ -417,7 +417,7 @@ class TransitionLearner:
         builder.replace(level, me, core)
         return after
 
-    def _require(self, builder: EventBuilder, place: HandlerCallSite, read: HandlerRead, answer: Any) -> None:
+    def _require(self, builder: EventBuilder, place: ReplicaAndChannel, read: HandlerRead, answer: Any) -> None:
         """Guard the event with the value that a read returned in this call."""
         if read.field is not None or read.member is not None:
             builder.require(self.dims.level_of(read), answer)
@@ -432,7 +432,7 @@ class TransitionLearner:
             is_presence = of_inbox and self._variables.keys[level].kind == VariableKind.LOCAL
             builder.guard(level, mapped, True if is_presence else answer)
 
-    def _send(self, builder: EventBuilder, place: HandlerCallSite, message: Any, step: Step) -> None:
+    def _send(self, builder: EventBuilder, place: ReplicaAndChannel, message: Any, step: Step) -> None:
         """Add the message operations of a step."""
         variables = self._variables
         if step.consumes:

@@ -231,7 +231,7 @@ class SearchInterface(Protocol):
 
     options: SearchRequest
     semantics: Semantics
-    books: SearchMonitor
+    monitor: SearchMonitor
     pace: WitnessDeadline
 
     def note(self, reached: int, expanded: int) -> None:
@@ -308,8 +308,8 @@ class ViolationFinder:
 
     def check_part(self) -> None:
         """Look for violations in the known states, after a limit ended the search."""
-        books, store = self._search.books, self._space.store
-        self._search.pace.deadline = time.monotonic() + max(LEAST_PARTIAL_CHECK_SECONDS, books.seconds / 10)
+        monitor, store = self._search.monitor, self._space.store
+        self._search.pace.deadline = time.monotonic() + max(LEAST_PARTIAL_CHECK_SECONDS, monitor.seconds / 10)
         try:
             store.collect_garbage([])
             bad = self.of(store.roots["reached"], EMPTY_SET, is_part=True)
@@ -317,7 +317,7 @@ class ViolationFinder:
             if isinstance(why, RaisedError):
                 raise
             reason = why if isinstance(why, InputError) else "out of memory or time"
-            books.result.notes.append(f"properties were not checked on the states found so far: {reason}")
+            monitor.result.notes.append(f"properties were not checked on the states found so far: {reason}")
         else:
             self.show(bad)
         finally:
@@ -336,7 +336,7 @@ class ViolationFinder:
             if search.is_interrupted:
                 break
         for name in left:
-            search.books.result.notes.append(
+            search.monitor.result.notes.append(
                 f"{name}: no behaviour that leads to the state shown was found; use --search bfs or --engine tables"
             )
             vector = space.store.one_of(space.store.roots[VIOLATING_ROOT_PREFIX + name])
@@ -347,9 +347,9 @@ class ViolationFinder:
 
     def _show_found(self, find: FindWitnesses, left: list[str], kind: str) -> None:
         """Show the counterexamples found in time; names without a counterexample stay in `left`."""
-        books = self._search.books
-        most = max(LEAST_WITNESS_SECONDS, WITNESS_TIME_FACTOR * books.seconds)
-        spare = (self._options.time_limit or math.inf) - books.seconds
+        monitor = self._search.monitor
+        most = max(LEAST_WITNESS_SECONDS, WITNESS_TIME_FACTOR * monitor.seconds)
+        spare = (self._options.time_limit or math.inf) - monitor.seconds
         allowed = max(min(most, spare), 0)
         self._search.pace.deadline = time.monotonic() + allowed
         try:
@@ -359,7 +359,7 @@ class ViolationFinder:
         except (PathTimeout, OutOfNodes):
             self._space.store.collect_garbage([])
             names = ", ".join(left)
-            books.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")
+            monitor.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")
         finally:
             self._search.pace.deadline = None
 
@@ -425,7 +425,7 @@ class BreadthFirst:
         new, pruned, reached, known, expanded = space.start, EMPTY_SET, EMPTY_SET, EMPTY_SET, EMPTY_SET
         if space.kept():
             new, pruned, reached, known, expanded, *self._levels = space.kept().values()
-            self._search.books.result.depth = len(self._levels)
+            self._search.monitor.result.depth = len(self._levels)
             space.learn(expanded)
             space.successors(expanded)  # so that the steps out of earlier levels can be counted
             space.pruned(expanded)
@@ -438,7 +438,7 @@ class BreadthFirst:
             reached = store.union(reached, view.of(frontier))
             self._search.note(reached, expanded)
             if frontier != EMPTY_SET:
-                self._search.books.result.depth = len(self._levels) + 1
+                self._search.monitor.result.depth = len(self._levels) + 1
             self._search.pause()
             self._check(self._states, store.union(new, pruned))
             if frontier == EMPTY_SET:
@@ -462,9 +462,9 @@ class BreadthFirst:
     def _look_at_limits(self, reached: int) -> None:
         options = self._search.options
         if options.max_states and self._space.store.count(reached) >= options.max_states:
-            self._search.books.stop_at("max_states")
+            self._search.monitor.stop_at("max_states")
         if options.max_depth is not None and len(self._levels) + 1 >= options.max_depth:
-            self._search.books.stop_at("max_depth")
+            self._search.monitor.stop_at("max_depth")
 
     def _check(self, properties: Iterable[Property], states: int) -> None:
         for prop in properties:

@@ -57,25 +57,25 @@ class ViolationChecker:
     ) -> None:
         self.semantics = Semantics(protocol)
         self.system = PlainSystem(self.semantics, options)
-        self.books = SearchMonitor(options, self._totals, protocol)
-        self.books.result.workers = expander.workers
+        self.monitor = SearchMonitor(options, self._totals, protocol)
+        self.monitor.result.workers = expander.workers
         self.initial_count = self.restored = 0
         self._options = options
         self.expander = expander
         self._learner = expander.learner
         self._count_visited = count_visited
         self._tallies = tallies or self._own_tallies
-        self._growth = CallGrowthWatch()
+        self._growth = CallGrowthWarnings()
         parts = expander.parts
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
             given = options.action_constraints, self.semantics, self._learner.interner, self._learner.calls
-            self.python = PythonChecks(parts, *given, self.books)
+            self.python = PythonChecks(parts, *given, self.monitor)
 
     def result_of(self, search: Callable[[], None]) -> Result:
-        """Run a search and return its result."""
+        """Run a search, test the purity of its handlers, and return its result."""
         try:
-            return self.books.result_of(partial(self._search_and_test_purity, search), self._notes)
+            return self.monitor.result_of(partial(self._search_and_test_purity, search), self._notes)
         finally:
             self.expander.close()
 
@@ -109,7 +109,7 @@ class ViolationChecker:
                     error.trace = (TraceStep(state),)
                     raise
                 if not holds:
-                    self.books.violation(prop.name, (TraceStep(state),))
+                    self.monitor.violation(prop.name, (TraceStep(state),))
 
     # Errors of user code
 
@@ -146,14 +146,14 @@ class ViolationChecker:
     # Violations
 
     def report_events(self, events: Iterable[ExpansionEvent], trace_to: Callable[[int], Behaviour]) -> None:
-        """Report the violations in the kernel's events."""
+        """Report the violations in the kernel's events, without a search for the least state (`witness.py`)."""
         for event in events:
             self.report_event(event.kind, event.mask, trace_to(event.state))
 
     def report_event(self, kind: int, mask: int, trace: Behaviour) -> None:
         """Report the violations of one event."""
         if kind == EVENT_DEADLOCK:
-            self.books.violation(DEADLOCK, trace)
+            self.monitor.violation(DEADLOCK, trace)
             return
         self.report_step(self.expander.properties_in(kind, mask), trace, over_steps=kind == EVENT_BAD_STEP)
 
@@ -165,7 +165,7 @@ class ViolationChecker:
             steps = list(filter(violates, transitions))
             if not steps:
                 raise AssertionError(f"{prop.name} is violated in the tables, but by no reference step of the state")
-            self.books.violation(prop.name, (*trace, step_of_transition(least_transition(steps))))
+            self.monitor.violation(prop.name, (*trace, step_of_transition(least_transition(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         """Return a test of whether a step violates a property."""
@@ -199,12 +199,12 @@ class ViolationChecker:
 
     def _notes(self) -> list[str]:
         python = [] if self.python is None else self.python.notes(len(self.starts))
-        result = self.books.result
+        result = self.monitor.result
         return python + self._growth.notes(result.distinct_states, result.handler_calls) + self._notes_on_workers()
 
     def _notes_on_workers(self) -> list[str]:
         """Return a note if several workers gain little, because one thread alone calls handlers."""
-        seconds, learning = self.books.seconds, self._learner.seconds
+        seconds, learning = self.monitor.seconds, self._learner.seconds
         if self.expander.workers == 1 or seconds < LONG_LEARNING_SECONDS or learning < LONG_LEARNING_FRACTION * seconds:
             return []
         most = ", ".join(name for name, _ in self._learner.calls.counts.most_common(1))
@@ -224,7 +224,7 @@ class ViolationChecker:
     def stop_at_max_states(self) -> None:
         """Stop the search if the limit on states is reached."""
         if self.has_max_states():
-            self.books.stop_at("max_states")
+            self.monitor.stop_at("max_states")
 
 
 def _find_error_with_trace(
@@ -242,7 +242,7 @@ def _find_error_with_trace(
     return found
 
 
-class CallGrowthWatch:
+class CallGrowthWarnings:
     """Warns of actions whose calls grow with the number of states, sampled at each doubling."""
 
     def __init__(self) -> None:

@@ -181,9 +181,9 @@ class TablesCheckpoint(SearchCheckpoint):
 
     def save(self, states: SearchStates, position: int, *, finished: bool = False) -> None:
         """Write a checkpoint; no candidates may wait for a merge with the states on disk."""
-        self._checker.books.tally()
+        self._checker.monitor.tally()
         states.levels.flush()
-        result = self._checker.books.result
+        result = self._checker.monitor.result
         # The resumed search finds liveness violations and errors of properties again.
         kept = [one for one in result.violations if not one.is_of_behaviours() and one.failed is None]
         noted = Snapshot(states.levels.extents, position, result.actions, result.seconds, kept)._asdict()
@@ -199,8 +199,8 @@ class TablesCheckpoint(SearchCheckpoint):
         checker, expander, levels = self._checker, states.expander, states.levels
         snapshot = self._read()
         levels.restore(snapshot.levels)
-        checker.books.restore(snapshot.violations, snapshot.seconds)
-        checker.books.result.depth = max(levels.depth - 1, 1)
+        checker.monitor.restore(snapshot.violations, snapshot.seconds)
+        checker.monitor.result.depth = max(levels.depth - 1, 1)
         expander.fit_packing()
         states.visited.reserve(sum(levels.counts), expander.packing)
         again = CheckpointRecheck(checker, states, snapshot)
@@ -212,7 +212,7 @@ class TablesCheckpoint(SearchCheckpoint):
             states.visited.restored()
             again.require_same()
         checker.restored = checker.distinct
-        expander.restart(checker.books.violated)
+        expander.restart(checker.monitor.violated)
         expander.note_fired(np.array([snapshot.actions[name] for name in expander.learner.action_names]))
         return snapshot.position
 

@@ -25,7 +25,7 @@ from kraftcheck.persistence.stored_files import (
     CorruptFileError,
     RowIndex,
     errors_as_corrupt_file,
-    hash_numbers,
+    hash_each_number,
     require_condition,
     require_distinct,
 )
@@ -356,7 +356,7 @@ def require_valid_inbox_contents(interner: Interner, heads: Rows, items: Rows, l
     require_condition(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):
-        sums = np.add.reduceat(hash_numbers(keys.astype(np.uint64)), np.cumsum(counts) - counts)
+        sums = np.add.reduceat(hash_each_number(keys.astype(np.uint64)), np.cumsum(counts) - counts)
     require_distinct(sums, "inbox contents")
 
 
@@ -367,7 +367,7 @@ def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared.values)]
     most += interner.shared.sets.largest_words()
     before, sums = base, [np.zeros(0, np.uint64)]
-    weights = hash_numbers(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
+    weights = hash_each_number(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:
         columns = block.shape[1]
         require_condition(

@@ -65,7 +65,7 @@ class FactoredLayout:
         expand_batch(self._interner.tables, worker, worker.successors, packing, which, deadlock, images)
 
     def resolver(self, packing: BitPacking) -> MissResolver | None:
-        """Return None, so that the learner uses its default function to resolve cache misses."""
+        """Return None: the learner then resolves cache misses with its default, `resolve_misses_of_states`."""
         return None
 
     def order(self, rows: Rows) -> Indices:

@@ -48,7 +48,7 @@ class TableTransitionSystem:
         self._edges = [WorkerEdges() for _ in expander.pool]
         # Properties are compared by identity: a predicate of 1 and one of "1" have the same name.
         self._roots: list[tuple[Property, int]] = []  # decision trees of properties
-        self._judged: Property | None = None  # the property whose verdicts by control row are cached
+        self._evaluated_property: Property | None = None  # the property whose verdicts by control row are cached
         self._verdicts: dict[int, bool] = {}
         self._plain: list[Property] = []  # properties without a decision tree
 
@@ -80,8 +80,8 @@ class TableTransitionSystem:
             self._plain.append(prop)
         if non_local_reason(prop) is not None:
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
-        if prop is not self._judged:
-            self._judged, self._verdicts = prop, {}
+        if prop is not self._evaluated_property:
+            self._evaluated_property, self._verdicts = prop, {}
         empty = [0] * (states.shape[1] - 1)
         found = np.zeros(len(controls), bool)
         for place, control in enumerate(controls.tolist()):

@@ -108,7 +108,7 @@ def check_graph_properties(
     states: SearchStates, checker: ViolationChecker, options: SearchRequest, path_to: PathTo, pause: Callable[[], None]
 ) -> None:
     """Check AG EF and temporal properties on the complete state graph."""
-    expander, books, semantics = states.expander, checker.books, checker.semantics
+    expander, monitor, semantics = states.expander, checker.monitor, checker.semantics
     expander.fit_packing()
     room = SpillArena(states.left_memory(), states.folder)
     system = TableTransitionSystem(expander, checker.starts)
@@ -116,8 +116,8 @@ def check_graph_properties(
         store = StatesInLevels(states, system, room, path_to, pause)
         bounds = PropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
-        check_reachable(graph, options, books, mark_states_leading_to)
-        check_temporal(graph, semantics, options, books)
+        check_reachable(graph, options, monitor, mark_states_leading_to)
+        check_temporal(graph, semantics, options, monitor)
     finally:
         if room.on_disk:
-            books.result.notes.append(f"{format_bytes(room.on_disk)} of the state graph went to disk")
+            monitor.result.notes.append(f"{format_bytes(room.on_disk)} of the state graph went to disk")

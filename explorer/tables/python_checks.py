@@ -204,13 +204,13 @@ class PythonChecks:
         semantics: Semantics,
         interner: Interner,
         calls: HandlerCaller,
-        books: SearchMonitor,
+        monitor: SearchMonitor,
     ) -> None:
         self._parts = parts
         self._action_constraints = action_constraints
         self._semantics = semantics
         self._decode = interner.decode_state
-        self._books = books
+        self._monitor = monitor
         self.least: Callable[[str], Behaviour | None] = lambda name: None
         self._evaluated: Counter[str] = Counter()
         self.beyond = 0
@@ -243,7 +243,7 @@ class PythonChecks:
         try:
             for prop in self._parts.non_local:
                 evaluated = self._verdicts[prop.name]
-                if prop.name not in self._books.violated:
+                if prop.name not in self._monitor.violated:
                     self._report(prop, rows, trace_to)
             kept = np.ones(len(rows), bool)
             for constraint in self._parts.non_local_constraints:
@@ -259,7 +259,7 @@ class PythonChecks:
     def _report(self, prop: Property, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> None:
         """Report the first state that violates a property."""
         for index in np.flatnonzero(~self._verdicts[prop.name].of(rows))[:1].tolist():
-            self._books.violation(prop.name, self.least(prop.name) or trace_to(rows[index]))
+            self._monitor.violation(prop.name, self.least(prop.name) or trace_to(rows[index]))
 
     def _holds_in(self, prop: Property, row: Any) -> bool:
         return self._semantics.holds(prop, self._decode(row))
@@ -281,7 +281,7 @@ class PythonChecks:
 
         for prop in self._parts.non_local:
             try:
-                if prop.name not in self._books.violated:
+                if prop.name not in self._monitor.violated:
                     self._report(prop, rows, trace_of)
             except RaisedError as error:
                 if error.trace is None:
@@ -298,7 +298,7 @@ class PythonChecks:
                 if self._is_pruned(state, transition.target):
                     for name in self._violated(transition.target):
                         found = self.least(name) or (*trace_to(rows, index), step_of_transition(transition))
-                        self._books.violation(name, found)
+                        self._monitor.violation(name, found)
 
     def _is_pruned(self, state: State, target: State) -> bool:
         semantics = self._semantics
@@ -309,7 +309,7 @@ class PythonChecks:
 
     def _violated(self, state: State) -> list[str]:
         """Return the non-local properties that a state violates, without those already reported."""
-        known = self._books.violated
+        known = self._monitor.violated
         return [p.name for p in self._parts.non_local if p.name not in known and not self._holds(p, state)]
 
     def _holds(self, prop: Property, state: State) -> bool:

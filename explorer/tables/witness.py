@@ -152,7 +152,7 @@ class WitnessSearch:
     ) -> None:
         self.least = LeastStateFinder(expander, levels, batch)
         self._expander, self._levels, self._checker = expander, levels, checker
-        self._books, self._options = checker.books, options
+        self._monitor, self._options = checker.monitor, options
 
     def note(self, events: list[ExpansionEvent], level: int, trace_to: Callable[[int], Behaviour]) -> None:
         """Report violations by states of a level, each with the trace through the least such state.
@@ -161,13 +161,15 @@ class WitnessSearch:
         """
         while events:
             self._allow_time()
-            row = self.least.least_in_level(level, lambda rows: self.least.first_violating(rows, self._books.violated))
+            row = self.least.least_in_level(
+                level, lambda rows: self.least.first_violating(rows, self._monitor.violated)
+            )
             if row is None:
                 if self.least.gave_up:
                     self._checker.report_events(events, trace_to)
                 break
             trace = self.to_orbit(row, level) or self.to_row(row, level)
-            for kind, mask in self.least.events_of(row, self._books.violated):
+            for kind, mask in self.least.events_of(row, self._monitor.violated):
                 self._checker.report_event(kind, mask, trace)
 
     def to_violation(self, name: str, level: int) -> Behaviour | None:
@@ -202,8 +204,8 @@ class WitnessSearch:
         return error
 
     def _allow_time(self) -> None:
-        self._books.tally()
-        self.least.allow(self._books.result.seconds)
+        self._monitor.tally()
+        self.least.allow(self._monitor.result.seconds)
 
     def to(self, row: Any, level: int) -> Behaviour:
         """Return a shortest trace to a state of a level."""
@@ -231,7 +233,7 @@ class WitnessSearch:
         except UnreplayableBehaviourError:
             return None
         with expander.with_control_rows():
-            image, violated = expander.encode([found[-1].state])[0], self._checker.books.violated
+            image, violated = expander.encode([found[-1].state])[0], self._checker.monitor.violated
         return found if self.least.events_of(image, violated) == self.least.events_of(row, violated) else None
 
     def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:

@@ -36,27 +36,27 @@ def exhausted_bounds_disable_actions(protocol: Protocol, options: SearchRequest)
 
 
 def check_reachable(
-    graph: StateGraph, options: SearchRequest, books: SearchMonitor, mark_back: MarkStatesLeadingTo | None = None
+    graph: StateGraph, options: SearchRequest, monitor: SearchMonitor, mark_back: MarkStatesLeadingTo | None = None
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
         found = states_without_path_to(graph, prop, mark_back)
-        books.followed.add(prop.name)
-        books.result.notes += graph.take_notes()
+        monitor.followed.add(prop.name)
+        monitor.result.notes += graph.take_notes()
         if len(found):
             trap = DeadEndCounts(len(found), graph.count)
-            books.violation(prop.name, graph.store.path_to(int(found[0])), trap)
+            monitor.violation(prop.name, graph.store.path_to(int(found[0])), trap)
 
 
-def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: SearchMonitor) -> None:
+def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, monitor: SearchMonitor) -> None:
     """Check the temporal properties of a search."""
     from kraftcheck.explorer.temporal.checking import check_formula  # most searches do not need its compiled code
 
     if not options.temporal:
         return
-    books.tally()
-    strict, notes = exhausted_bounds_disable_actions(semantics.protocol, options), books.result.notes
-    labelled = LabelledGraph(graph, expected=books.result.generated_states, strict_bounds=strict)
+    monitor.tally()
+    strict, notes = exhausted_bounds_disable_actions(semantics.protocol, options), monitor.result.notes
+    labelled = LabelledGraph(graph, expected=monitor.result.generated_states, strict_bounds=strict)
     beyond = len(np.unique(labelled.beyond.states))
     if beyond:
         notes.append(
@@ -66,9 +66,9 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
         names = ", ".join(prop.name for prop in options.temporal)
         labelled.holds(Property(names, PREDICATE, lambda protocol: True, ()))
     for prop in options.temporal:
-        books.check_time_limit(0)
+        monitor.check_time_limit(0)
         found = check_formula(prop.name, prop.formula(semantics.protocol), options.fairness_of(prop), labelled)
-        books.followed.add(prop.name)
+        monitor.followed.add(prop.name)
         notes += [*graph.take_notes(), *found.notes]
         if found.lasso is not None:
             lasso = _lasso_as_behaviour(found.lasso, semantics, options, graph.store.state)
@@ -80,7 +80,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
             ):
                 way = f"up to the renaming of VIEW {options.view}"
                 notes.append(f"{prop.name}: the cycle leads back to state {loop.back_to} {way}")
-            books.violation(prop.name, *lasso)
+            monitor.violation(prop.name, *lasso)
 
 
 def _differ_apart_from_bounds(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:

@@ -46,7 +46,7 @@ from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
 from kraftcheck.kraft_model.quorum.liveness import QuorumLiveness
 from kraftcheck.kraft_model.quorum.properties import QuorumProperties
 from kraftcheck.kraft_model.quorum.replication import QuorumReplication
-from kraftcheck.kraft_model.quorum.starts import QuorumStarts
+from kraftcheck.kraft_model.quorum.starts import QuorumScenarios
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 
 
@@ -59,7 +59,7 @@ class Quorum(
     QuorumProperties,
     QuorumContracts,
     QuorumLiveness,
-    QuorumStarts,
+    QuorumScenarios,
 ):
     """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""
 

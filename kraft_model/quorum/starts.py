@@ -13,7 +13,9 @@ from kraftcheck.spec import ConstantError, ModelValue, State, ordered
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
 
-class QuorumStarts(QuorumBase):
+class QuorumScenarios(QuorumBase):
+    """Scenarios: named paths of actions from Init that end near rare states."""
+
     @scenario
     def elected(self) -> Iterator[Take]:
         """The first initial voter leads epoch 1, and the other voters know that its first batch is committed."""
@@ -315,4 +317,4 @@ def _is_leader(me: Replica) -> bool:
     return me.mode is Mode.LEADER
 
 
-__all__ = ["QuorumStarts", "election_steps", "fetches"]
+__all__ = ["QuorumScenarios", "election_steps", "fetches"]

@@ -27,7 +27,7 @@ module         content
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.reconfig.base import ReconfigStarts
+from kraftcheck.kraft_model.reconfig.base import ReconfigScenarios
 from kraftcheck.kraft_model.reconfig.contracts import ReconfigContracts
 from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
@@ -37,7 +37,7 @@ from kraftcheck.kraft_model.reconfig.replication import ReconfigReplication
 
 # The bases are in reverse order: actions are listed from the last base to the first.
 class Reconfig(
-    ReconfigContracts, ReconfigDetails, ReconfigMembership, ReconfigReplication, ReconfigElections, ReconfigStarts
+    ReconfigContracts, ReconfigDetails, ReconfigMembership, ReconfigReplication, ReconfigElections, ReconfigScenarios
 ):
     """KRaft with one-at-a-time reconfiguration and composite server identity (KIP-853)."""
 

@@ -1,7 +1,7 @@
 """The constants of `reconfig`, its initial states, and shared methods.
 
-A `.cfg` names an initial state under INIT: `Init`, or a scenario of `ReconfigStarts`. The steps of a scenario lead to a
-reachable state close to a rare one.
+A `.cfg` names an initial state under INIT: `Init`, or a scenario of `ReconfigScenarios`. The steps of a scenario lead
+to a reachable state close to a rare one.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ReconfigBase(Protocol):
         return Map((server, 0) for server in ordered(shared.servers))
 
 
-class ReconfigStarts(ReconfigBase):
+class ReconfigScenarios(ReconfigBase):
     @scenario
     def competing_removals(self) -> Iterator[Take]:
         """Four voters: leader 1 has appended the removal of 4, which no server fetched, when 3 and 4 elect 2.

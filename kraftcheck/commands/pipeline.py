@@ -39,9 +39,9 @@ from kraftcheck.traces.pipeline.driver import (
     Pipeline,
     PipelineFolder,
     Summary,
+    file_replayer_arguments,
     find_input_files,
     identity_of_output,
-    task_arguments,
     watch_input_files,
 )
 
@@ -176,7 +176,7 @@ def _start_spark(job: SearchJob, **settings: str) -> SparkApplication:
 
 def _task_arguments(job: SearchJob, arguments: argparse.Namespace) -> str:
     """Return the arguments of the tasks."""
-    return task_arguments(
+    return file_replayer_arguments(
         job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
         memory=arguments.trace_memory, label=arguments.label,
     )  # fmt: skip

@@ -43,7 +43,7 @@ from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import CandidateCache, Candidates, ChosenOutcome, StepChoice
 from kraftcheck.spec import Record, State
-from kraftcheck.spec.language.changes import broken_properties
+from kraftcheck.spec.language.changes import broken_state_properties
 from kraftcheck.spec.language.semantics import Semantics, Transition
 
 StepChooser = Callable[[Candidates], ChosenOutcome | None]
@@ -313,7 +313,7 @@ class Lockstep:
 
     def violated(self, before: State, after: State) -> Iterator[str]:
         """Yield the properties violated in a state, or by the step to it."""
-        yield from (prop.name for prop in broken_properties(self.semantics, self._of_states, before, after))
+        yield from (prop.name for prop in broken_state_properties(self.semantics, self._of_states, before, after))
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
                 yield prop.name

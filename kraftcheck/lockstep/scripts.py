@@ -20,7 +20,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition, choose_tra
 from kraftcheck.spec.language.state import State
 from kraftcheck.traces.parsing import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
-from kraftcheck.traces.scenarios import Command, ScenarioError, ScenarioPart, ScenarioPlayer
+from kraftcheck.traces.scenarios import Command, ScenarioError, ScenarioPlayer, ScenarioSection
 
 BEGINNING_BYTES = 2**16
 """Bytes at the beginning of a file that show its kind."""
@@ -97,7 +97,7 @@ def file_kind(path: Path) -> str:
 # Scenarios
 
 
-def check_scenario_part(part: ScenarioPart, init: str, plain: Semantics, kafka: Semantics) -> None:
+def check_scenario_part(part: ScenarioSection, init: str, plain: Semantics, kafka: Semantics) -> None:
     """Check a scenario part by executing it on the model, or else on the model with Kafka's known differences."""
     try:
         _play_on_model(part, init, ScenarioPlayer(plain))
@@ -108,7 +108,7 @@ def check_scenario_part(part: ScenarioPart, init: str, plain: Semantics, kafka: 
             raise error from None
 
 
-def _play_on_model(part: ScenarioPart, init: str, stage: ScenarioPlayer) -> None:
+def _play_on_model(part: ScenarioSection, init: str, stage: ScenarioPlayer) -> None:
     with _prefix_errors_with_command(part, part.start):
         stage.begin(init, part.words.then)
     for command in part.commands:
@@ -117,7 +117,7 @@ def _play_on_model(part: ScenarioPart, init: str, stage: ScenarioPlayer) -> None
                 stage.state = transition.target
 
 
-def scenario_script(part: ScenarioPart, semantics: Semantics, init: str, begun: StepResult) -> Script:
+def scenario_script(part: ScenarioSection, semantics: Semantics, init: str, begun: StepResult) -> Script:
     """Return the script of a scenario part that `check_scenario_part` has checked."""
     stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
     with _prefix_errors_with_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
@@ -165,12 +165,12 @@ class _ScriptProgress:
         return True
 
 
-def _command_place(part: ScenarioPart, command: Command) -> str:
+def _command_place(part: ScenarioSection, command: Command) -> str:
     return f"{part.file}:{command.line}:1"
 
 
 @contextmanager
-def _prefix_errors_with_command(part: ScenarioPart, command: Command, beside: str = "") -> Iterator[None]:
+def _prefix_errors_with_command(part: ScenarioSection, command: Command, beside: str = "") -> Iterator[None]:
     """Prefix errors with the place and the text of a command."""
     try:
         yield

@@ -96,7 +96,7 @@ def require_distinct(hashes: NDArray[np.uint64], what: str) -> None:
     require_condition(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
 
 
-def hash_numbers(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def hash_each_number(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return 64-bit hashes of numbers."""
     keys = (keys ^ (keys >> np.uint64(31))) * HASH_FACTOR + HASH_FACTOR  # maps 0 to another number
     keys = (keys ^ (keys >> np.uint64(29))) * HASH_FACTOR

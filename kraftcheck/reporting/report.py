@@ -213,11 +213,14 @@ class _ValueTable:
 def pack_page_data(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the data of a page, with deduplicated values and with states as differences to the state before."""
     values = _ValueTable()
-    found = [dict(run) | {"traces": [_packed_trace(trace, values) for trace in run["traces"]]} for run in runs]
+    found = [
+        dict(run) | {"traces": [_trace_with_numbered_values(trace, values) for trace in run["traces"]]} for run in runs
+    ]
     return {**tool_header(), "runs": found, "values": values.all()}
 
 
-def _packed_trace(trace: Mapping[str, Any], values: _ValueTable) -> dict[str, Any]:
+def _trace_with_numbered_values(trace: Mapping[str, Any], values: _ValueTable) -> dict[str, Any]:
+    """Return a trace with values as numbers of a table, and with replicas where they changed."""
     steps: list[dict[str, Any]] = []
     before: dict[str, int] = {}
     for state in trace["states"]:

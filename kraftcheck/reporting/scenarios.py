@@ -72,7 +72,7 @@ from kraftcheck.traces.scenarios import (
     arguments_for_start,
     blocks_as_text,
     command_for_step,
-    parse_start,
+    parse_start_arguments,
     parse_step_description,
     quoted_word,
     split_words,
@@ -146,7 +146,7 @@ class ScenarioRun:
     # The commands
 
     def _start(self, given: list[str]) -> Iterator[str]:
-        start = parse_start(given)
+        start = parse_start_arguments(given)
         model, config = scenario_model_and_config(start)
         bound, _ = bind_leniently(self._protocol or model.protocol, config, whole_space=False)
         self._staged = ScenarioPlayer(Semantics(bound.protocol), self._rendered)

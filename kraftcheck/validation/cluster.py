@@ -12,7 +12,13 @@ from typing import Protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import has_disk_files, is_record_batch_file, read_disks
 from kraftcheck.validation.effects import FormatByDisk
-from kraftcheck.validation.events import Event, MessagePairs, assign_sequence_numbers, nodes_by_address, pair_messages
+from kraftcheck.validation.events import (
+    Event,
+    SendReceivePairs,
+    assign_sequence_numbers,
+    nodes_by_address,
+    pair_messages,
+)
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import model_of_logs, translator_of_logs
 from kraftcheck.validation.monitors import check_disks, check_events
@@ -33,7 +39,7 @@ def prepare_log_replay(
     *,
     heads: Mapping[int, Sequence[Event]] = {},
     without: Collection[str] = (),
-    pairs: MessagePairs | None = None,
+    pairs: SendReceivePairs | None = None,
 ) -> ClusterReplay:
     """Return the replay of the events of a cluster's nodes, each in the order of its log.
 

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import BOOT_KINDS, NodeState, Refusal
-from kraftcheck.validation.terms import FieldDifference, batch_count_at, batch_end_offset, offset_after_batches
+from kraftcheck.validation.translation import FieldDifference, batch_count_at, batch_end_offset, offset_after_batches
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
@@ -222,7 +222,7 @@ def _is_undelayed_response(event: Event, first: Event) -> bool:
 # Changes of the model that a line shows
 
 
-def check_changes_have_lines(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
+def require_lines_for_changes(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
     """Raise Refusal unless each change of the model in a unit has its line."""
     new = after.me
     if after.appended > unit[-1].seq:

@@ -30,11 +30,11 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
 )
 from kraftcheck.spec import Map, ModelValue, Record, State, Step
-from kraftcheck.spec.language.changes import broken_properties
+from kraftcheck.spec.language.changes import broken_state_properties
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.validation.events import Event, MessagePairs
+from kraftcheck.validation.events import Event, SendReceivePairs
 from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, position_of_next_append
-from kraftcheck.validation.terms import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
+from kraftcheck.validation.translation import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
@@ -112,7 +112,7 @@ class PropertyCheck:
         self.before = after
         if before is None:
             return [p.name for p in self._of_states if not self._semantics.holds(p, after)]
-        found = [p.name for p in broken_properties(self._semantics, self._of_states, before, after)]
+        found = [p.name for p in broken_state_properties(self._semantics, self._of_states, before, after)]
         found += [p.name for p in self._of_steps if not self._semantics.holds_over(p, before, after)]
         return found
 
@@ -160,7 +160,7 @@ class ReplayedModel:
         protocol: QuorumBase,
         terms: ModelTranslator,
         nodes: dict[int, NodeProgress],
-        pairs: MessagePairs,
+        pairs: SendReceivePairs,
         formats: FormatByDisk,
         homes: dict[str, int],
     ) -> None:

@@ -120,7 +120,7 @@ MOST_UNWRITTEN_SENDINGS = 2
 """Requests of a killed process that it may have sent without writing their lines."""
 
 
-class MessagePairs(NamedTuple):
+class SendReceivePairs(NamedTuple):
     """The pairs of a stream, by the identity of their events.
 
     A killed process may have sent its last messages without their lines: their receipts are not unpaired.
@@ -132,9 +132,9 @@ class MessagePairs(NamedTuple):
     unanswered: list[tuple[Event, Event]]  # requests without a response, with that to a later request to the same node
 
 
-def pair_messages(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> MessagePairs:
+def pair_messages(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> SendReceivePairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
-    pairs = MessagePairs({}, {}, [], [])
+    pairs = SendReceivePairs({}, {}, [], [])
     answers = _answers_to_requests(logs)
     _set_remove_voter_senders(logs)
     receipts: dict[int, list[list[Event]]] = defaultdict(list)
@@ -220,7 +220,7 @@ def _pair_receipts_of_sender(
     answers: dict[int, Event],
     homes: dict[str, int],
     nodes: Collection[int],
-    pairs: MessagePairs,
+    pairs: SendReceivePairs,
 ) -> None:
     """Pair the receipts of one sender: find its incarnation for each, then align those of each incarnation."""
     sends: dict[int, dict[int, Event]] = defaultdict(dict)
@@ -363,7 +363,7 @@ class _Alignment:
         best = sorted(found, key=lambda difference: -found[difference][0])[:MOST_ALIGNMENTS]
         self.paths = {difference: found[difference] for difference in best}
 
-    def pair(self, pairs: MessagePairs) -> None:
+    def pair(self, pairs: SendReceivePairs) -> None:
         """Add the pairs of the best alignment."""
         link = max(self.paths.values(), key=lambda path: path[0])[3]
         unpaired = list[Event]()
@@ -389,7 +389,7 @@ class _Alignment:
             one.correlation > end and one.node not in left for one in receipts
         )
 
-    def unpaired_responses(self, pairs: MessagePairs, nodes: Collection[int]) -> Iterator[Event]:
+    def unpaired_responses(self, pairs: SendReceivePairs, nodes: Collection[int]) -> Iterator[Event]:
         """Yield the responses that a node with a log has not written. A killed process may leave out the last one."""
         lives = {(one.node, one.incarnation): self.sends[number].seq for number, one in sorted(self.receipts.items())}
         for number, response in self.answered.items():

@@ -18,7 +18,7 @@ from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import OPERATION_OF_API, ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, WaitingRequest
-from kraftcheck.validation.terms import (
+from kraftcheck.validation.translation import (
     ERROR_CODES,
     FieldDifference,
     batch_count_at,

@@ -15,7 +15,7 @@ from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import Event, EventKind, is_transport_error
 from kraftcheck.validation.lines import KnownDifferenceUses
-from kraftcheck.validation.terms import ModelTranslator
+from kraftcheck.validation.translation import ModelTranslator
 
 UNLIMITED_BOUND = 1_000_000
 """A bound that no log exhausts."""

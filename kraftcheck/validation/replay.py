@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys, resigned, unattached
 from kraftcheck.spec import Record
-from kraftcheck.validation.completeness import LineOrderChecker, check_changes_have_lines, check_start_shows_snapshot
+from kraftcheck.validation.completeness import LineOrderChecker, check_start_shows_snapshot, require_lines_for_changes
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
@@ -39,7 +39,7 @@ from kraftcheck.validation.state import (
     next_unit_events,
     transition_differences,
 )
-from kraftcheck.validation.terms import (
+from kraftcheck.validation.translation import (
     FieldDifference,
     batch_count_at,
     batch_end_offset,
@@ -491,7 +491,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             if node.state is not None and not node.is_old:
                 check_start_shows_snapshot(state.me, unit)
         elif node.state is not None:
-            check_changes_have_lines(node.state.me, state, unit)
+            require_lines_for_changes(node.state.me, state, unit)
         return state
 
     def _transitions(self, node: NodeProgress, state: NodeState, run: list[Event]) -> NodeState:

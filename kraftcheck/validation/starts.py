@@ -35,7 +35,7 @@ from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
 from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeProgress, NodeState, WaitingRequest
-from kraftcheck.validation.terms import (
+from kraftcheck.validation.translation import (
     UNSET_DIRECTORY_IDS,
     Log,
     LogEnd,
@@ -159,10 +159,10 @@ class LogShortener(ReplayedModel):
 
     def split(self, offset: int) -> None:
         """Split the merged batches that cover an offset; a follower may store a part of them only."""
-        self._rewrite(lambda log: split_batch_at(log, offset))
+        self._rewrite(lambda log: split_data_batch_at(log, offset))
         for number, batches in self.records.items():
             if batches and batch_end_offset(batches[0]) < offset:
-                self.records[number] = split_batch_at(batches, offset)
+                self.records[number] = split_data_batch_at(batches, offset)
 
     def _replicas(self) -> Iterator[Replica]:
         for node in self.nodes.values():
@@ -229,7 +229,7 @@ def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
     return tuple(found)
 
 
-def split_batch_at(log: Log, offset: int) -> Log:
+def split_data_batch_at(log: Log, offset: int) -> Log:
     """Return a log in which a batch ends at an offset."""
     position = bisect_left(log, offset, key=batch_end_offset) if offset > 0 else len(log)
     if position >= len(log) or batch_end_offset(log[position]) == offset or not is_data_batch(log[position]):
@@ -342,7 +342,7 @@ class ProcessStartReplay(LogShortener):
         read = [event.body for event in unit if event.kind is EventKind.LOADED]
         named = [*chain.from_iterable(found), *read]
         for end, _ in named:
-            me = replica_with_rewritten_log(me, partial(split_batch_at, offset=end))
+            me = replica_with_rewritten_log(me, partial(split_data_batch_at, offset=end))
             self.split(end)
         ends = {batch_count_at(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
@@ -413,7 +413,7 @@ class ProcessStartReplay(LogShortener):
 
     def begun_at(self, me: Replica, start: int) -> Replica:
         """Return a replica whose log starts at an offset, with the snapshot that ends there."""
-        me = replica_with_rewritten_log(me, partial(split_batch_at, offset=start))
+        me = replica_with_rewritten_log(me, partial(split_data_batch_at, offset=start))
         count = sum(batch_end_offset(batch) <= start for batch in me.log)
         if not count or not isinstance(me, DiskReplica):
             return me
@@ -534,7 +534,7 @@ class LateStartReplay(ProcessStartReplay):
         start = self.log_start(node, head[-1].incarnation)
         marks = (e.body for e in head if e.kind in (EventKind.LEADER_HIGH_WATERMARK, EventKind.FOLLOWER_HIGH_WATERMARK))
         high = max(head[-1].body[0]["high"], start, *marks, 0)
-        me = replica_with_rewritten_log(self.begun_at(me, start), lambda log: split_batch_at(log, high))
+        me = replica_with_rewritten_log(self.begun_at(me, start), lambda log: split_data_batch_at(log, high))
         return me.but(high_watermark=sum(batch_end_offset(batch) <= high for batch in me.log))
 
     def _late_voters(self, node: NodeProgress, shown: dict[str, Any], directory: int) -> frozenset[Voter]:

@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Event, EventKind
-from kraftcheck.validation.terms import (
+from kraftcheck.validation.translation import (
     UNSET_DIRECTORY_IDS,
     FieldDifference,
     FieldTexts,

@@ -12,7 +12,7 @@ from kraftcheck.validation.events import (
     Event,
     EventKind,
     MessageBody,
-    MessagePairs,
+    SendReceivePairs,
     assign_sequence_numbers,
     is_transport_error,
 )
@@ -120,7 +120,7 @@ class _StepReplay:
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:
         from kraftcheck.validation.cluster import prepare_log_replay
 
-        self.pairs = MessagePairs({}, {}, [], [])
+        self.pairs = SendReceivePairs({}, {}, [], [])
         self.replay: ClusterReplay = prepare_log_replay(dict(logs), without=without, pairs=self.pairs)
         self._sends: dict[tuple[int, MessageBody], list[Event]] = defaultdict(list)
         self._killed: set[int] = set()  # nodes whose events may be missing

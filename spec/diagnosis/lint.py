@@ -53,7 +53,7 @@ PROBE_NAME = "__seen__"
 """The name of the function that a probe calls with its number."""
 
 
-class ConditionalPart(NamedTuple):
+class ConditionalPropertyPart(NamedTuple):
     """A conditional part of a property: its line, its text, and whether it is the property's claim.
 
     The claim is the last statement, an operand of `or` after negations in it, or the elements of a comprehension in it.
@@ -81,7 +81,7 @@ class CoverageProbe:
         self.calls = self.before = self.elements = 0
         self.prop = prop
         self._function: Callable[..., Any] = prop.function
-        self._open: dict[int, ConditionalPart] = {}
+        self._open: dict[int, ConditionalPropertyPart] = {}
         self._met: set[int] = set()
         definition = definition_of(prop.function.__code__)
         if definition is not None:
@@ -137,11 +137,11 @@ class CoverageProbe:
                 return True
         return False
 
-    def never(self) -> list[ConditionalPart]:
+    def never(self) -> list[ConditionalPropertyPart]:
         """Return the parts of the property that were never evaluated."""
         return [part for number, part in self._open.items() if number not in self._met]
 
-    def unmet_claims(self) -> list[ConditionalPart]:
+    def unmet_claims(self) -> list[ConditionalPropertyPart]:
         """Return the unevaluated claims; without claims, the elements if none was evaluated."""
         never = self.never()
         elements = [part for part in never if part.is_element]
@@ -155,7 +155,7 @@ class CoverageProbe:
         if self._open:
             self._mark(set(self._open))
 
-    def _mark(self, wanted: set[int]) -> dict[int, ConditionalPart]:
+    def _mark(self, wanted: set[int]) -> dict[int, ConditionalPropertyPart]:
         """Insert the probes of the given numbers, or all; return the parts that may have one."""
         definition, marker = loads(self._definition), _ProbeInserter(wanted)
         marker.mark(definition)
@@ -168,7 +168,7 @@ class _ProbeInserter:
     """Inserter of probes into a definition: all probes, or only the given numbers."""
 
     def __init__(self, wanted: set[int]) -> None:
-        self.parts: dict[int, ConditionalPart] = {}
+        self.parts: dict[int, ConditionalPropertyPart] = {}
         self._wanted = wanted
 
     def mark(self, definition: ast.FunctionDef) -> None:
@@ -181,7 +181,7 @@ class _ProbeInserter:
     def _call(self, node: ast.AST, text: str, *, is_claim: bool, is_element: bool = False) -> ast.Call | None:
         number = len(self.parts)
         line = getattr(node, "lineno", 0)
-        self.parts[number] = ConditionalPart(line, truncate_text(text, MAX_PART_LENGTH), is_claim, is_element)
+        self.parts[number] = ConditionalPropertyPart(line, truncate_text(text, MAX_PART_LENGTH), is_claim, is_element)
         if self._wanted and number not in self._wanted:
             return None
         return ast.copy_location(ast.Call(ast.Name(PROBE_NAME, ast.Load()), [ast.Constant(number)], []), node)

@@ -100,7 +100,7 @@ def _explanations_of_action(
     semantics: Semantics, state: State, action: Action, actor: Value, message: Record | None
 ) -> Iterator[ActionExplanation]:
     if action.kind == "environment":
-        yield _traced_reason(semantics, state, action, None, None)
+        yield _explanation_by_traced_call(semantics, state, action, None, None)
         return
     acting = [key for key in ordered(state.replicas) if isinstance(state.replicas[key], action.actors)]
     if actor is not None and actor not in acting:
@@ -110,7 +110,7 @@ def _explanations_of_action(
         yield ActionExplanation("no replica", f"there is none: {_actors_text(action)}")
     for key in acting if actor is None else [actor]:
         if action.kind == "internal":
-            yield _traced_reason(semantics, state, action, key, None)
+            yield _explanation_by_traced_call(semantics, state, action, key, None)
         else:
             yield from _delivery_reasons(semantics, state, action, key, message)
 
@@ -142,12 +142,12 @@ def _delivery_reasons(
             yield ActionExplanation("no message", f"{action.name} is taken on {kinds}", key, message)
     for delivered in found:
         if semantics.protocol.receives(state.replicas[key], delivered):
-            yield _traced_reason(semantics, state, action, key, delivered)
+            yield _explanation_by_traced_call(semantics, state, action, key, delivered)
         else:
             yield ActionExplanation("not receiving", "it receives no messages in this state", key, delivered)
 
 
-def _traced_reason(
+def _explanation_by_traced_call(
     semantics: Semantics, state: State, action: Action, key: Value, message: Record | None
 ) -> ActionExplanation:
     """Return the `ActionExplanation` for one replica and message, from a traced call of the action."""

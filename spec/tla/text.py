@@ -93,7 +93,7 @@ def format_value(
     return _break_into_lines(box, width, 0, "\n" + " " * indent)
 
 
-def one_line(value: Value) -> str:
+def value_on_one_line(value: Value) -> str:
     """Return a value on one line, as TLC writes it with enough room.
 
     >>> one_line((1, frozenset({"b", "a"})))
@@ -155,7 +155,7 @@ class _BoxBuilder:
         if kind is frozenset:
             return _box_of_items(_SET_BRACKETS, [*map(self.box, in_tlc_order(value))])
         if isinstance(value, Map):
-            value = tla_function_value(value)
+            value = tuple_or_map_of_function(value)
         if type(value) is tuple:
             return _box_of_items(_SEQUENCE_BRACKETS, [*map(self.box, value)])
         return self._function(_fields_as_map(value) if isinstance(value, Record) else value)
@@ -455,13 +455,13 @@ class _ValueBuilder(Transformer[Token, Value]):
         pairs = {key: value for key, _, value in children}
         if len(pairs) < len(children):
             _reject_repeated([(key, arrow) for key, arrow, _ in children])
-        return tla_function_value(pairs)
+        return tuple_or_map_of_function(pairs)
 
 
-def tla_function_value(pairs: Mapping[Value, Value]) -> Value:
+def tuple_or_map_of_function(pairs: Mapping[Value, Value]) -> Value:
     """Return the value of a TLA+ function: a tuple if its domain is 1..n, otherwise a `Map`.
 
-    >>> tla_function_value({2: "b", 1: "a"})
+    >>> tuple_or_map_of_function({2: "b", 1: "a"})
     ('a', 'b')
     """
     if all(type(key) is int for key in pairs) and pairs.keys() == set(range(1, len(pairs) + 1)):

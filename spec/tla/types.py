@@ -30,10 +30,10 @@ from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
 from kraftcheck.spec.tla.text import (
     IntervalBudget,
     TlaSyntaxError,
-    one_line,
     shared_parser,
     tla_enum_value,
-    tla_function_value,
+    tuple_or_map_of_function,
+    value_on_one_line,
 )
 from kraftcheck.spec.values import (
     Map,
@@ -63,7 +63,7 @@ def camel_case_field(name: str) -> str:
 def quoted_value(value: Value) -> str:
     """Return a TLA+ or JSON value as text for an error message."""
     try:
-        text = "null" if value is None else one_line(value)
+        text = "null" if value is None else value_on_one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
     return truncate_text(text, MAX_QUOTED_LENGTH)
@@ -154,14 +154,14 @@ class Encoder:
         if kind in (tuple, frozenset):
             return kind(map(self.encode, value))
         if isinstance(value, Map):
-            return tla_function_value({self.encode(key): self.encode(item) for key, item in value.items()})
+            return tuple_or_map_of_function({self.encode(key): self.encode(item) for key, item in value.items()})
         if not isinstance(value, Record):
             raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
         known = self._known.get(value)
         if known is None:
             names = tla_names(kind)
             fields = {name: self.encode(getattr(value, attribute)) for attribute, name in names.items()}
-            known = self._known[value] = tla_function_value({**self.constants(kind), **fields})
+            known = self._known[value] = tuple_or_map_of_function({**self.constants(kind), **fields})
         return known
 
 
@@ -467,7 +467,7 @@ class Decoder:
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():
             if name in fields and not self._is(fields[name], value):
-                wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
+                wanted = dict.fromkeys(value_on_one_line(s.constants[name]) for s in shapes if name in s.constants)
                 found, is_name = quoted_value(fields[name]), self._name(fields[name]) is not None
                 return MismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {or_phrase(lacking)}"] if lacking else []

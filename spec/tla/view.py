@@ -41,7 +41,7 @@ from kraftcheck.spec.language.network import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.text import tla_function_value
+from kraftcheck.spec.tla.text import tuple_or_map_of_function
 from kraftcheck.spec.tla.types import (
     Decode,
     Decoder,
@@ -145,7 +145,7 @@ class StateView:
                 functions[name][argument] = encode(getattr(me, attribute))
             if replica.is_told:
                 functions[KIND_VARIABLE][argument] = replica.cls.__name__
-        variables: dict[str, Value] = {name: tla_function_value(function) for name, function in functions.items()}
+        variables: dict[str, Value] = {name: tuple_or_map_of_function(function) for name, function in functions.items()}
         variables.update(self._network_of(state))
         for attribute, name in self._shared_names.items():
             variables[name] = encode(getattr(state.shared, attribute))
@@ -168,7 +168,7 @@ class StateView:
             for key in ordered(inboxes[destination]):
                 argument = (key, destination) if isinstance(network, Channels) else key
                 counts[encode(argument)] = encode(inboxes[destination][key])
-        return {MESSAGES_VARIABLE: tla_function_value(counts)}
+        return {MESSAGES_VARIABLE: tuple_or_map_of_function(counts)}
 
     def _network_of(self, state: State) -> dict[str, Value]:
         if self._held:

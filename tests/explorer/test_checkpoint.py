@@ -55,7 +55,7 @@ class Stopper:
 
 def in_pieces(search: BreadthFirst, reports: int) -> Result | None:
     """Run a search until it is over (then return its result) or has reported some times since it last stood."""
-    search.books.options = replace(search.options, report=Stopper(reports))
+    search.monitor.options = replace(search.options, report=Stopper(reports))
     try:
         return search.run()
     except Interrupted:

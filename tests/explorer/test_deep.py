@@ -57,7 +57,7 @@ def test_a_chain_has_a_level_for_each_state(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_violation_at_the_end_of_a_chain_has_the_whole_trace() -> None:
     search, _ = levels(400, checked=True)
-    (violation,) = search.books.result.violations
+    (violation,) = search.monitor.result.violations
     assert [len(violation.trace), violation.trace[-1].state.replicas[1]] == [401, Counter(1, 400)]
 
 

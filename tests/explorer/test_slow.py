@@ -11,7 +11,7 @@ import pytest
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables import checker, engine
-from kraftcheck.explorer.tables.checker import CallGrowthWatch
+from kraftcheck.explorer.tables.checker import CallGrowthWarnings
 from kraftcheck.explorer.tables.python_checks import non_local_reason, partition_properties
 from kraftcheck.spec import (
     Bag,
@@ -207,7 +207,7 @@ def test_the_limit_on_states_is_met_exactly() -> None:
 
 
 def test_calls_that_grow_with_the_states_are_noted() -> None:
-    growth = CallGrowthWatch()
+    growth = CallGrowthWarnings()
     for states in (1_000, 1_500, 2_000, 64_000):
         growth.sample(states, {"Grows": states, "Settles": 5_000, "Few": states // 1_000})
     assert growth.notes(128_000, {"Grows": 128_000, "Settles": 5_001, "Few": 128}) == [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcheck.spec.encoding import encode
-from kraftcheck.spec.tla.text import tla_function_value
+from kraftcheck.spec.tla.text import tuple_or_map_of_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value
 from kraftcheck.traces import (
     Ending,
@@ -169,8 +169,8 @@ VALUES = st.recursive(
     lambda items: (
         st.lists(items, max_size=4).map(tuple)
         | st.frozensets(items, max_size=4)
-        | st.dictionaries(items, items, max_size=4).map(tla_function_value)
-        | st.dictionaries(st.sampled_from(["a", "b", "#set", "#"]), items, max_size=4).map(tla_function_value)
+        | st.dictionaries(items, items, max_size=4).map(tuple_or_map_of_function)
+        | st.dictionaries(st.sampled_from(["a", "b", "#set", "#"]), items, max_size=4).map(tuple_or_map_of_function)
     ),
     max_leaves=12,
 )

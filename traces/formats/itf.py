@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, tla_function_value
+from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, tuple_or_map_of_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, escape_invisible, field_names, field_values
 from kraftcheck.traces.parsing import Json, JsonError, Source, json_errors_as_trace_errors
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
@@ -130,7 +130,7 @@ class _ItfReader:
         function: dict[Value, Value] = dict(pairs)
         if len(function) < len(pairs):
             raise JsonError(f"an argument twice in {place}", "each argument once")
-        return tla_function_value(function)
+        return tuple_or_map_of_function(function)
 
     def _items(self, json: Json, place: str) -> tuple[Value, ...]:
         return tuple([self.value(item, place) for item in _require_type(list, json, place)])

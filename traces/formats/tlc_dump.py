@@ -24,7 +24,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from kraftcheck.spec.tla.text import in_tlc_order, one_line, tla_enum_value
+from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, value_on_one_line
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_of, parse_label
 from kraftcheck.traces.parsing import Json
@@ -301,7 +301,7 @@ def _action_as_json(name: str | None, location: Location | None) -> dict[str, Js
 
 def _value_as_json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
-        return one_line(value)
+        return value_on_one_line(value)
     if value is None or isinstance(value, enum.Enum):
         return _value_as_json(tla_enum_value(value))
     if isinstance(value, tuple):
@@ -312,7 +312,7 @@ def _value_as_json(value: Value) -> Json:
         return dict(zip(field_names(type(value)), map(_value_as_json, field_values(value)), strict=True))
     if isinstance(value, Map):
         return {
-            key if isinstance(key, str) else one_line(key): _value_as_json(item) for key, item in value.items()
+            key if isinstance(key, str) else value_on_one_line(key): _value_as_json(item) for key, item in value.items()
         } or []
     return value
 

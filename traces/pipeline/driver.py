@@ -395,7 +395,7 @@ def partition_by_size(files: Iterable[InputFile], tasks: int) -> list[list[str]]
     return [[file.path for file in by_size[first::tasks]] for first in range(tasks)]
 
 
-def task_arguments(
+def file_replayer_arguments(
     protocol: Protocol, options: SearchRequest, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, seen_as: str | None = None,
     seconds: float | None = None, memory: int | None = None, label: str | None = None,
 ) -> str:  # fmt: skip

@@ -356,7 +356,7 @@ def _cached_replayer(arguments: str) -> FileReplayer:
 
 
 def _make_file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplayer:
-    """Return the replayer with the arguments of `task_arguments`."""
+    """Return the replayer with the arguments of `file_replayer_arguments`."""
     asked = given.get("fairness", ())
     fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"], one["when"]) for one in asked]
     made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")

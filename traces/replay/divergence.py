@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kraftcheck.spec.diagnosis.why import ActionExplanation, explain_action, reasons_text
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.text import in_tlc_order, one_line
+from kraftcheck.spec.tla.text import in_tlc_order, value_on_one_line
 from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, escape_invisible, field_names, text_of, truncate_text
@@ -64,7 +64,7 @@ class _DifferenceFinder:
 
     def text(self, value: Value) -> str:
         """Return a value on one line, with short names of replicas."""
-        return one_line(self._named(value))
+        return value_on_one_line(self._named(value))
 
     def _short(self, value: Value) -> str:
         return truncate_text(self.text(value), MOST_PLACE_CHARACTERS)

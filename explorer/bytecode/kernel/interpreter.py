@@ -476,7 +476,7 @@ def lookup_python_result(m: Any, asked: Any) -> Any:
 
 
 @jit
-def step_with_extended_field(m: Any, step: Any, place: Any, mark: Any) -> Any:
+def step_with_stack_values(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
     if heap.kind_of(m, step) != codes.STEP_KIND:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -540,7 +540,7 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
     if operation == OP_ASK:
         return lookup_python_result(m, one)
     if operation == OP_EXTEND:
-        return step_with_extended_field(m, one, c, registers[base + d])
+        return step_with_stack_values(m, one, c, registers[base + d])
     if operation == OP_SLICE:
         return slice_sequence(m, one, registers[base + c], registers[base + d])
     if operation == OP_LEN:

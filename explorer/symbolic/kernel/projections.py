@@ -17,12 +17,12 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     apply_label,
     cache_complete_result,
     cached_result,
-    classes_of_value,
     first_relation_edge,
     jit,
     level_of,
     push_edge,
     rebuild_node_table,
+    span_of_value_classes,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
     cached_or_stopped,
@@ -46,7 +46,7 @@ def push_class_edges(d: Any, mapped: Any, value: Any, child: Any) -> None:
     if mapped == 0:
         push_edge(d, value << 32 | child)
     else:
-        packed = classes_of_value(d, mapped, value)
+        packed = span_of_value_classes(d, mapped, value)
         for k in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             push_edge(d, d.map_items[k] << 32 | child)
 
@@ -246,7 +246,7 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
                 push_edge(d, k << 1 | 1)
             k = table[k, 2]
     if rule[2]:
-        packed = classes_of_value(d, d.message_maps[rule[0]], value)
+        packed = span_of_value_classes(d, d.message_maps[rule[0]], value)
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
             while k >= 0:

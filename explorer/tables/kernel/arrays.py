@@ -65,7 +65,7 @@ class MemoTables(ArrayGroup):
     rows = declare(np.int32, -1)  # control rows
     row_table = declare(np.int32)  # hash table of control rows
     row_info = declare(np.int64, 5)  # flags, mask of violated invariants, canonical row under a VIEW, span of its steps
-    row_items = declare(np.int32, 3)  # outcome or tree root, target or -1, step flags or slot
+    row_items = declare(np.int32, 3)  # outcome or tree root; target, NONE or EXHAUSTED; step flags or slot
     hidden = declare(np.int32)  # columns of a control row that a VIEW leaves out
     changed = declare(np.int64, 2)  # (control row, delta) -> next control row with the step's flags
     changed_locals = declare(np.int64, 2)  # (change, local state) -> local state
@@ -77,7 +77,9 @@ class MemoTables(ArrayGroup):
     cluster_counts = declare(np.int64)  # field -> number of ids
 
     properties = declare(np.int32, 3)  # root, kind, whether a constraint
-    judged = declare(np.int64, 3)  # invariants, constraints: masks of those of the state, of one replica, of two
+    property_masks = declare(
+        np.int64, 3
+    )  # invariants, constraints: masks of those of the state, of one replica, of two
     step_properties = declare(np.int32, 2)  # root, whether a constraint
 
     permuted_rows = declare(np.int32, -1)  # control row, permutation -> image; -1 before the images are made
@@ -155,10 +157,10 @@ def is_target_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) ->
     `ref` names that entry: the delta between the two control rows, or the complement of an index into `row_items`.
     """
     flags = t.row_info[target, codes.ROW_FLAGS]
-    known = flags & codes.JUDGED_ROW != 0
-    if flags == codes.JUDGED_ROW or not known:
+    known = flags & codes.EVALUATED_ROW != 0
+    if flags == codes.EVALUATED_ROW or not known:
         before = worker.stats[codes.STATS_MISSED]
-        record_miss(worker, codes.MISS_JUDGED, target, row, ref, 0)
+        record_miss(worker, codes.MISS_EVALUATION, target, row, ref, 0)
         if known:
             worker.stats[codes.STATS_MISSED] = before
     else:

@@ -25,10 +25,10 @@ CODE_BAD, CODE_IMAGED, CODE_MASK = -(1 << 31), 1 << 30, (1 << 30) - 1
 ROW_FLAGS, ROW_VIOLATED, ROW_IDENTITY, ROW_START, ROW_COUNT = 0, 1, 2, 3, 4
 
 # Flags of a control row.
-JUDGED_ROW, VIOLATING_ROW, PRUNED_ROW = 1, 2, 4
+EVALUATED_ROW, VIOLATING_ROW, PRUNED_ROW = 1, 2, 4
 
 # Kinds of cache miss: the table entry that `expand` did not find.
-MISS_STEPS, MISS_BUNDLE, MISS_CHANGED, MISS_OPERATED, MISS_JUDGED, MISS_PATH = 1, 2, 3, 4, 5, 6
+MISS_STEPS, MISS_BUNDLE, MISS_CHANGED, MISS_OPERATED, MISS_EVALUATION, MISS_PATH = 1, 2, 3, 4, 5, 6
 MISS_ROW_IMAGES, MISS_CONTENT_IMAGES = 7, 8  # under a symmetry only
 
 # Kinds of request to Python.
@@ -53,7 +53,7 @@ STEP_FLAGS_MASK = (1 << 20) - 1  # mask of the flags that the step itself has
 MUST_CHECK_TARGET = 1 << 22  # the next control row is not evaluated yet, or violates a property, or is pruned
 SELF_LOOP_FLAGS = -(1 << 31)  # in place of a flat step's flags: a self-loop, whose successor is not written
 # Flags of a step: it violates a property; it is pruned; from the third bit on, the mask of violated properties.
-STEP_BAD, STEP_PRUNED, STEP_VIOLATES = 1, 2, 2
+STEP_BAD, STEP_PRUNED, STEP_VIOLATES_SHIFT = 1, 2, 2
 SPAN_LENGTH_BITS = 24  # of a span's length; the start is in the bits above
 
 
@@ -90,13 +90,13 @@ def unpack_step_flags(goal: Any) -> Any:
 @inlined
 def step_violation_flags(prop: Any) -> Any:
     """Return the flags of a step that violates the property of this number."""
-    return STEP_BAD | np.int64(1) << np.int64(prop + STEP_VIOLATES)
+    return STEP_BAD | np.int64(1) << np.int64(prop + STEP_VIOLATES_SHIFT)
 
 
 @inlined
 def violated_by_step(flags: Any) -> Any:
     """Return the mask of the properties that a step violates, given its flags."""
-    return flags >> STEP_VIOLATES if flags & STEP_BAD else np.int64(0)
+    return flags >> STEP_VIOLATES_SHIFT if flags & STEP_BAD else np.int64(0)
 
 
 @inlined

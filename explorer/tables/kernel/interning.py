@@ -346,7 +346,7 @@ def evaluate_row(t: Any, row: Any) -> None:
     """Evaluate the properties of a control row, or file requests to Python."""
     base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
     bad = np.int64(0)
-    flags = codes.JUDGED_ROW
+    flags = codes.EVALUATED_ROW
     missing = False
     # A property is about the state (kind 0), each replica (1) or each pair (2). `me` and `peer` are local states, or 0.
     for p in range(t.meta[codes.META_PROPERTIES]):

@@ -55,7 +55,9 @@ def write_row_after_delta(t: Any, row: Any, delta: Any, place: Any) -> Any:
 @inlined
 def flags_of_step_to(t: Any, target: Any, flags: Any) -> Any:
     """Return a step's flags, with MUST_CHECK_TARGET unless the next control row is evaluated and violates nothing."""
-    return np.int64(flags) | (0 if t.row_info[target, codes.ROW_FLAGS] == codes.JUDGED_ROW else codes.MUST_CHECK_TARGET)
+    return np.int64(flags) | (
+        0 if t.row_info[target, codes.ROW_FLAGS] == codes.EVALUATED_ROW else codes.MUST_CHECK_TARGET
+    )
 
 
 @jit
@@ -192,7 +194,7 @@ def build_row_steps(t: Any, row: Any) -> None:
         target = np.int64(t.row_items[k, 1])
         # Without an operation no inbox can refuse the step.
         is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.OUTCOME_COUNT] == 0
-        if is_sure and not t.row_info[target, codes.ROW_FLAGS] & codes.JUDGED_ROW:
+        if is_sure and not t.row_info[target, codes.ROW_FLAGS] & codes.EVALUATED_ROW:
             interning.evaluate_row(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
             t.row_items[k, 2] = flags_of_step_to(t, target, np.int64(t.row_items[k, 2]))
@@ -270,12 +272,12 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
         return apply_delta(t, a, b) != codes.MISSING
     if kind == codes.MISS_OPERATED:
         return interning.apply_inbox_operation(t, a, b, groups) != codes.MISSING
-    if kind == codes.MISS_JUDGED:
-        if not t.row_info[a, codes.ROW_FLAGS] & codes.JUDGED_ROW:
+    if kind == codes.MISS_EVALUATION:
+        if not t.row_info[a, codes.ROW_FLAGS] & codes.EVALUATED_ROW:
             interning.evaluate_row(t, a)
-        if t.row_info[a, codes.ROW_FLAGS] == codes.JUDGED_ROW:
+        if t.row_info[a, codes.ROW_FLAGS] == codes.EVALUATED_ROW:
             clear_check_flag(t, b, c)
-        return t.row_info[a, codes.ROW_FLAGS] & codes.JUDGED_ROW != 0
+        return t.row_info[a, codes.ROW_FLAGS] & codes.EVALUATED_ROW != 0
     if kind == codes.MISS_PATH:
         at = worker.misses[i, 4]
         leaf = walk_tree(t, t.rows, b, ALL_SLOTS, a, c, np.int64(0), worker.states, at, ROW_INBOXES)
@@ -305,7 +307,10 @@ def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
 
 @inlined
 def may_miss_again(t: Any, worker: Any, at: Any) -> Any:
-    """Return whether expanding a state may miss the tables: its inboxes are not empty, or its row's steps unknown."""
+    """Return whether to expand a state here until nothing is missing: inboxes are not empty, or steps unknown.
+
+    Another state may still miss an operation or an evaluation; the next run over the batch finds it.
+    """
     under_way = np.int64(0)
     for c in range(1, worker.states.shape[1]):
         under_way |= worker.states[at, c]

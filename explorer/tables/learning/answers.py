@@ -16,9 +16,9 @@ from kraftcheck.explorer.calls.proxies import SharedRecordProxy
 from kraftcheck.explorer.tables.kernel import arrays, codes, tree_walk
 from kraftcheck.explorer.tables.learning.decision_trees import (
     DecisionTrees,
-    EffectTable,
     FlaggedSteps,
     ImpureCallError,
+    OutcomeTable,
     ProxyPolicy,
     ReadLog,
 )
@@ -49,7 +49,7 @@ class PythonMissHandler:
         self.calls, self.interner = calls, interner
         self.trees = DecisionTrees(interner)
         self.policy = ProxyPolicy(interner, self.trees)
-        self.effects = EffectTable(interner, action_names)
+        self.effects = OutcomeTable(interner, action_names)
         self.tracks_changes = not of_actor
         self._of_actor = of_actor  # step properties of the acting replica, each with the flag of its violation
         self._roots: dict[int, MemoizedCall] = {}

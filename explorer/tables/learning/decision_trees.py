@@ -3,7 +3,7 @@
 A read log hands out the read-tracking proxies of one call, and records its path of reads. Steps come out as deltas of
 the fields of peers and the elements of shared sets. One memoized outcome then applies to any value of the rest.
 
-A leaf of a handler's tree has the effects of its steps as integers. These are outcomes of an action, a delta of the
+A leaf of a handler's tree has the outcomes of its steps as integers. These are outcomes of an action, a delta of the
 control row, and operations on inboxes.
 """
 
@@ -516,7 +516,7 @@ FlaggedSteps = list[tuple[Step, int]]
 """Steps, each with the flags of the properties that it violates."""
 
 
-class EffectTable:
+class OutcomeTable:
     """Interned outcomes of one protocol's steps."""
 
     def __init__(self, interner: Interner, action_names: list[str]) -> None:

@@ -70,7 +70,7 @@ class Learner:
                 "properties", (root := self.answers.root(MemoizedCall(prop)), kind, int(i >= len(properties)))
             )
             self.answers.policy.misses |= {root: 0} if kind == 1 else {}
-            tables.judged[int(i >= len(properties)), kind] |= 1 << i
+            tables.property_masks[int(i >= len(properties)), kind] |= 1 << i
         for prop in of_pairs:
             tables.append("step_properties", (self.answers.root(MemoizedCall(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
@@ -129,17 +129,17 @@ class Learner:
         return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
 
     def resolve(
-        self, workers: Sequence[WorkerArrays], make: MissResolver | None = None, *, evaluates: bool = False
+        self, workers: Sequence[WorkerArrays], fill_tables: MissResolver | None = None, *, evaluates: bool = False
     ) -> None:
         """Resolve the workers' cache misses, with calls to user code where the tables do not suffice.
 
-        `make` is the compiled function that fills the tables for the layout; the default is that of control rows. With
-        `evaluates`, rows are only evaluated, and may lack the inbox columns of some replicas.
+        `fill_tables` is the compiled function for the layout; the default is that of control rows. With `evaluates`,
+        rows are only evaluated, and may lack the inbox columns of some replicas.
         """
         began = time.monotonic()
         try:
             for worker in workers:
-                self._resolve(worker, make or self._make_rows, evaluates)
+                self._resolve(worker, fill_tables or self._fill_for_control_rows, evaluates)
         except ProtocolError as error:
             self._failed = error
             raise
@@ -148,11 +148,11 @@ class Learner:
         if self.interner.shared.explode_sets():
             self.answers.forget_all()
 
-    def _make_rows(self, tables: GrowingTables, worker: WorkerArrays) -> None:
+    def _fill_for_control_rows(self, tables: GrowingTables, worker: WorkerArrays) -> None:
         """Run the compiled resolution of cache misses for states with control rows."""
         resolve_misses_of_states(tables, worker, *self.kinds_of_misses)
 
-    def _resolve(self, worker: WorkerArrays, make: MissResolver, evaluates: bool) -> None:
+    def _resolve(self, worker: WorkerArrays, fill_tables: MissResolver, evaluates: bool) -> None:
         """Resolve one worker's cache misses until no request is left."""
         tables = self.interner.tables
         retry = worker.retry[: worker.stats[codes.STATS_RETRY]]
@@ -163,17 +163,17 @@ class Learner:
         # Compiled code and Python take turns. Compiled code fills the entries that follow from others, and files
         # requests for the rest. Only Python calls a handler, interns a value or grows a table; no thread expands states
         # then, so the tables may move in memory.
-        while not self._make(worker, make):
+        while not self._fill_tables_once(worker, fill_tables):
             self.answers.answer(worker)
             tables.grow()
             if not (evaluates or self._has_all_columns(worker)):
                 break  # a new replica widens the rows: the search must convert them first
 
-    def _make(self, worker: WorkerArrays, make: MissResolver) -> bool:
+    def _fill_tables_once(self, worker: WorkerArrays, fill_tables: MissResolver) -> bool:
         """Run the compiled miss resolution once; return whether it ended without a request or a full table."""
         meta, is_done = self.interner.tables.meta, False
         try:
-            make(self.interner.tables, worker)
+            fill_tables(self.interner.tables, worker)
             is_done = not meta[codes.META_ASKED]
             meta[codes.META_LEFT] = meta[codes.META_WAITING]
             meta[[codes.META_SETTLED, codes.META_WAITING]] = 0

@@ -9,7 +9,7 @@ The search proper takes the initial states from `checker.starting_rows()`, and c
 they are stored. To expand a batch, it repeats `rows, which = expander.expand(rows, which)` until `which` is empty, and
 takes the new states from the store each time. It passes new states to `checker.python`, and the expander's events to
 `checker.report_events`, or to a `WitnessSearch` (`witness.py`) that finds shortest counterexamples. After each batch it
-calls `checker.stop_at_max_states()` and `checker.books.check_time_limit(...)`.
+calls `checker.stop_at_max_states()` and `checker.monitor.check_time_limit(...)`.
 
 The search order keeps the predecessors that a counterexample needs. It honours
 `max_depth`, and sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal`

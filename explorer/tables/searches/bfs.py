@@ -39,7 +39,7 @@ class BreadthFirst:
         self.options = options
         self.expander = Expander.of(protocol, options, workers)
         self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.states.visited.count)
-        self.books = self.checker.books
+        self.monitor = self.checker.monitor
         self.checkpoint: TablesCheckpoint | None = None
         folder = file = None
         if options.checkpoint is not None or options.resume is not None:
@@ -83,7 +83,7 @@ class BreadthFirst:
             self._finish()
             raise
         except KeyboardInterrupt:
-            self.books.record_limit(INTERRUPTED_LIMIT)
+            self.monitor.record_limit(INTERRUPTED_LIMIT)
             if self._at_batch_boundary:
                 self._finish()
             raise
@@ -92,16 +92,16 @@ class BreadthFirst:
         else:
             self._finish()
         finally:
-            self.books.result.depth = sum(1 for count in self.levels.counts if count)
+            self.monitor.result.depth = sum(1 for count in self.levels.counts if count)
             if self.witness.least.gave_up:
-                self.books.result.notes.append(COUNTEREXAMPLE_MAY_DIFFER_NOTE)
+                self.monitor.result.notes.append(COUNTEREXAMPLE_MAY_DIFFER_NOTE)
 
     def _finish(self) -> None:
         """Merge pending candidates, and write or close the checkpoint."""
         self._append_new(self.states.visited.merge_candidates())
         if self._at_batch_boundary:
-            self._save(finished=self.books.result.limit is None)
-        elif self.books.result.limit is None and self.checkpoint is not None:
+            self._save(finished=self.monitor.result.limit is None)
+        elif self.monitor.result.limit is None and self.checkpoint is not None:
             self.checkpoint.finish()
 
     def _save(self, *, finished: bool = False) -> None:
@@ -122,10 +122,10 @@ class BreadthFirst:
             self._merge_candidates()
             if not levels.count(levels.depth):
                 break
-            self.books.result.depth = levels.depth
+            self.monitor.result.depth = levels.depth
             if self.options.max_depth is not None and levels.depth >= self.options.max_depth:
                 self._at_batch_boundary = True
-                self.books.stop_at("max_depth")
+                self.monitor.stop_at("max_depth")
             levels.begin()
             self._position = 0
         self._at_batch_boundary = True
@@ -161,12 +161,12 @@ class BreadthFirst:
                 rows = expander.unflattened(rows)
                 pruned = [np.hstack((one[:, :1], expander.unflattened(one[:, 1:]))) for one in pruned if len(one)]
                 self._switch_layout(flat=False)
-                events = self.witness.least.events_out_of(rows, self.books.violated)
+                events = self.witness.least.events_out_of(rows, self.monitor.violated)
             is_slice = level == 1 and len(which) > 0  # a violation ends the search after the whole batch
             noted = events if is_slice else []
             self._note([] if is_slice else events, pruned, rows)
             if is_slice:
-                self.books.report(self.states.visited.count - count + len(which))
+                self.monitor.report(self.states.visited.count - count + len(which))
             else:
                 self._stop_if_requested()
         self._position += count
@@ -188,7 +188,7 @@ class BreadthFirst:
             found = list(found)
         for rows in found:
             self.levels.append(self._satisfying(rows))
-        judged = self.expander.is_flat and (self.options.keep_going or not self.books.violated)
+        judged = self.expander.is_flat and (self.options.keep_going or not self.monitor.violated)
         for rows in found if judged else ():
             events = self.expander.check_invariants(rows)
             self.witness.note(events, self.levels.depth - 1, partial(self._trace_before, rows))
@@ -223,8 +223,8 @@ class BreadthFirst:
         self.checker.stop_at_max_states()
         problem = self.states.divide_memory(self._expanded)
         if problem is not None:
-            self.books.result.notes.append(problem)
-            self.books.stop_at(MEMORY_LIMIT)
+            self.monitor.result.notes.append(problem)
+            self.monitor.stop_at(MEMORY_LIMIT)
         if self.layout.wants_flat():
             self._switch_layout(flat=True)
         elif fields := self.layout.better_fields():
@@ -238,7 +238,7 @@ class BreadthFirst:
 
     def _poll(self, frontier: int) -> None:
         """Report progress, and stop at the time limit or an interruption."""
-        self.books.check_time_limit(frontier)
+        self.monitor.check_time_limit(frontier)
         if self._interruption.asked:
             raise KeyboardInterrupt
 

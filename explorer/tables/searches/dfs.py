@@ -69,7 +69,7 @@ class DepthFirst:
         self.checker = ViolationChecker(protocol, options, self.expander, lambda: self.visited.count)
         if (options.workers or 1) > 1:
             note = f"--workers {options.workers}: --search {options.search} {ONE_THREAD_NOTE}"
-            self.checker.books.result.notes.append(note)
+            self.checker.monitor.result.notes.append(note)
         self._worker = self.expander.pool[0]
         self._path: Rows = np.zeros((0, 0), np.int32)
         self._before = self._path  # the path at the beginning of the turn
@@ -82,11 +82,11 @@ class DepthFirst:
     def _search(self) -> None:
         limit = self.options.max_depth or 0
         if self.search_within(self.starting_rows(), limit):
-            self.checker.books.stop_at("max_depth")
+            self.checker.monitor.stop_at("max_depth")
 
     def starting_rows(self) -> Rows:
         """Return the initial states that satisfy the constraints."""
-        self.checker.books.result.depth = None
+        self.checker.monitor.result.depth = None
         return self.checker.starting_rows()
 
     def search_within(self, starts: Rows, limit: int) -> bool:
@@ -102,12 +102,12 @@ class DepthFirst:
             checker.stop_at_max_states()
             checker.report_events(self.expander.events(), self._trace_to)
             if code == depth_first.DONE:
-                checker.books.report(top)
+                checker.monitor.report(top)
                 return limit > 0 and self.visited.has_at(limit)
             self._make_room(code, top)
             turns += 1
             if turns % interval == 0 or (python is None and code == depth_first.TURN_OVER):
-                checker.books.check_time_limit(top)
+                checker.monitor.check_time_limit(top)
 
     def _start(self, starts: Rows) -> int:
         """Reset the search to the initial states, one for each canonical key; return the top of the stack."""

@@ -19,5 +19,5 @@ def _search_with_rising_limits(rounds: DepthFirst, most: int | None) -> None:
     limit, starts = 1, rounds.starting_rows()
     while rounds.search_within(starts, limit):
         if limit == most:
-            rounds.checker.books.stop_at("max_depth")
+            rounds.checker.monitor.stop_at("max_depth")
         limit += 1

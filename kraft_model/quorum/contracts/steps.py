@@ -107,7 +107,9 @@ class QuorumContracts(MessageContracts):
             and isinstance(after.change, Nil)
         )
         known = after.mode is Mode.FOLLOWER or not after.fetched
-        return forgot and known and (after.voted == vote_after_role_change(before, after) or starts_process(step))
+        return (
+            forgot and known and (after.voted == vote_after_role_change(before, after) or ends_or_starts_process(step))
+        )
 
     # Messages
 
@@ -120,7 +122,7 @@ class QuorumContracts(MessageContracts):
         """
         votes = sent_messages(step, VoteRequest)
         stands = after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
-        is_new = starts_process(step) or (before.mode, before.epoch) != (after.mode, after.epoch)
+        is_new = ends_or_starts_process(step) or (before.mode, before.epoch) != (after.mode, after.epoch)
         last, size = last_epoch_and_end(after.log)
         pre_vote = after.mode is Mode.PROSPECTIVE
         fields = after.epoch, pre_vote, after.key, last, size, after.id
@@ -194,7 +196,11 @@ class QuorumContracts(MessageContracts):
             stays = (change.operation, change.client, change.asked) == (later.operation, later.client, later.asked)
             return stays and "expirations" not in step.spends
         answers = responses_to_client(change.client, step)
-        if starts_process(step) or after.mode in ENDED_MODES or (change.client == ADMIN and not self.plain_answers):
+        if (
+            ends_or_starts_process(step)
+            or after.mode in ENDED_MODES
+            or (change.client == ADMIN and not self.plain_answers)
+        ):
             return not answers
         if len(answers) != 1 or answers[0].error is not error_ending_change(change, after, step):
             return False
@@ -403,14 +409,14 @@ class QuorumContracts(MessageContracts):
             sent_messages(step, UpdateVoterRequest),
             [*sent_messages(step, AddVoterRequest), *sent_messages(step, RemoveVoterRequest)],
         )
-        if step.consumes or starts_process(step):
+        if step.consumes or ends_or_starts_process(step):
             return not [*updates, *joins]
         fetches = [m for m in sent_messages(step, FetchRequest) if m.address == 0]
         if fetches and before.mode is Mode.UNATTACHED:
             asks = before.but(pending=fetches[0])
             return (before.pending, after, step.spends, len(step.sent)) == (Nil.NIL, asks, (), 1)
         if updates or "updated_voters" in step.spends:
-            return sends_update_voter_once(before, after, step)
+            return sends_first_update_voter(before, after, step)
         if joins:
             return self.joins_once(before, after, step)
         return not {"added_voters", "removed_voters"} & set(step.spends) or before.mode is Mode.LEADER
@@ -425,14 +431,15 @@ class QuorumContracts(MessageContracts):
         return may_join and after == before.but(joining=True)
 
 
-def starts_process(step: Step) -> bool:
+def ends_or_starts_process(step: Step) -> bool:
+    """Whether a step starts, restarts or crashes a process."""
     return bool(set(step.spends) & set(BOUNDS_OF_PROCESS_STARTS))
 
 
 def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
     """Whether mode, epoch or disk of a replica change, or its process ends or starts."""
     is_other = (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory)
-    return is_other or starts_process(step) or after.mode in ENDED_MODES
+    return is_other or ends_or_starts_process(step) or after.mode in ENDED_MODES
 
 
 def vote_after_role_change(before: Replica, after: Replica) -> Key | Nil:
@@ -496,7 +503,7 @@ def announces_leadership(before: Replica, after: Replica, step: Step) -> bool:
 def announces_resignation(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
     ends = sent_messages(step, EndQuorumEpochRequest)
-    resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or starts_process(step))
+    resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or ends_or_starts_process(step))
     return are_addressed_to(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
         has_ordered_successors(before, after, m, step) for m in ends
     )
@@ -506,7 +513,7 @@ def has_ordered_successors(before: Replica, after: Replica, message: EndQuorumEp
     """Whether EndQuorumEpoch lists successors by fetch offset, or none after a restart (KIP-595, KIP-853)."""
     if (message.epoch, message.source) != (after.epoch, after.id):
         return False
-    if starts_process(step):
+    if ends_or_starts_process(step):
         return not message.preferred
     others = endpoints_of_other_voters(after)
     if (set(message.preferred), len(message.preferred)) != (set(others), len(others)):
@@ -552,7 +559,7 @@ def records_due_at_election(before: Replica, after: Replica) -> list[LogRecord]:
     return [KRaftVersion(before.version), Voters(told)]
 
 
-def sends_update_voter_once(before: Replica, after: Replica, step: Step) -> bool:
+def sends_first_update_voter(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a follower that has not yet sent UpdateVoter to its leader sends it once, and has it pending."""
     once = not (before.updating or before.updated) and follows_known_leader(before)
     spent = step.spends, len(sent_messages(step, UpdateVoterRequest))

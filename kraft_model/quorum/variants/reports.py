@@ -7,7 +7,7 @@ the results, and the reports that need no variant.
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.contracts.steps import starts_process
+from kraftcheck.kraft_model.quorum.contracts.steps import ends_or_starts_process
 from kraftcheck.kraft_model.quorum.records import (
     ENDED_MODES,
     UNKNOWN_DIRECTORY,
@@ -370,7 +370,7 @@ class QuorumWithListeners(Quorum, variant="listeners"):
                 and not before.registered
                 and after == before.but(registered=True, heard_of=after.heard_of)
             )
-        if after.mode in ENDED_MODES or starts_process(step):
+        if after.mode in ENDED_MODES or ends_or_starts_process(step):
             return not after.registered and after.heard_of is Nil.NIL
         return after.registered == before.registered and (after.registered or after.heard_of is Nil.NIL)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.contracts.steps import starts_process
+from kraftcheck.kraft_model.quorum.contracts.steps import ends_or_starts_process
 from kraftcheck.kraft_model.quorum.records import (
     ENDED_MODES,
     DiskReplica,
@@ -178,7 +178,7 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
 
         If its maximum wait has passed, no other delay ends.
         """
-        if after.mode in ENDED_MODES or starts_process(step):
+        if after.mode in ENDED_MODES or ends_or_starts_process(step):
             return not after.delayed
         ended, answers = before.delayed - after.delayed, [one for one in step.sent if isinstance(one, FetchResponse)]
         if step.spends == ("fetch_expirations",):

@@ -247,7 +247,7 @@ def store_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
 
 
 @inlined
-def walk_tree_by_parts(
+def walk_tree_by_shared_and_locals(
     t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any
 ) -> Any:
     """Walk a decision tree by the shared fields and two local states alone.
@@ -278,7 +278,7 @@ def evaluate_property_tree(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
     """Walk a property's tree; return flags: violated, decided by shared fields and replicas alone, verdict known."""
-    leaf, certain = walk_tree_by_parts(t, worker, kind, number, rows, row, root, me, peer), True
+    leaf, certain = walk_tree_by_shared_and_locals(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
         leaf = find_leaf(t, worker, serial, rows, row, root, me, peer, codes.NONE)
@@ -350,7 +350,11 @@ def violated_by_messages(t: Any, rows: Any, row: Any) -> Any:
 def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
     base, slots = t.meta[codes.META_SLOT_BASE], codes.replica_slot_count(t, rows.shape[1])
-    of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
+    of_all, of_one, of_two = (
+        t.property_masks[constraints, 0],
+        t.property_masks[constraints, 1],
+        t.property_masks[constraints, 2],
+    )
     shared = shared_contents_id(t, worker, rows, row)
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.

@@ -87,7 +87,7 @@ def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> An
 
 
 @inlined
-def violated_by_successor(t: Any, worker: Any, serial: Any, k: Any, constraints: Any) -> Any:
+def violation_mask_of_successor(t: Any, worker: Any, serial: Any, k: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that successor `k` violates; or MISSING."""
     for c in range(worker.scratch.shape[1]):
         worker.scratch[0, c] = worker.succ[k, 2 + c]
@@ -148,7 +148,7 @@ def write_flat_successor(
             return n
         flags |= more
     if t.meta[codes.META_CONSTRAINTS]:
-        broken = violated_by_successor(t, worker, serial, n, 1)
+        broken = violation_mask_of_successor(t, worker, serial, n, 1)
         if broken < 0:
             return n
         if broken:
@@ -217,7 +217,7 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
     for k in range(first, first + count):
         root = np.int64(t.list_nodes[k])
         root = root if root >= 0 else ~root
-        node = facts.walk_tree_by_parts(
+        node = facts.walk_tree_by_shared_and_locals(
             t, worker, facts.FACT_ENABLED_ACTIONS, number, states, at, root, local, np.int64(0)
         )
         known &= node != codes.MISSING
@@ -324,6 +324,6 @@ def judge_pruned_invariants(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     for k in range(n if worker.stats[codes.STATS_NOTABLE] else 0):
         worker.broken[k] = 0
         if worker.succ[k, 1] & codes.STEP_PRUNED:
-            worker.broken[k] = violated_by_successor(t, worker, serial, k, 0)
+            worker.broken[k] = violation_mask_of_successor(t, worker, serial, k, 0)
             known &= worker.broken[k] >= 0
     return known
