@@ -24,8 +24,8 @@ from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import finding_summary
 from kraftcheck.lockstep.walks import (
     COVER_FETCH_LIMIT,
+    ActionCandidates,
     CandidateKind,
-    Candidates,
     ChosenOutcome,
     GivenStepChooser,
     RandomStepChooser,
@@ -33,7 +33,7 @@ from kraftcheck.lockstep.walks import (
 )
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
-from kraftcheck.spec.language.semantics import choose_transition, path_to_named_start
+from kraftcheck.spec.language.semantics import path_to_named_start, transition_matching_take
 from kraftcheck.spec.values import truncate_text
 
 ROOM = 20
@@ -78,11 +78,11 @@ class FromStart:
         self._way = path_to_named_start(lockstep.protocol, init)
         self._then = then
 
-    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
+    def __call__(self, offers: ActionCandidates) -> ChosenOutcome | None:
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
-            transition = choose_transition(self._lockstep.semantics, offers.state, take, any_outcome=True)
+            transition = transition_matching_take(self._lockstep.semantics, offers.state, take, any_outcome=True)
             outcomes = next(offers.outcomes(offer) for offer in offers.all if offer[:3] == transition[:3])
             return outcomes, outcomes.index(transition)
         return self._then(offers)

@@ -140,9 +140,9 @@ class SparkApplication:
                 if "spark.log.level" not in self._conf:
                     spark.sparkContext.setLogLevel("ERROR")
         except PySparkException as error:
-            raise InputError(f"Spark does not start: {_first_line(error)}{self._last_words()}") from None
+            raise InputError(f"Spark does not start: {_first_line_of_error(error)}{self._last_words()}") from None
         except Exception as error:  # py4j raises various kinds if the JVM refuses
-            raise InputError(f"Spark does not start with master {master}: {_first_line(error)}") from None
+            raise InputError(f"Spark does not start with master {master}: {_first_line_of_error(error)}") from None
         return spark
 
     def _settings(self, master: str | None) -> dict[str, str]:
@@ -203,7 +203,7 @@ class SparkApplication:
 
     def task(self, name: str, arguments: str) -> Any:
         """Return the function that runs a task on an executor, for `mapInArrow`; parameters as in `run`."""
-        return _pickle_by_value(boot.remote_task(name, arguments, *self._code))
+        return _pickle_boot_by_value(boot.remote_task(name, arguments, *self._code))
 
     def cancel(self) -> None:
         """Cancel the running job and later ones, until Spark is closed."""
@@ -315,7 +315,7 @@ def _is_indented_continuation(line: str) -> bool:
     return line.startswith("  ") and not line.lstrip().startswith("at ")
 
 
-def _first_line(error: Exception) -> str:
+def _first_line_of_error(error: Exception) -> str:
     cause = getattr(error, "java_exception", None)
     text = str(cause.getMessage() if cause is not None else error).strip()
     return text.splitlines()[0] if text else type(error).__name__
@@ -374,10 +374,10 @@ def require_master_answers(master: str) -> None:
 
 def task_with_code(name: str, arguments: str, protocol: type[Protocol]) -> Any:
     """Return a function as `Cluster.task` does that has the code for executors in it, so it needs no Spark context."""
-    return _pickle_by_value(boot.remote_task(name, arguments, *code_zip(protocol)))
+    return _pickle_boot_by_value(boot.remote_task(name, arguments, *code_zip(protocol)))
 
 
-def _pickle_by_value(task: boot.PartitionFunction) -> boot.PartitionFunction:
+def _pickle_boot_by_value(task: boot.PartitionFunction) -> boot.PartitionFunction:
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(boot)  # type: ignore[no-untyped-call]

@@ -123,7 +123,7 @@ def _states_around(semantics: Semantics, trace: Behaviour, steps: int, most: int
     return numbers
 
 
-def graph_size_text(graph: Graph, path: Path, most: int | None) -> str:
+def checked_graph_size_text(graph: Graph, path: Path, most: int | None) -> str:
     """Return the size of a state graph and of its file as text; raise InputError if the graph is too large."""
     states, steps = graph.number_of_nodes(), graph.number_of_edges()
     sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), STATES_SAMPLED_FOR_SIZE)]

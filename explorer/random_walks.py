@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     STEP_BITS,
     WalkArrays,
     advance_walks,
-    draw_seeds_and_starts,
+    draw_walk_seeds_and_starts,
 )
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.rows import Rows
@@ -190,7 +190,7 @@ class RandomWalks:
         """Draw the initial states and the seeds of `count` walks, numbered from `first` on."""
         base = np.uint64(int.from_bytes(blake2b(seed.encode(), digest_size=8).digest(), "little"))
         seeds, chosen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
-        draw_seeds_and_starts(base, first, seeds, chosen, len(self._first_rows))
+        draw_walk_seeds_and_starts(base, first, seeds, chosen, len(self._first_rows))
         return self.expander.with_columns(self._first_rows)[chosen], seeds
 
     def _again(self, walks: WalkBatch, first: int) -> None:

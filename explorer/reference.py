@@ -35,7 +35,7 @@ from kraftcheck.explorer.result import (
     step_of_transition,
 )
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph
-from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
+from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
 from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StatesInMemory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
@@ -166,13 +166,13 @@ def renaming_test_offsets(protocol: Protocol) -> tuple[int, ...]:
     found = dict.fromkeys((0, 1, 2, 3, LIFT_BEYOND_CONSTANTS))
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR
     known = [value for one, value in vars(protocol).items() if type(value) is int and one not in limits]
-    for number in sorted({*known, *_protocol_integers(type(protocol))}):
+    for number in sorted({*known, *_integers_in_protocol_code(type(protocol))}):
         around = (number + more for more in TWIN_LIFTS_AROUND_CONSTANTS)
         found |= dict.fromkeys(lift for lift in around if 0 < lift < LIFT_BEYOND_CONSTANTS)
     return tuple(found)[:MOST_TWIN_LIFTS]
 
 
-def _protocol_integers(protocol: type[Protocol]) -> Iterator[int]:
+def _integers_in_protocol_code(protocol: type[Protocol]) -> Iterator[int]:
     """Yield the integers in the code of a protocol, and of the modules of its classes."""
     declared = [one.function for one in protocol.actions.values()]
     declared += [one.function for one in protocol.properties.values()]
@@ -275,9 +275,9 @@ class ReferenceSearch:
                 self._end_level()
                 (self._breadth_first if breadth_first else self._depth_first)(range(len(self._visited.states)))
                 if options.reachable:
-                    check_reachable(self._graph(), options, self._monitor)
+                    check_reachable_properties(self._graph(), options, self._monitor)
                 if options.temporal:
-                    check_temporal(self._graph(), self.semantics, options, self._monitor)
+                    check_temporal_properties(self._graph(), self.semantics, options, self._monitor)
             self.purity.call_again()
             self.result.notes += self._twins.notes()
             self._monitor.report(0)

@@ -34,7 +34,7 @@ from kraftcheck.spec.language.state import State
 MOST_NUMBERED_STATES = (1 << 31) - 1
 
 
-def require_countable_states(states: int) -> None:
+def require_state_numbers_fit(states: int) -> None:
     """Raise InputError for more states than 32-bit numbers can count."""
     if states > MOST_NUMBERED_STATES:
         raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_NUMBERED_STATES:,}")
@@ -237,7 +237,7 @@ class OutsideStepLabels(NamedTuple):
         np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
 
 
-class _GrowingOutsideLabels:
+class _OutsideStepLabelsBuilder:
     """Marks under construction."""
 
     def __init__(self, room: SpillArena) -> None:
@@ -262,7 +262,7 @@ class LabelledGraph:
         self._graph, self._strict = graph, strict_bounds
         self.first = graph.room.array(graph.count + 1, np.int64)  # place of a state's first edge
         targets, labels = (SpillArray(graph.room, kind, expected) for kind in (np.int32, np.uint16))
-        outside = {BEYOND: _GrowingOutsideLabels(graph.room), BLOCKED: _GrowingOutsideLabels(graph.room)}
+        outside = {BEYOND: _OutsideStepLabelsBuilder(graph.room), BLOCKED: _OutsideStepLabelsBuilder(graph.room)}
         used = np.zeros(len(self.book.labels), bool)
         for first, states in graph.store.chunks(backwards=False):
             batches = graph.edges(states, np.arange(len(states)))

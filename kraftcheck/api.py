@@ -14,11 +14,16 @@ from kraftcheck.catalogue import Model, SearchJob, find_model, locate_protocol_e
 from kraftcheck.engines import run_with_compile_timing, search
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
-from kraftcheck.jobs import bind_option_names, configuration_with_settings, job_of_bound_config, parse_option
+from kraftcheck.jobs import (
+    configuration_with_settings,
+    job_of_bound_config,
+    parse_script_option,
+    pop_config_from_options,
+)
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_with_diagnosis
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.errors import InputError, require_assertions, unknown_name_message
+from kraftcheck.spec.errors import InputError, require_assertions_enabled, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -216,7 +221,7 @@ def load(
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
-    require_assertions()
+    require_assertions_enabled()
     found = find_model(model, variant) if isinstance(model, str) else model_of_class(model, variant)
     loaded = Loaded(found, None if config is None else fspath(config), dict(constants or {}))
     loaded.job()
@@ -372,16 +377,16 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
         if name not in names:
             raise InputError(unknown_name_message("option", name, names))
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    return {name: parse_option(name, value) if name in OPTIONS else value for name, value in values.items()}
+    return {name: parse_script_option(name, value) if name in OPTIONS else value for name, value in values.items()}
 
 
 def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> SearchJob:
     """Return the `SearchJob` that searches a protocol without a configuration."""
     if isinstance(protocol, type):
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
-    require_assertions()
+    require_assertions_enabled()
     asked = _parsed_options(CheckOptions, options)
-    bound, engine = bind_option_names(protocol, asked), asked.pop("engine", None)
+    bound, engine = pop_config_from_options(protocol, asked), asked.pop("engine", None)
     return job_of_bound_config(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
 
 
@@ -407,6 +412,6 @@ def _explored_graph(job: SearchJob) -> Graph:
 
 
 def _write_result_report(job: SearchJob, result: Result, path: Path) -> None:
-    from kraftcheck.reporting.report import run_as_data, write_report
+    from kraftcheck.reporting.report import search_as_data, write_report
 
-    write_report(path, [run_as_data(job, result, {})])
+    write_report(path, [search_as_data(job, result, {})])

@@ -35,7 +35,13 @@ from kraftcheck.spec.cfg.config import (
     parse_setting,
     read_config,
 )
-from kraftcheck.spec.discovery import innermost_line_in_file, load_protocol, protocol_of_module, variant_of, variants_of
+from kraftcheck.spec.discovery import (
+    innermost_line_in_file,
+    load_protocol,
+    protocol_of_module,
+    variant_by_name,
+    variants_of,
+)
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, name_and_text_of_error, unknown_name_message
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REFINES
 from kraftcheck.spec.language.protocol import Protocol
@@ -102,7 +108,7 @@ def _merge_inherited_tables(place: str, table: dict[str, Any], tables: dict[str,
         if key == "constants":
             base[key] = base[key] | _split_constants(place, value)
         elif key in LIST_VALUE_KEYS:
-            base[key] = _edit_names(base.get(key, ()), value.split())
+            base[key] = _edit_inherited_names(base.get(key, ()), value.split())
         elif key in (*SINGLE_VALUE_KEYS, DEADLOCK_KEY, "about"):
             base[key] = value
         elif key not in ("inherits", "without"):
@@ -119,7 +125,7 @@ def _split_constants(place: str, text: str) -> dict[str, str]:
     return dict(_CONSTANT_ASSIGNMENT.findall(text))
 
 
-def _edit_names(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
+def _edit_inherited_names(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
     """Return `names` after the edits `+Name` and `-Name` of `change`; without such signs `change` replaces `names`."""
     if not all(word[0] in "+-" for word in change):
         return tuple(change)
@@ -148,7 +154,7 @@ def _cfg_text_of_table(table: dict[str, Any]) -> str:
 
 
 MODEL_PACKAGES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
-"""The packages of the shipped models (see `model_modules_in`)."""
+"""The packages of the shipped models (see `model_modules_in_package`)."""
 
 CONFIGURATIONS_FILE = "configurations.toml"
 """The file of configurations in a model's package."""
@@ -236,11 +242,11 @@ class SearchJob(NamedTuple):
 
 def shipped_model_modules() -> dict[str, str]:
     """Return the module of each shipped model, by the model's name."""
-    return {name: module for home in MODEL_PACKAGES for name, module in model_modules_in(home).items()}
+    return {name: module for home in MODEL_PACKAGES for name, module in model_modules_in_package(home).items()}
 
 
 @cache
-def model_modules_in(home: str) -> dict[str, str]:
+def model_modules_in_package(home: str) -> dict[str, str]:
     """Return the module of each model of a package, by the model's name, without importing the models."""
     packages = [init.parent for folder in import_module(home).__path__ for init in Path(folder).glob("*/__init__.py")]
     names = sorted(package.name for package in packages if (package / CONFIGURATIONS_FILE).exists())
@@ -254,7 +260,7 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
     if name in shipped:
         model = Model(name, protocol_of_module(import_module(shipped[name])))
     elif colon and path and class_name:
-        model = _load_model(name, path, class_name)
+        model = _load_model_from_file(name, path, class_name)
     elif name.removesuffix(":").endswith(".py"):
         file = name.removesuffix(":")
         raise InputError(f"{file}: expected the protocol's class too, as in {file}:ClassName")
@@ -264,7 +270,7 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
     return model if variant_name is None else find_variant(model, variant_name)
 
 
-def _load_model(name: str, path: str, class_name: str) -> Model:
+def _load_model_from_file(name: str, path: str, class_name: str) -> Model:
     if not Path(path).exists():
         raise InputError(f"{path}: there is no such file; `kraftcheck models` lists the models that need none")
     return Model(name, load_protocol(path, class_name), Path(path))
@@ -286,7 +292,7 @@ def find_variant(model: Model, name: str) -> Model:
     """Return a model's variant by its name or as `file.py:ClassName`."""
     path, colon, class_name = name.rpartition(":")
     if name in model.variants:
-        return model._replace(protocol=variant_of(model.protocol, name))
+        return model._replace(protocol=variant_by_name(model.protocol, name))
     if not (colon and path):
         raise InputError(
             unknown_name_message("variant", name, model.variants, model.protocol.name()) + _models_command_hint(model)
@@ -326,11 +332,11 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         return name, parse_config(known[name].text, known[name].file)
     if own is not None and not Path(own).exists():
         raise InputError(f"{model.name}: configuration = {own!r}: there is no such file; expected --config FILE.cfg")
-    _require_configuration(model, name)
+    _require_known_configuration(model, name)
     return name, read_config(name)
 
 
-def _require_configuration(model: Model, name: str) -> None:
+def _require_known_configuration(model: Model, name: str) -> None:
     """Raise InputError for an unknown configuration: neither a name of the model's nor an existing file."""
     if not name:
         raise InputError("expected a configuration's name or a .cfg file, found ''")
@@ -364,10 +370,10 @@ def scenario_model_and_config(start: StartArguments) -> tuple[Model, ModelConfig
     if start.bounds:
         bounds = [constant.name for constant in model.protocol.constants.values() if constant.is_bound]
         settings = dict.fromkeys(bounds, start.bounds) | settings
-    return model, with_settings(config, [f"{name}={value}" for name, value in settings.items()])
+    return model, config_with_constant_values(config, [f"{name}={value}" for name, value in settings.items()])
 
 
-def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
+def config_with_constant_values(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
     """Return a configuration with other values for constants, each given as `NAME=VALUE`."""
     return with_assignments(config, [parse_setting(text, config) for text in settings])
 

@@ -76,7 +76,7 @@ def _run_command_line(words: list[str]) -> int:
         return 2
     try:
         given = build_parser(next(iter(words), "")).parse_args(words)
-        from kraftcheck.spec.errors import InputError, require_assertions
+        from kraftcheck.spec.errors import InputError, require_assertions_enabled
     except _UsageError as error:
         return _report_error(str(error), _json_file_of_arguments(words), program=error.program)
     except KeyboardInterrupt:  # during imports
@@ -86,7 +86,7 @@ def _run_command_line(words: list[str]) -> int:
     json = getattr(given, "json", None)
     before = _file_stamp(json)
     try:
-        require_assertions()
+        require_assertions_enabled()
         with redirect_stdout(sys.stderr) if str(json) == "-" else nullcontext():
             code: int = given.run(given)
         sys.stdout.flush()
@@ -169,7 +169,7 @@ def _prepare_streams() -> None:
                 sys.stderr = sys.__stderr__ = _stream_dropping_unwritable_output(stream)  # type: ignore[misc]
 
 
-class _LossyFile(FileIO):
+class _FileDroppingUnwritableOutput(FileIO):
     """A file that drops unwritable output; a closed pipe still raises BrokenPipeError."""
 
     def write(self, data: Any, /) -> int:
@@ -187,7 +187,7 @@ def _stream_dropping_unwritable_output(stream: TextIOWrapper) -> TextIOWrapper:
     """Return a text stream to the same file as `stream`, which drops output that cannot be written."""
     with suppress(OSError):
         stream.flush()
-    raw = cast("BinaryIO", BufferedWriter(_LossyFile(stream.fileno(), "w", closefd=False)))
+    raw = cast("BinaryIO", BufferedWriter(_FileDroppingUnwritableOutput(stream.fileno(), "w", closefd=False)))
     return TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
 
 
@@ -213,7 +213,7 @@ def _unwritten_json_file(json: Path | None, before: tuple[int, int] | None) -> P
 
 def _report_protocol_error(error: RaisedError, json: Path | None) -> int:
     """Print the path to an error in a protocol and the error itself; return the exit code."""
-    from kraftcheck.reporting.as_json import states_as_json
+    from kraftcheck.reporting.as_json import trace_as_json
     from kraftcheck.reporting.counterexample import behaviour_lines
     from kraftcheck.reporting.lines import print_lines
 
@@ -221,7 +221,7 @@ def _report_protocol_error(error: RaisedError, json: Path | None) -> int:
     if error.trace:
         shown = sys.stderr if str(json) == "-" else sys.stdout
         print_lines([*behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}"), []], shown)
-        found = {"states": states_as_json(error.protocol, error.trace)}
+        found = {"states": trace_as_json(error.protocol, error.trace)}
     return _report_error(str(error), json, EXIT_ASSERTION if error.is_assertion else 2, **found)
 
 

@@ -434,7 +434,7 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
     except RaisedError as error:
         if error.trace is not None:
             raise
-        return _result_with_error_path(error, protocol, options)
+        return _search_for_error_path(error, protocol, options)
 
 
 def run_with_compile_timing(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
@@ -454,7 +454,7 @@ def _are_kernels_compiled() -> bool:
     return are_kernels_compiled()
 
 
-def _result_with_error_path(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
+def _search_for_error_path(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
     """Return the table engine's result for an error to which another engine has no path."""
     known = replace(options, search="bfs", time_limit=ERROR_PATH_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))

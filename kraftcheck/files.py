@@ -32,7 +32,7 @@ def is_uri(name: str) -> bool:
     return _URI_SCHEME_PATTERN.match(name) is not None
 
 
-def require_local(name: str, option: str = "", fix: str = "mount the storage, or copy the files") -> None:
+def require_local_path(name: str, option: str = "", fix: str = "mount the storage, or copy the files") -> None:
     """Raise InputError for a URI, such as `s3a://bucket/out`, which would be taken for a relative path."""
     if is_uri(name):
         said = "expected a path in the file system of this machine, found a URI"
@@ -68,7 +68,7 @@ def atomic_replacement(path: Path, *, durable: bool = False) -> Iterator[Path]:
         fsync_path(path.parent)
 
 
-def remove_unfinished(folder: Path) -> None:
+def remove_unfinished_files(folder: Path) -> None:
     """Remove the temporary files of `atomic_replacement` that killed processes left in a folder."""
     for path in folder.iterdir():
         if UNFINISHED_FILE_PATTERN.fullmatch(path.name):

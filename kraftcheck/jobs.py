@@ -14,7 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Model, SearchJob, find_config, find_model, shipped_model_modules, with_settings
+from kraftcheck.catalogue import (
+    Model,
+    SearchJob,
+    config_with_constant_values,
+    find_config,
+    find_model,
+    shipped_model_modules,
+)
 from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options, search_order_names
 from kraftcheck.explorer.request import OPTIONS, SearchRequest, parse_bytes, parse_seconds, parse_spark_setting
 from kraftcheck.explorer.request import parse_count as parse_count
@@ -43,7 +50,7 @@ def parse_seed(text: str) -> int:
     return int(text)
 
 
-def _parse_name(text: str) -> str:
+def _parse_config_name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a name or a file, found ''")
     return text
@@ -71,7 +78,7 @@ _OPTION_ARGUMENTS: dict[str, dict[str, Any]] = {
     "model": _MODEL_ARGUMENT,
     "--model": _MODEL_ARGUMENT | {"required": True},
     "--config": _value_option(
-        "CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _parse_name
+        "CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _parse_config_name
     ),
     "--set": _value_option("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
     "--variant": _value_option("NAME", "a variant of the model"),
@@ -118,7 +125,7 @@ def add_options(parser: argparse._ActionsContainer, *names: str, **changes: Any)
         parser.add_argument(name, **(_OPTION_ARGUMENTS[name] | changes))
 
 
-def parse_option(name: str, value: Any) -> Any:
+def parse_script_option(name: str, value: Any) -> Any:
     """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
     if name == "search" and value not in search_order_names():
@@ -217,7 +224,7 @@ def job_of_bound_config(
 def configuration_with_settings(model: Model, choice: str | None, settings: Iterable[str]) -> tuple[str, ModelConfig]:
     """Return the name and the content of a configuration, with the constants of `--set`."""
     name, content = find_config(model, choice)
-    return name, with_settings(content, settings)
+    return name, config_with_constant_values(content, settings)
 
 
 def _drop_foreign_config_names(
@@ -247,7 +254,7 @@ def _symmetry_of_search(bound: BoundConfig, asked: bool | str | None) -> str | N
     return bound.symmetry or max(known, key=lambda name: len(known[name]))
 
 
-def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
+def pop_config_from_options(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
     """Remove the names of properties, view and start from options; return them as a bound configuration."""
     everything = protocol.properties
     local = {name: p for name, p in everything.items() if p.kind not in GRAPH_PROPERTY_KINDS}
@@ -282,7 +289,7 @@ def bind_option_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
     )
 
 
-def lenient_job(
+def leniently_bound_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False, properties: bool = False
 ) -> tuple[SearchJob, list[str]]:
     """Return the job of a command that compares traces or state sets, with the warnings of `bind_leniently`."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import find_model, locate_protocol_errors, model_of_class
 from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, require_pyspark, task_with_code
-from kraftcheck.jobs import lenient_job
-from kraftcheck.spec.errors import InputError, require_assertions, unknown_name_message
+from kraftcheck.jobs import leniently_bound_job
+from kraftcheck.spec.errors import InputError, require_assertions_enabled, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import file_replayer_arguments
@@ -91,7 +91,7 @@ def replay(
     InputError
         The model, variant or configuration is unknown, a column has another type, or Spark is too old.
     """
-    require_assertions()
+    require_assertions_enabled()
     require_pyspark(LEAST_SPARK, spark.version)
     found = find_model(model, variant) if isinstance(model, str) else model_of_class(model, variant)
     if found.protocol.__module__ == "__main__":
@@ -100,7 +100,7 @@ def replay(
         )
     settings = [f"{name}={value}" for name, value in (constants or {}).items()]
     with locate_protocol_errors(found):
-        job, notes = lenient_job(found, Namespace(config=config and fspath(config), set=settings))
+        job, notes = leniently_bound_job(found, Namespace(config=config and fspath(config), set=settings))
     for note in notes:
         warnings.warn(note, stacklevel=2)
     arguments = file_replayer_arguments(

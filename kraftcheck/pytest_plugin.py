@@ -73,10 +73,10 @@ def _report_page_path(request: pytest.FixtureRequest) -> Path:
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     folder = factory.mktemp("kraftcheck") if given is None else Path(given)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{_file_name(request.node.nodeid)}.html"
+    return folder / f"{_file_name_of_test(request.node.nodeid)}.html"
 
 
-def _file_name(test: str) -> str:
+def _file_name_of_test(test: str) -> str:
     """Return a short file name for a test, unique by a hash for tests with parameters."""
     plain = re.sub(r"[^\w.-]+", "-", test, flags=re.ASCII).strip("-")
     if "[" not in test and test.isascii() and len(plain) <= MOST_NAME_CHARACTERS:

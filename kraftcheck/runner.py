@@ -33,14 +33,14 @@ from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import (
     OutputFiles,
+    follow_up_hints,
     github_annotations,
-    hint_lines,
     search_report_lines,
     write_counterexamples,
     write_junit,
 )
 from kraftcheck.spec.diagnosis.lint import (
-    CoverageProbe,
+    PropertyCoverageProbe,
     install_probes,
     lint,
     notes_on_unevaluated_parts,
@@ -78,7 +78,7 @@ def run_job(
     with ProgressMeter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
-            result = work(options) if work else _search_job(job, options, quiet=quiet)
+            result = work(options) if work else _run_engine_search(job, options, quiet=quiet)
         except Interrupted as interrupted:
             result = interrupted.result
         except KeyboardInterrupt:  # before the search starts
@@ -86,7 +86,7 @@ def run_job(
     return replace(result, engine=result.engine or job.engine)
 
 
-def _search_job(job: SearchJob, options: SearchRequest, *, quiet: bool) -> Result:
+def _run_engine_search(job: SearchJob, options: SearchRequest, *, quiet: bool) -> Result:
     compiles = None if quiet else announce_compiling
     return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
 
@@ -122,7 +122,7 @@ def _search_with_probes(job: SearchJob, search: Callable[[], Result]) -> Result:
     return result
 
 
-def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched: list[CoverageProbe]) -> None:
+def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched: list[PropertyCoverageProbe]) -> None:
     """Count the inputs of properties with few evaluations in the first states, as the reference engine does.
 
     Engines that track reads evaluate all inputs at once that differ in unread fields only, and may do so twice.
@@ -152,7 +152,9 @@ def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched
         del protocol.probes[one.prop.name]
 
 
-def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, watched: list[CoverageProbe]) -> None:
+def _note_vacuity(
+    protocol: Protocol, options: SearchRequest, result: Result, watched: list[PropertyCoverageProbe]
+) -> None:
     """Add notes on vacuously true properties, and on parts of properties that were never evaluated."""
     violated = {violation.property for violation in result.violations}
     followed = set() if result.complete else {prop.name for prop in options.reachable}
@@ -184,7 +186,7 @@ def report_result(
         table=getattr(arguments, "verbose", False),
         calls=arguments.calls,
         columns=columns,
-        next_steps=() if arguments.quiet else hint_lines(arguments.words, result),
+        next_steps=() if arguments.quiet else follow_up_hints(arguments.words, result),
     )
     print_lines(lines)
     if getattr(arguments, "github", False):
@@ -193,9 +195,9 @@ def report_result(
 
 
 def _write_report(job: SearchJob, result: Result, more: dict[str, Any], path: Path) -> None:
-    from kraftcheck.reporting.report import run_as_data, write_report  # imports the replay of traces
+    from kraftcheck.reporting.report import search_as_data, write_report  # imports the replay of traces
 
-    write_report(path, [run_as_data(job, result, more)])
+    write_report(path, [search_as_data(job, result, more)])
 
 
 def simplify_counterexamples(job: SearchJob, result: Result, arguments: argparse.Namespace) -> Result:
@@ -209,7 +211,7 @@ def simplify_counterexamples(job: SearchJob, result: Result, arguments: argparse
             violations.append(violation)
             notes.append(f"{violation.property}: --simplify does not support lassos")
             continue
-        shortest = None if is_shortest or violation.trap else partial(_find_shortest, job, violation)
+        shortest = None if is_shortest or violation.trap else partial(_find_shortest_counterexample, job, violation)
         simpler, note = _simplify_violation(job, violation, arguments, shortest)
         violations.append(simpler)
         notes.append(note)
@@ -226,7 +228,7 @@ def simplify_trace(
     return (
         None
         if violation is None
-        else _simplify_violation(job, violation, arguments, partial(_find_shortest, job, violation))
+        else _simplify_violation(job, violation, arguments, partial(_find_shortest_counterexample, job, violation))
     )
 
 
@@ -247,7 +249,9 @@ def _simplify_violation(
     return found, describe_simplification(violation.property, *costs, simplifier.done, time.monotonic() - began)
 
 
-def _find_shortest(job: SearchJob, violation: Violation, states: int, seconds: float) -> Behaviour | None:
+def _find_shortest_counterexample(
+    job: SearchJob, violation: Violation, states: int, seconds: float
+) -> Behaviour | None:
     """Return a shortest counterexample; None if the search finds none within the limits."""
     properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
     asked = job.options

@@ -168,7 +168,7 @@ def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
     }
 
 
-def variant_of(protocol: type[Protocol], name: str) -> type[Protocol]:
+def variant_by_name(protocol: type[Protocol], name: str) -> type[Protocol]:
     """Return a protocol's variant by name; raise InputError if it is unknown."""
     known = variants_of(protocol)
     if name not in known:
@@ -202,7 +202,7 @@ def classes_for_decoding(protocol: Protocol, states: Iterable[State]) -> dict[Cl
         name = (cls.__module__, cls.__qualname__)
         if name not in found and _is_record_or_enum(cls):
             found[name] = cls
-            named += [used for annotation in _field_annotations(cls) for used in _classes_in(annotation)]
+            named += [used for annotation in _field_annotations(cls) for used in _classes_in_annotation(annotation)]
     return found
 
 
@@ -217,11 +217,11 @@ def _field_annotations(cls: type) -> list[Any]:
         return []
 
 
-def _classes_in(annotation: Any) -> Iterator[type]:
+def _classes_in_annotation(annotation: Any) -> Iterator[type]:
     if isinstance(annotation, type):
         yield annotation
     for argument in get_args(annotation):
-        yield from _classes_in(argument)
+        yield from _classes_in_annotation(argument)
 
 
 def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
@@ -250,9 +250,9 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
 def _modules_used_by(module: ModuleType, path: Path | None) -> set[str]:
     """Return the names of the modules that a module uses."""
     owners = {
-        _defining_module(value)
+        _defining_module_name(value)
         for name, value in vars(module).items()
-        if not _is_incidental_submodule(module, name, value)
+        if not _is_submodule_imported_elsewhere(module, name, value)
     }
     return owners | _imported_submodules(module, path)
 
@@ -283,7 +283,7 @@ def _imported_submodules(module: ModuleType, path: Path | None) -> set[str]:
     return {one.name for node in imports for one in node.names}
 
 
-def _is_incidental_submodule(module: ModuleType, name: str, value: object) -> bool:
+def _is_submodule_imported_elsewhere(module: ModuleType, name: str, value: object) -> bool:
     """Return whether an attribute is a submodule that some other module has imported.
 
     Which submodules are attributes of a package follows from what this process has imported before.
@@ -301,7 +301,7 @@ def _imported_names(path: Path) -> Iterator[str]:
             yield from (one.name.rpartition(".")[2] for one in node.names)
 
 
-def _defining_module(value: object) -> str:
+def _defining_module_name(value: object) -> str:
     """Return the name of the module that defines a value; for a module, its own name."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return name if isinstance(name, str) else ""

@@ -124,7 +124,7 @@ def _direct_components(value: Value) -> Iterable[Value]:
 
 def decode(data: bytes, lexicon: DecodingVocabulary) -> Value:
     """Return the value of a canonical encoding; the inverse of `encode`."""
-    reader = _ByteReader(data, lexicon)
+    reader = _ValueReader(data, lexicon)
     try:
         value = reader.value()
     except RecursionError:
@@ -134,7 +134,7 @@ def decode(data: bytes, lexicon: DecodingVocabulary) -> Value:
     return value
 
 
-class _ByteReader:
+class _ValueReader:
     """Reader of consecutive values in bytes."""
 
     def __init__(self, data: bytes, lexicon: DecodingVocabulary) -> None:
@@ -243,14 +243,14 @@ class _ByteReader:
 _READER_OF_TAG: dict[bytes, Any] = {
     b"T": lambda reader: True,
     b"F": lambda reader: False,
-    b"i": _ByteReader.number,
-    b"s": _ByteReader.text,
-    b"m": _ByteReader.model_value,
-    b"y": _ByteReader.symbol,
-    b"e": _ByteReader.enum_member,
+    b"i": _ValueReader.number,
+    b"s": _ValueReader.text,
+    b"m": _ValueReader.model_value,
+    b"y": _ValueReader.symbol,
+    b"e": _ValueReader.enum_member,
     b"N": lambda reader: None,
-    b"r": _ByteReader.record,
-    b"(": _ByteReader.sequence,
-    b"{": _ByteReader.set,
-    b"[": _ByteReader.map,
+    b"r": _ValueReader.record,
+    b"(": _ValueReader.sequence,
+    b"{": _ValueReader.set,
+    b"[": _ValueReader.map,
 }

@@ -66,7 +66,7 @@ class ConstantError(InputError):
         self.problem = problem
 
 
-def require_assertions() -> None:
+def require_assertions_enabled() -> None:
     """Raise InputError if Python ignores `assert` statements, as with -O."""
     if sys.flags.optimize:
         raise InputError(
@@ -131,7 +131,7 @@ class RaisedError(ProtocolError):
         self.is_assertion = isinstance(cause, AssertionError)
         if cause is not None:
             self.place = _innermost_place(cause, code) or self.place
-            said = _colon_and_text(cause, function.__globals__)
+            said = _error_text_after_colon(cause, function.__globals__)
             problem = f"raised {type(cause).__name__}{said}"
         told = "".join(f"\n  {name} = {value!r}" for name, value in given.items() if value is not None)
         source = linecache.getline(*self.place).strip() if cause is not None else ""
@@ -160,7 +160,7 @@ def name_and_text_of_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _colon_and_text(error: BaseException, names: Mapping[str, Any]) -> str:
+def _error_text_after_colon(error: BaseException, names: Mapping[str, Any]) -> str:
     """Return an error's text after a colon; for a record made with wrong fields, the names of its fields too."""
     text = text_of_error(error)
     wrong = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text)

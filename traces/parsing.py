@@ -26,11 +26,11 @@ from kraftcheck.spec.tla.text import (
     MAX_INTERVAL_ELEMENTS,
     MAX_NESTING,
     STRING_PATTERN,
-    IntervalBudget,
+    IntervalElementBudget,
     TlaSyntaxError,
     ValueParser,
-    quoted,
-    shared_parser,
+    quoted_for_error,
+    shared_value_parser,
     tuple_or_map_of_function,
 )
 from kraftcheck.spec.values import Map, Value
@@ -54,7 +54,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 2**20
 
 
-class Source:
+class TraceFileReader:
     """A file, possibly gzipped, for one sequential read."""
 
     def __init__(self, path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
@@ -157,7 +157,7 @@ class JsonError(Exception):
 
 
 @contextmanager
-def json_errors_as_trace_errors(source: Source) -> Iterator[None]:
+def json_errors_as_trace_errors(source: TraceFileReader) -> Iterator[None]:
     """Convert a `JsonError` into a `TraceError` with the file."""
     try:
         yield
@@ -165,7 +165,7 @@ def json_errors_as_trace_errors(source: Source) -> Iterator[None]:
         raise source.error(str(error.args[0]), str(error.args[1]), line=1) from None
 
 
-def read_json(source: Source) -> Json:
+def read_json(source: TraceFileReader) -> Json:
     """Parse a file as JSON."""
     text = source.document()
     if max(accumulate(map(_bracket_depth_change, _STRING_OR_BRACKET.finditer(text))), default=0) > MAX_NESTING:
@@ -174,14 +174,14 @@ def read_json(source: Source) -> Json:
         with json_errors_as_trace_errors(source):
             found = json.loads(
                 text,
-                parse_float=_refuse_number,
-                parse_constant=_refuse_number,
+                parse_float=_refuse_json_number,
+                parse_constant=_refuse_json_number,
                 parse_int=_parse_int,
                 object_pairs_hook=_object_with_unique_names,
             )
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 100].split("\n")[0]
-        shown = quoted(rest) if rest else "the end of the file"
+        shown = quoted_for_error(rest) if rest else "the end of the file"
         expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
         raise source.error(shown, expected, line=error.lineno, column=error.colno) from None
     if _SURROGATE_ESCAPE.search(text):
@@ -197,21 +197,21 @@ def _bracket_depth_change(bracket: re.Match[str]) -> int:
     return 0 if bracket[0][0] == '"' else 1 if bracket[0] in "[{" else -1
 
 
-def _refuse_number(number: str) -> NoReturn:
-    raise JsonError(f"the number {quoted(number)}", "whole numbers of a sensible length")
+def _refuse_json_number(number: str) -> NoReturn:
+    raise JsonError(f"the number {quoted_for_error(number)}", "whole numbers of a sensible length")
 
 
 def _object_with_unique_names(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise JsonError(f"the name {quoted(twice)} twice in one object", "each name once")
+        raise JsonError(f"the name {quoted_for_error(twice)} twice in one object", "each name once")
     return result
 
 
 def _parse_int(number: str) -> int:
     if len(number) > 1_000:
-        _refuse_number(number)
+        _refuse_json_number(number)
     return int(number)
 
 
@@ -257,16 +257,16 @@ class ValueCache:
     """A cache in front of `kraftcheck.spec.tla.text.ValueParser`."""
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
-        self._parser = shared_parser() if names is None else ValueParser(names)
+        self._parser = shared_value_parser() if names is None else ValueParser(names)
         self._parts = _TwoGenerationCache(self._read)
         self._whole = _TwoGenerationCache(self._read_whole)
-        self._file, self._intervals = "", IntervalBudget()
+        self._file, self._intervals = "", IntervalElementBudget()
 
     def _begin(self, file: str) -> None:
         """Begin another file; drop the caches if the last file had large values with a short text."""
         if self._intervals.left < MAX_INTERVAL_ELEMENTS:
             self._parts, self._whole = _TwoGenerationCache(self._read), _TwoGenerationCache(self._read_whole)
-        self._file, self._intervals = file, IntervalBudget()
+        self._file, self._intervals = file, IntervalElementBudget()
 
     def read(self, text: str, *, where: str, line: int, column: int) -> tuple[Value, bytes]:
         """Return the value and the hash of a text."""

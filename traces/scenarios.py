@@ -32,7 +32,7 @@ class ScenarioBlock(NamedTuple):
     told: list[str]  # the recorded output
 
 
-def read_blocks(text: str) -> tuple[list[ScenarioBlock], list[str]]:
+def parse_scenario_blocks(text: str) -> tuple[list[ScenarioBlock], list[str]]:
     """Return the blocks of a scenario, and the comments after the last block."""
     blocks: list[ScenarioBlock] = []
     before: list[str] = []
@@ -158,11 +158,11 @@ class ScenarioSection(NamedTuple):
     commands: list[Command]  # the other commands
 
 
-def read_scenario_parts(path: Path) -> list[ScenarioSection]:
+def read_scenario_sections(path: Path) -> list[ScenarioSection]:
     """Return the parts of a scenario file, one for each `start`."""
     text = read_text_file(path, "scenario")
     try:
-        blocks, _ = read_blocks(text)
+        blocks, _ = parse_scenario_blocks(text)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from None
     parts: list[ScenarioSection] = []
@@ -481,7 +481,7 @@ def command_for_step(stage: ScenarioPlayer, wanted: Transition) -> str:
     words: list[str] = [wanted.action]
     after: list[str] = []
     ends = _target_states_of_command(stage, words, after)
-    for name, word in _possible_clauses(stage, wanted):
+    for name, word in _possible_step_clauses(stage, wanted):
         if ends == {wanted.target} and name != "by":
             break
         more = (words, [*after, *word]) if name == "->" else ([*words, *word], after)
@@ -514,7 +514,7 @@ def _target_states_of_command(stage: ScenarioPlayer, words: list[str], after: li
     return {step.target for step in stage.fitting(parse_step_description([*words, *(["->", *after] if after else [])]))}
 
 
-def _possible_clauses(stage: ScenarioPlayer, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
+def _possible_step_clauses(stage: ScenarioPlayer, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
     """Yield possible clauses for a step: `by n1`, `on Vote`, `epoch=2`, then fields of the next state."""
     if wanted.actor is not None:
         yield "by", ["by", text_of(wanted.actor)]

@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 from typing import NamedTuple, Self, TextIO, cast
 
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Json, Source, ValueCache, read_json
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Json, TraceFileReader, ValueCache, read_json
 
 _FORMATS_PACKAGE = "kraftcheck.traces.formats"
 
@@ -56,7 +56,7 @@ class TraceFormat(str, metaclass=_FormatFinder):
         """Whether a file has this format, by its first line and its beginning."""
         return False
 
-    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+    def read(self, source: TraceFileReader, cache: ValueCache) -> Iterator[TraceEvent]:
         """Yield the events of the traces in a file: for each trace a `TraceHead`, its states and a `TraceEnd`."""
         raise source.error(f"{self.holds} ({self})", "a trace")
 
@@ -74,7 +74,7 @@ class JsonFormat(TraceFormat):
         """Whether a document has this format."""
         raise NotImplementedError
 
-    def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
+    def events(self, source: TraceFileReader, document: dict[str, Json]) -> Iterator[TraceEvent]:
         """Yield the events of the traces in a document (see `read`)."""
         raise NotImplementedError
 
@@ -82,7 +82,7 @@ class JsonFormat(TraceFormat):
         """Return a trace as a document (see `write`)."""
         raise NotImplementedError
 
-    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+    def read(self, source: TraceFileReader, cache: ValueCache) -> Iterator[TraceEvent]:
         """Read a document with the JSON format that fits it."""
         document = read_json(source)
         known = [other for other in TraceFormat if isinstance(other, JsonFormat)]
@@ -222,8 +222,8 @@ def stream_traces(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES, cache: ValueCache | None = None
 ) -> Iterator[TraceEvent]:
     """Read the traces of a file state by state, in bounded memory."""
-    source = Source(path, limit_bytes=limit_bytes)
-    yield from _format_of(source).read(source, cache or ValueCache())
+    source = TraceFileReader(path, limit_bytes=limit_bytes)
+    yield from _detect_source_format(source).read(source, cache or ValueCache())
 
 
 def detect_format(path: str | PathLike[str]) -> TraceFormat:
@@ -231,10 +231,10 @@ def detect_format(path: str | PathLike[str]) -> TraceFormat:
 
     `TraceFormat.TLC_JSON` stands for ITF too, since both begin alike. The default for unrecognized files is TLC's log.
     """
-    return _format_of(Source(path))
+    return _detect_source_format(TraceFileReader(path))
 
 
-def _format_of(source: Source) -> TraceFormat:
+def _detect_source_format(source: TraceFileReader) -> TraceFormat:
     beginning = source.beginning(_DETECTION_BYTES)
     first = next((line.strip() for line in beginning.splitlines() if line.strip()), "")
     return next(known for known in TraceFormat if known.recognises(first, beginning))

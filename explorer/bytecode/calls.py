@@ -15,7 +15,7 @@ from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope, compr
 from kraftcheck.explorer.bytecode.expressions import MAP_VIEW_METHODS, ExpressionTranslator, library_replacement
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.source import CacheWrapper, probe_number, walrus_variables
+from kraftcheck.explorer.bytecode.source import CacheWrapper, coverage_probe_number, walrus_variables
 from kraftcheck.explorer.bytecode.values import COLLECTION_TYPES, KINDS_OF_TYPES
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step, become, consume
@@ -51,7 +51,7 @@ class CallTranslator(ExpressionTranslator):
     """Translation of calls."""
 
     def _of_call(self, node: ast.Call) -> int:
-        if (number := probe_number(node)) is not None and self.watch is not None:
+        if (number := coverage_probe_number(node)) is not None and self.watch is not None:
             into = self._register()
             self._emit(Op.SEEN, self.program.probe(self.watch, number), into)
             return into

@@ -17,7 +17,7 @@ from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
 from kraftcheck.explorer.bytecode.statements import FunctionTranslator
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec.diagnosis.lint import CoverageProbe
+from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -39,7 +39,7 @@ class EncodedSearch:
         self._shared = type(initial[0].shared)
         self._fields, self._bounds = field_names(self._shared), list(protocol.bounds)
         self.properties = [*options.constraints, *options.properties]
-        for of in _classes_of_protocol(protocol, initial):
+        for of in _value_classes_of_protocol(protocol, initial):
             with suppress(UntranslatableError):  # it may not be used
                 self.heap.kind(of)
         self._encode_replica = cache(self.heap.encode)  # many initial states have equal replicas
@@ -134,7 +134,7 @@ class EncodedSearch:
         """Tell the probes of properties what the search has evaluated."""
         for prop, inputs in zip(self.properties, self.heap.machine.inputs.tolist(), strict=False):
             watch = self.protocol.probes.get(prop.name)
-            if isinstance(watch, CoverageProbe):
+            if isinstance(watch, PropertyCoverageProbe):
                 watch.note(inputs[DISTINCT_INPUTS_COLUMN], self._program.seen(watch))
 
 
@@ -158,7 +158,7 @@ def _reads_beyond_state(prop: Property) -> bool:
     return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or prop.only is not None or bool(prop.given)
 
 
-def _classes_of_protocol(protocol: Protocol, states: list[State]) -> list[type]:
+def _value_classes_of_protocol(protocol: Protocol, states: list[State]) -> list[type]:
     """Return the classes of records and enums of a protocol's modules and of its initial states."""
     found: dict[type, None] = {}
     for base in type(protocol).__mro__:
@@ -179,7 +179,7 @@ def _is_user_value_class(value: Any) -> bool:
 
 def _property_row(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
     watch = program.protocol.probes.get(prop.name)
-    function = program.function(prop.function, watch if isinstance(watch, CoverageProbe) else None)
+    function = program.function(prop.function, watch if isinstance(watch, PropertyCoverageProbe) else None)
     tests = [program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer")]
     return function, *tests, int(prop.kind == "constraint"), int(prop.opposite)  # type: ignore[return-value]
 

@@ -23,7 +23,7 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import checked_syntax_tree, find_aliasing, local_variables, mutated_variables
 from kraftcheck.explorer.bytecode.values import ValueHeap
-from kraftcheck.spec.diagnosis.lint import CoverageProbe
+from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record
@@ -52,7 +52,7 @@ class Program:
         self._functions: dict[Any, int] = {}
         self._waiting: list[Any] = []  # translations
         self.asked: list[tuple[Callable[..., Any], bool]] = []  # called by Python, and whether iterators are consumed
-        self.probes: dict[CoverageProbe, dict[int, int]] = {}
+        self.probes: dict[PropertyCoverageProbe, dict[int, int]] = {}
         self._probes = 0
         self.lines: list[str] = []
         self.records = [one for one in heap.classes if issubclass(one, Record)]
@@ -61,7 +61,7 @@ class Program:
         """Return the number of a constant."""
         return self._constants.setdefault(self.heap.encode(value), len(self._constants))
 
-    def function(self, function: Any, watch: CoverageProbe | None = None, *, is_helper: bool = False) -> int:
+    def function(self, function: Any, watch: PropertyCoverageProbe | None = None, *, is_helper: bool = False) -> int:
         """Return the number of a function, with the probes of a watch; it is translated if it is new.
 
         Python calls a helper that cannot be translated.
@@ -73,7 +73,7 @@ class Program:
             self._entries.append((0, 0))
         return self._functions[key]
 
-    def _prepared(self, function: Any, watch: CoverageProbe | None, is_helper: bool) -> Any:
+    def _prepared(self, function: Any, watch: PropertyCoverageProbe | None, is_helper: bool) -> Any:
         try:
             made = self._translation(self, function, watch)
             made.is_helper = is_helper
@@ -93,7 +93,7 @@ class Program:
         asked = int(self.heap.machine.at[codes.AT_ASKED])
         number, *arguments = self.heap.decode(asked)
         function, is_consumed = self.asked[number]
-        before = deepcopy(arguments) if _is_mutable(arguments) else arguments
+        before = deepcopy(arguments) if _has_mutable_argument(arguments) else arguments
         try:
             found = function(*arguments)
             if isinstance(found, Iterator | range | KeysView | ValuesView | ItemsView):
@@ -104,12 +104,12 @@ class Program:
             raise UntranslatableError("a function that changes its arguments")
         self.heap.answer(asked, found)
 
-    def seen(self, watch: CoverageProbe) -> list[int]:
+    def seen(self, watch: PropertyCoverageProbe) -> list[int]:
         """Return the numbers of the probes of a property that a search has passed."""
         seen = self.heap.machine.seen
         return [number for number, place in self.probes.get(watch, {}).items() if seen[place]]
 
-    def probe(self, watch: CoverageProbe, number: int) -> int:
+    def probe(self, watch: PropertyCoverageProbe, number: int) -> int:
         """Return the place of a probe among all probes."""
         places = self.probes.setdefault(watch, {})
         if number not in places:
@@ -188,7 +188,7 @@ class PythonCallStub:
         return [*begin, *ask, *yielded, (Op.RETURN, found, 0, 0, 0)], count + 5
 
 
-def _is_mutable(arguments: list[Any]) -> bool:
+def _has_mutable_argument(arguments: list[Any]) -> bool:
     try:
         hash(tuple(arguments))
     except TypeError:
@@ -209,7 +209,7 @@ class JumpLabel:
 class Emitter:
     """The instructions of one function."""
 
-    def __init__(self, program: Program, function: FunctionType, watch: CoverageProbe | None = None) -> None:
+    def __init__(self, program: Program, function: FunctionType, watch: PropertyCoverageProbe | None = None) -> None:
         self.program, self.function, self.watch = program, function, watch
         self.tree = checked_syntax_tree(function)
         if watch is not None and (definition := watch.definition) is not None:

@@ -30,7 +30,7 @@ def checked_syntax_tree(function: Any) -> ast.FunctionDef:
     return tree
 
 
-def probe_number(node: ast.expr) -> int | None:
+def coverage_probe_number(node: ast.expr) -> int | None:
     """Return the number of the probe that an expression is, or None."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == PROBE_NAME:
         (number,) = node.args
@@ -69,16 +69,16 @@ def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
-            found |= _variable_in(node.func.value)
+            found |= _bare_variable(node.func.value)
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            found |= _variable_in(node.value)
+            found |= _bare_variable(node.value)
         elif isinstance(node, ast.AugAssign):
-            names = _variable_in(node.target)
+            names = _bare_variable(node.target)
             found |= {name for name in names if any(map(_makes_collection, _assigned_expressions(tree, name)))}
     return found
 
 
-def _variable_in(node: ast.expr) -> set[str]:
+def _bare_variable(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
@@ -96,24 +96,24 @@ def _assigned_expressions(tree: ast.AST, name: str) -> Iterator[ast.expr | None]
     """Yield the values assigned to a variable alone, and the targets of other assignments to it; None for no value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            is_alone = [_variable_in(one) for one in node.targets] == [{name}]
+            is_alone = [_bare_variable(one) for one in node.targets] == [{name}]
             yield from [node.value] if is_alone else (one for one in node.targets if _has_name(one, name, ast.Store))
-        elif isinstance(node, ast.AnnAssign) and name in _variable_in(node.target):
+        elif isinstance(node, ast.AnnAssign) and name in _bare_variable(node.target):
             yield node.value
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _has_name(node.target, name, ast.Store):
             yield node.target
 
 
-def is_only_consumed(tree: ast.AST, name: str) -> bool:
+def is_variable_only_consumed(tree: ast.AST, name: str) -> bool:
     """Return whether a variable is assigned once, and each use of it looks at its elements and keeps nothing else."""
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     uses = [one for one in parents if isinstance(one, ast.Name) and one.id == name]
     return len([one for one in uses if isinstance(one.ctx, ast.Store)]) == 1 and all(
-        isinstance(one.ctx, ast.Store) or _consumes(parents[one], one) for one in uses
+        isinstance(one.ctx, ast.Store) or _consumes_elements_of_variable(parents[one], one) for one in uses
     )
 
 
-def _consumes(parent: ast.AST, node: ast.Name) -> bool:
+def _consumes_elements_of_variable(parent: ast.AST, node: ast.Name) -> bool:
     if isinstance(parent, ast.For | ast.comprehension):
         return parent.iter is node
     if isinstance(parent, ast.Compare):
@@ -131,7 +131,7 @@ def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     uses = [one for one in parents if _has_name(one, name, ast.Load) and isinstance(one, ast.Name)]
     loops = [one for one in parents if isinstance(one, ast.For) and _has_name(one.iter, name, ast.Load)]
-    escaping = [one for one in uses if not _only_reads(one, parents)]
+    escaping = [one for one in uses if not _is_read_only_use(one, parents)]
     return next(iter([*given, *escaping, *filter(partial(_loop_changes_variable, name), loops)]), None)
 
 
@@ -148,7 +148,7 @@ _TESTING_NODES = ast.If | ast.While | ast.Return
 _READING_NODES = ast.BinOp | ast.Compare | ast.For | ast.comprehension | ast.UnaryOp | ast.AugAssign | ast.Starred
 
 
-def _only_reads(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+def _is_read_only_use(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     """Return whether a use of a variable only reads its value, and keeps no reference to it."""
     parent = parents[node]
     if isinstance(parent, ast.Call):

@@ -12,7 +12,12 @@ from kraftcheck.explorer.bytecode.calls import CallTranslator
 from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope
 from kraftcheck.explorer.bytecode.expressions import BINARY_OPS, bound_variables
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
-from kraftcheck.explorer.bytecode.source import MUTATORS, is_only_consumed, probe_number, walrus_variables
+from kraftcheck.explorer.bytecode.source import (
+    MUTATORS,
+    coverage_probe_number,
+    is_variable_only_consumed,
+    walrus_variables,
+)
 from kraftcheck.spec.values import field_names
 
 Pattern = tuple[list[ast.expr], dict[str, ast.expr]]
@@ -61,7 +66,7 @@ class FunctionTranslator(CallTranslator):
             self._emit(Op.PUSH, self._value(value.value))
         elif isinstance(value, ast.YieldFrom):
             self._push_all(value.value)
-        elif probe_number(value) is not None:
+        elif coverage_probe_number(value) is not None:
             self._value(value)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MUTATORS:
             self._change(value, value.func)
@@ -102,7 +107,7 @@ class FunctionTranslator(CallTranslator):
             case [ast.Name(name)] if isinstance(value, ast.Lambda):
                 self._define(name, value)
                 return
-            case [ast.Name(name)] if self._is_view(value) and is_only_consumed(self.tree, name):
+            case [ast.Name(name)] if self._is_view(value) and is_variable_only_consumed(self.tree, name):
                 found = self._consumed(value)
             case [ast.Tuple() | ast.List()]:
                 found = self._consumed(value)
@@ -137,7 +142,7 @@ class FunctionTranslator(CallTranslator):
     def _define(self, name: str, function: ast.Lambda) -> None:
         """Define a local function, which is translated where it is called; its variables may change before that."""
         names = [one for one in ast.walk(self.tree) if isinstance(one, ast.Name | ast.FunctionDef)]
-        stored = [one for one in names if getattr(one, "name", "") == name or _is_stored(one, name)]
+        stored = [one for one in names if getattr(one, "name", "") == name or _is_store_of_name(one, name)]
         if len(stored) != 1 or name in self.parameters or any(isinstance(n, ast.NamedExpr) for n in ast.walk(function)):
             raise self._unsupported(function, f"the local function {name}")
         names_there, local, certain = self.scope
@@ -391,12 +396,16 @@ def _name_if_variable(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_stored(node: ast.AST, name: str) -> bool:
+def _is_store_of_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
 def _load_nodes(tree: ast.AST, name: str) -> list[ast.AST]:
-    return [one for one in ast.walk(tree) if isinstance(one, ast.Name) and one.id == name and not _is_stored(one, name)]
+    return [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Name) and one.id == name and not _is_store_of_name(one, name)
+    ]
 
 
 def _is_docstring(node: ast.stmt) -> bool:

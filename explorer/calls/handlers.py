@@ -7,10 +7,10 @@ another order finds the last.
 Handlers that read sets are rewritten, so that loops test an element first.
 `[m for m in shared.msgs if isinstance(m, Vote) and m.ballot == me.ballot]` depends on the votes of one ballot alone. A
 copy of the function iterates over
-`elements_passing(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`. For any set but a `SetProxy`
-that is the set itself; the loop keeps its tests. Only comparisons, attribute accesses and type tests are moved, since
-other tests may have effects. A loop over `ordered(shared.msgs)` sorts the elements that pass; so do loops over copies
-of a set. The methods that a handler calls are rewritten too.
+`prefilter_set_proxy(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`. For any set but a
+`SetProxy` that is the set itself; the loop keeps its tests. Only comparisons, attribute accesses and type tests are
+moved, since other tests may have effects. A loop over `ordered(shared.msgs)` sorts the elements that pass; so do loops
+over copies of a set. The methods that a handler calls are rewritten too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _SIMPLE_TEST_NODES = (
 _IMMUTABLE_TYPES = (*PHRASE_OF_SCALAR, NoneType, Enum, frozenset, Map, Record, Protocol, type, FunctionType)
 
 
-def elements_passing(elements: Any, passes: Any, *, copies: bool = False) -> Any:
+def prefilter_set_proxy(elements: Any, passes: Any, *, copies: bool = False) -> Any:
     """Return a set unchanged, or for a `SetProxy` its elements that pass a test.
 
     A copy is made before the loop begins, so its test must not see a value that the loop may change in place.
@@ -85,7 +85,7 @@ def _is_immutable_value(value: Any) -> bool:
     return all(map(_is_immutable_value, value)) if type(value) is tuple else isinstance(value, _IMMUTABLE_TYPES)
 
 
-def _rewritten(
+def _rewritten_function(
     function: Any, rewriting: Callable[[Any], Any] | None, names: dict[str, Any], elements: tuple[Any, ...] = ()
 ) -> Any:
     """Return a copy of `function` as an AST transformer rewrites it; `function` itself if that finds nothing.
@@ -108,19 +108,21 @@ def _rewritten(
 
 
 @cache
-def with_filtering_loops(function: Callable[..., Any]) -> Any:
-    """Return a copy of `function` whose filtering loops use `elements_passing`, or `function` itself if it has none."""
-    return _rewritten(function, partial(_FilteringLoopRewriter, function), {ELEMENTS_PASSING_NAME: elements_passing})
+def function_with_filtering_loops(function: Callable[..., Any]) -> Any:
+    """Return a copy of `function` whose filtering loops use `prefilter_set_proxy`; without such loops, itself."""
+    return _rewritten_function(
+        function, partial(_FilteringLoopRewriter, function), {ELEMENTS_PASSING_NAME: prefilter_set_proxy}
+    )
 
 
 @cache
 def property_with_filtering_loops(prop: Property) -> Property:
-    """Return a copy of a property whose filtering loops use `elements_passing`, renamed so that no probe records it."""
-    return replace(prop, name=f"{prop.name} ", function=with_filtering_loops(prop.function))
+    """Return a copy of a property with filtering loops (`prefilter_set_proxy`), renamed so that no probe records it."""
+    return replace(prop, name=f"{prop.name} ", function=function_with_filtering_loops(prop.function))
 
 
 class _FilteringLoopRewriter(ast.NodeTransformer):
-    """AST transformer that makes loops that first test an element iterate over `elements_passing(set, test)`."""
+    """AST transformer that makes loops that first test an element iterate over `prefilter_set_proxy(set, test)`."""
 
     def __init__(self, function: Any, definition: ast.AST) -> None:
         self.found = 0
@@ -137,7 +139,7 @@ class _FilteringLoopRewriter(ast.NodeTransformer):
         self, target: ast.expr, elements: ast.expr, tests: list[ast.expr], changing: set[str], *, copies: bool = False
     ) -> ast.expr:
         """Return elements that pass the tests; a copy only if no variable of `changing` is tested."""
-        simple = list(takewhile(_is_simple_test, _conjuncts(tests)))
+        simple = list(takewhile(_is_movable_test, _conjuncts(tests)))
         if not simple or not isinstance(target, ast.Name):
             return elements
         if isinstance(elements, ast.Call) and self._is_copy(elements):
@@ -182,7 +184,9 @@ class _FilteringLoopRewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.For:
         self.generic_visit(node)
         if isinstance(node.target, ast.Name) and node.target.id not in self._outliving:
-            node.iter = self._among(node.target, node.iter, _leading_tests(node.body), {*_stored_names(*node.body)})
+            node.iter = self._among(
+                node.target, node.iter, _leading_loop_tests(node.body), {*_stored_names(*node.body)}
+            )
         return node
 
 
@@ -191,12 +195,12 @@ def _conjuncts(tests: list[ast.expr]) -> Iterator[ast.expr]:
         yield from test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
-def _leading_tests(body: list[ast.stmt]) -> list[ast.expr]:
+def _leading_loop_tests(body: list[ast.stmt]) -> list[ast.expr]:
     """Return the tests that an element passes before a loop does anything with it."""
     tests: list[ast.expr] = []
     for statement in body:
         if isinstance(statement, ast.Match) and statement is body[-1]:
-            tests += _match_class_test(statement)
+            tests += _isinstance_test_of_match(statement)
         if not isinstance(statement, ast.If) or statement.orelse:
             break
         if len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue):
@@ -232,7 +236,7 @@ def _load_node_ids(name: str, *nodes: ast.AST) -> set[int]:
     return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
 
-def _match_class_test(statement: ast.Match) -> list[ast.expr]:
+def _isinstance_test_of_match(statement: ast.Match) -> list[ast.expr]:
     """Return a test of the subject's class that holds where a case may match, in a list; [] if any class may."""
     patterns = [case.pattern for case in statement.cases]
     kinds = [p.cls for p in patterns if isinstance(p, ast.MatchClass)]
@@ -245,19 +249,19 @@ def _match_class_test(statement: ast.Match) -> list[ast.expr]:
 def with_rewritten_methods(protocol: Protocol, rewrite: Callable[[Any], Any]) -> Protocol:
     """Return a copy of a protocol that calls its methods rewritten."""
     copied = copy(protocol)
-    for name, value in attributes_of_own_classes(protocol).items():
+    for name, value in own_attributes_of_protocol(protocol).items():
         if isinstance(value, FunctionType) and (made := rewrite(value)) is not value:
             vars(copied).setdefault(name, MethodType(made, copied))
     return copied
 
 
-def attributes_of_own_classes(protocol: Protocol) -> dict[str, Any]:
+def own_attributes_of_protocol(protocol: Protocol) -> dict[str, Any]:
     """Return the attributes that a protocol's own classes define."""
     bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
     return {name: value for base in reversed(bases) for name, value in vars(base).items()}
 
 
-def _is_simple_test(test: ast.expr) -> bool:
+def _is_movable_test(test: ast.expr) -> bool:
     return all(isinstance(node, _SIMPLE_TEST_NODES) or _is_type_test(node) for node in ast.walk(test))
 
 
@@ -300,7 +304,7 @@ class DescendingTestFrozenset(AscendingTestFrozenset):
         return super()._in_order()[::-1]
 
 
-class AscendingSet(set[Any]):
+class AscendingTestSet(set[Any]):
     """A set that can change, iterates in canonical order and pops the first element, as do its unions."""
 
     _order = 1
@@ -315,39 +319,39 @@ class AscendingSet(set[Any]):
         return first
 
 
-class DescendingSet(AscendingSet):
+class DescendingTestSet(AscendingTestSet):
     """A set that can change, and iterates in reverse canonical order."""
 
     _order = -1
 
 
-def _set_of_own_class(own: Any, base: type, name: str, *others: Any) -> Any:
+def _set_method_keeping_class(own: Any, base: type, name: str, *others: Any) -> Any:
     """Return the set that a method of `frozenset` or `set` makes, as one of the class of `own`."""
     made = getattr(base, name)(own, *others)
     return made if made is NotImplemented else type(own)(made)
 
 
 for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
-    setattr(AscendingTestFrozenset, _name, partialmethod(_set_of_own_class, frozenset, _name))
-    setattr(AscendingSet, _name, partialmethod(_set_of_own_class, set, _name))
-AscendingTestFrozenset.mutable, DescendingTestFrozenset.mutable = AscendingSet, DescendingSet
+    setattr(AscendingTestFrozenset, _name, partialmethod(_set_method_keeping_class, frozenset, _name))
+    setattr(AscendingTestSet, _name, partialmethod(_set_method_keeping_class, set, _name))
+AscendingTestFrozenset.mutable, DescendingTestFrozenset.mutable = AscendingTestSet, DescendingTestSet
 
 
-class CallsWithOrderedSets:
+class OrderedSetHandlerCaller:
     """Calls handlers with all sets converted to class `kind`: arguments, constants, and sets made in handlers."""
 
     def __init__(self, protocol: Protocol, kind: type[AscendingTestFrozenset]) -> None:
         self._kind = kind
         self._protocol = with_rewritten_methods(protocol, lambda method: _function_with_set_class(method, kind))
-        known = attributes_of_own_classes(protocol) | vars(self._protocol)
+        known = own_attributes_of_protocol(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
-        vars(self._protocol).update({name: with_set_class(value, kind) for name, value in collections.items()})
+        vars(self._protocol).update({name: value_with_set_class(value, kind) for name, value in collections.items()})
 
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
         """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""
-        own = [with_set_class(one, self._kind) for one in arguments]
+        own = [value_with_set_class(one, self._kind) for one in arguments]
         made = _function_with_set_class(function, self._kind)(self._protocol, *own)
-        return [with_set_class(step, frozenset) for step in made]
+        return [value_with_set_class(step, frozenset) for step in made]
 
 
 def step_effects_without_order(step: Step, network: Network) -> tuple[Any, ...]:
@@ -364,27 +368,27 @@ def step_effects_without_order(step: Step, network: Network) -> tuple[Any, ...]:
     return step.me, step.consumes, sends, frozenset(dict(step.puts).items()), frozenset(step.writes), *spent
 
 
-def with_set_class(value: Value, kind: type[frozenset[Any]]) -> Any:
+def value_with_set_class(value: Value, kind: type[frozenset[Any]]) -> Any:
     """Return an equal value whose sets have the class `kind`, and whose maps iterate in the order of `kind`."""
     own = type(value)
     if issubclass(own, frozenset):
-        return kind([with_set_class(one, kind) for one in value])
+        return kind([value_with_set_class(one, kind) for one in value])
     if own is tuple:
-        parts = [with_set_class(one, kind) for one in value]
+        parts = [value_with_set_class(one, kind) for one in value]
         return value if all(map(is_, parts, value)) else tuple(parts)
     if own is Map:
-        items = {with_set_class(key, kind): with_set_class(item, kind) for key, item in value.items()}
+        items = {value_with_set_class(key, kind): value_with_set_class(item, kind) for key, item in value.items()}
         keys = [*items] if kind is frozenset else ordered(items)
         return Map((key, items[key]) for key in (keys[::-1] if kind is DescendingTestFrozenset else keys))
     if issubclass(own, Record):
         return _record_with_set_class(value, kind)
     through = getattr(own, "__read_through__", None)  # a proxy converts when it is read
-    return value if through is None else through(value, partial(with_set_class, kind=kind))
+    return value if through is None else through(value, partial(value_with_set_class, kind=kind))
 
 
 def _record_with_set_class(value: Any, kind: type[frozenset[Any]]) -> Any:
     known, own = vars(value), type(value)
-    new = {name: with_set_class(known[name], kind) for name in _collection_fields(own)}
+    new = {name: value_with_set_class(known[name], kind) for name in _collection_fields(own)}
     if all(new[name] is known[name] for name in new):
         return value
     made = object.__new__(own)
@@ -425,7 +429,7 @@ def _rewrite_to_ascending_sets(function: FunctionType) -> Any:
     """Return `function` rewritten to create `AscendingTestFrozenset` sets, compiled once for all classes of sets."""
     if not hasattr(function, "__code__") or not _may_make_sets(function.__code__):
         return function
-    return _rewritten(function, lambda _: _SetClassRewriter(), {_SET_CLASS_NAME: AscendingTestFrozenset})
+    return _rewritten_function(function, lambda _: _SetClassRewriter(), {_SET_CLASS_NAME: AscendingTestFrozenset})
 
 
 def _may_make_sets(code: CodeType) -> bool:
@@ -500,7 +504,7 @@ class ImpureCallWatch:
 
     def _look(self, frame: FrameType, event: str, function: Any) -> None:
         is_first_call = event == "c_call" and self.found is None
-        if is_first_call and _is_impure_function(function) and not _imports_module(frame):
+        if is_first_call and _is_impure_function(function) and not _is_importing_module(frame):
             owner = getattr(function, "__self__", None)
             place = type(owner).__name__ if isinstance(owner, random.Random) else getattr(owner, "__name__", None)
             self.found = ".".join(filter(None, (place, function.__name__)))
@@ -515,7 +519,7 @@ def _is_impure_function(function: Any) -> bool:
     return function in IMPURE_FUNCTIONS
 
 
-def _imports_module(frame: FrameType) -> bool:
+def _is_importing_module(frame: FrameType) -> bool:
     """Whether an action imports a module here, which reads files: `Counter.most_common` imports `heapq`."""
     own = takewhile(lambda code: code is not call_action.__code__, (one.f_code for one, _ in walk_stack(frame)))
     return any(code.co_filename == "<frozen importlib._bootstrap>" for code in own)
@@ -531,7 +535,7 @@ class PurityTest:
         self._protocol, self._thorough = protocol, thorough
         self._calls: Counter[str] = Counter()
         self._due: dict[str, int] = {}
-        self._in_order: dict[type[AscendingTestFrozenset], CallsWithOrderedSets] = {}
+        self._in_order: dict[type[AscendingTestFrozenset], OrderedSetHandlerCaller] = {}
         self._made: list[tuple[Action, Any, Any, CallArguments, CallOutcome]] = []
 
     def is_due(self, action: Action) -> bool:
@@ -576,7 +580,7 @@ class PurityTest:
         """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
-            self._in_order[kind] = CallsWithOrderedSets(self._protocol, kind)
+            self._in_order[kind] = OrderedSetHandlerCaller(self._protocol, kind)
         try:
             arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
@@ -613,7 +617,7 @@ class HandlerCaller:
     @cached_property
     def _filtering(self) -> Protocol:
         """The protocol, with methods whose loops over sets test an element before they read its membership."""
-        return with_rewritten_methods(self.protocol, with_filtering_loops)
+        return with_rewritten_methods(self.protocol, function_with_filtering_loops)
 
     def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
         """Yield the actions that replica `me` (None: the environment) may take on `message` (None: on no message).
@@ -679,14 +683,14 @@ class HandlerCaller:
         if key not in self._settling:
             elements = () if piece is None else self._pieces[action.name][piece : piece + 1]
             rewriting = partial(_FilteringLoopRewriter, action.function) if filters else None
-            names = {ELEMENTS_PASSING_NAME: elements_passing}
-            function = _rewritten(action.function, rewriting, names, elements)
+            names = {ELEMENTS_PASSING_NAME: prefilter_set_proxy}
+            function = _rewritten_function(action.function, rewriting, names, elements)
 
             def call(protocol: Protocol, *arguments: Any) -> Any:
                 made = function(self._filtering if filters else protocol, *arguments)
                 return self._settle(made) if self._settle is not None and isinstance(made, Iterable) else made
 
-            self._settling[key] = with_action_function(action, call)
+            self._settling[key] = action_with_function(action, call)
         return self._settling[key]
 
     def holds(self, prop: Property, given: CallArguments, whole: Callable[[], CallArguments] | None = None) -> bool:
@@ -705,7 +709,7 @@ class HandlerCaller:
         return found
 
 
-def with_action_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:
+def action_with_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:
     """Return a copy of `action` that calls `function` in place of its own, with the same parameters."""
     vars(function)["__wrapped__"] = action.function  # an error names its file and line
     made = replace(action, function=function, **changes)

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of, unchanged_definition
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of_type, unchanged_definition
 from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -56,13 +56,13 @@ class ConjunctPart(NamedTuple):
     asks: tuple[str, ...]
 
 
-def with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchRequest:
+def request_with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchRequest:
     """Return a search whose constraints over whole states are in parts, except those named in `whole`.
 
     The reads of other parts, and those of invariants over whole states, are tracked.
     """
     constraints = [[one] if one.name in whole else _split_property(one) for one in options.constraints]
-    properties = [one if one.name in whole else with_tracked_reads(one) for one in options.properties]
+    properties = [one if one.name in whole else property_with_tracked_reads(one) for one in options.properties]
     return replace(options, constraints=tuple(chain(*constraints)), properties=tuple(properties))
 
 
@@ -71,7 +71,7 @@ def tracks_state_reads(prop: Property) -> bool:
     return bool(vars(prop).get("tracks_state_reads"))
 
 
-def with_tracked_reads(prop: Property) -> Property:
+def property_with_tracked_reads(prop: Property) -> Property:
     """Return a property with tracked reads of the state; unchanged if it has other parameters."""
     if prop.over_steps or prop.asks != ("state",):
         return prop
@@ -81,19 +81,19 @@ def with_tracked_reads(prop: Property) -> Property:
 
 
 def _split_property(prop: Property) -> list[Property]:
-    definition = _expression_definition(prop) if prop.asks == ("state",) else None
+    definition = _single_expression_definition(prop) if prop.asks == ("state",) else None
     returned = definition.body[-1] if definition is not None else None
     if definition is None or not isinstance(returned, ast.Return) or returned.value is None:
-        return [with_tracked_reads(prop)]
+        return [property_with_tracked_reads(prop)]
     parts = _StatePartFinder(definition.args.args[-1].arg)
     groups: dict[tuple[str, ...], list[ast.expr]] = {}
     for conjunct in _conjuncts(returned.value):
         for part in parts.of(conjunct):
             groups.setdefault(part.asks, []).append(part.test)
-    return [_conjoin_tests(prop, definition, asks, tests) for asks, tests in groups.items()]
+    return [_property_of_conjuncts(prop, definition, asks, tests) for asks, tests in groups.items()]
 
 
-def _expression_definition(prop: Property) -> ast.FunctionDef | None:
+def _single_expression_definition(prop: Property) -> ast.FunctionDef | None:
     """Return the definition of a property that is one expression without `:=`, and uses Python's `all` and `any`."""
     function: Any = prop.function
     definition = unchanged_definition(function)
@@ -103,7 +103,9 @@ def _expression_definition(prop: Property) -> ast.FunctionDef | None:
     return definition if len(_without_docstring(definition.body)) == 1 and not names else None
 
 
-def _conjoin_tests(prop: Property, whole: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:
+def _property_of_conjuncts(
+    prop: Property, whole: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]
+) -> Property:
     """Return the property of the conjuncts that take the parameters `asks`."""
     copied = deepcopy(whole)
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
@@ -178,7 +180,7 @@ class _StatePartFinder:
 
     def _local(self, test: ast.expr, roles: dict[str, str]) -> ast.expr | None:
         """Return a test with its replicas and `state.shared` as parameters; None if it reads more of the state."""
-        renaming = _PartRenaming(self._state, roles)
+        renaming = _StateToParameterRewriter(self._state, roles)
         local = renaming.visit(deepcopy(test))
         return None if renaming.clashes else local
 
@@ -193,7 +195,7 @@ def _parse_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension]
     return test, [], False
 
 
-class _PartRenaming(ast.NodeTransformer):
+class _StateToParameterRewriter(ast.NodeTransformer):
     """AST transformer that names replicas and the shared state as parameters."""
 
     def __init__(self, state: str, roles: dict[str, str]) -> None:
@@ -388,7 +390,7 @@ def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
     if not isinstance(loop, ast.For) or loop.orelse or not all(map(_is_guard, guards)):
         return None
     owner, *given = (one.arg for one in definition.args.args)
-    scoped, stored = _stored_names(nodes_of(definition, ast.comprehension)), {*given} | _assigned_names(definition)
+    scoped, stored = _stored_names(nodes_of_type(definition, ast.comprehension)), {*given} | _assigned_names(definition)
     if not _is_loop_worth_splitting(loop, owner) or not stored.isdisjoint(scoped | _loaded_names(loop.iter)):
         return None
     known = _stored_names([loop.target])
@@ -399,7 +401,7 @@ def _is_loop_worth_splitting(loop: ast.For, owner: str) -> bool:
     """Whether a loop yields steps that may depend on more than a few fields, and has no `:=` or `lambda`."""
     kinds = set(map(type, ast.walk(loop)))
     reads_much = ast.comprehension in kinds or any(
-        _is_call_on_variable(owner, call) for call in nodes_of(loop, ast.Call)
+        _is_call_on_variable(owner, call) for call in nodes_of_type(loop, ast.Call)
     )
     return reads_much and not kinds.isdisjoint({ast.Yield, ast.YieldFrom}) and kinds.isdisjoint(_REFUSED_IN_LOOPS)
 

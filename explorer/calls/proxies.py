@@ -15,7 +15,7 @@ from operator import is_
 from typing import Any, ClassVar, Protocol
 
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, proxy_class_with_specials
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, proxy_class_forwarding_dunders
 
 ABSENT_REPLICA = object()
 """Result of reading an absent replica through a `ProjectionProxy`."""
@@ -95,7 +95,7 @@ class SharedRecordProxy(ReadProxy):
 
     def __new__(cls, record_type: type[Record], *_: Any) -> Any:
         """Return a proxy with the special methods of the record class."""
-        return object.__new__(proxy_class_with_specials((cls, record_type)))
+        return object.__new__(proxy_class_forwarding_dunders((cls, record_type)))
 
     def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
         self.__type__, self.__read__ = record_type, read
@@ -147,7 +147,7 @@ class RecordProxy(ReadProxy):
 
     def __new__(cls, record: Record, *_: Any) -> Any:
         """Return a proxy with the special methods of the record's class."""
-        return object.__new__(proxy_class_with_specials((cls, type(record))))
+        return object.__new__(proxy_class_forwarding_dunders((cls, type(record))))
 
     def __init__(self, record: Record, note: NoteRead, changes: Mapping[str, Value] = NO_CHANGES) -> None:
         self.__record__, self.__note__, self.__changes__ = record, note, changes

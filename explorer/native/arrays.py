@@ -111,7 +111,7 @@ def _array_type(declared: DeclaredArray) -> Any:
 
 
 @_numba_infer_attribute
-class _GroupAttributes(_NumbaAttributeTemplate):  # type: ignore[misc]
+class _GroupAttributeTemplate(_NumbaAttributeTemplate):  # type: ignore[misc]
     key = ArrayGroupType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.spark.global_ids import UnknownComponentError
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows, indices_by_partition, row_group_count
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows, row_group_count, state_indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.files import TemporaryFolder
@@ -41,7 +41,7 @@ SAMPLED_ROW_GROUPS, STATES_OF_SAMPLED_GROUP = 16, 1 << 10
 
 
 @dataclass
-class RunLog:
+class SearchProgress:
     """Counts, violations and statistics of a search so far, as a checkpoint stores them, without the states."""
 
     parts: int = 0  # number of partitions
@@ -81,13 +81,13 @@ class SparkCheckpoint(SearchCheckpoint):
         super().__init__(folder, protocol, options, initial_states(Semantics(protocol), options.init), engine="spark")
         self.shared = SharedFolder(folder)
 
-    def save(self, log: RunLog, *, finished: bool) -> None:
+    def save(self, log: SearchProgress, *, finished: bool) -> None:
         """Save the levels found so far as the checkpoint."""
         noted = vars(log) | {"levels": [sorted(parts.items()) for parts in log.levels]}
         self.save_search(noted, noted.pop("violations"), finished=finished)
 
-    def restore(self, load: Callable[[list[int]], None]) -> RunLog:
-        """Validate the checkpoint and return its `RunLog`; remove the files of later levels from the folder."""
+    def restore(self, load: Callable[[list[int]], None]) -> SearchProgress:
+        """Validate the checkpoint and return its `SearchProgress`; remove the files of later levels from the folder."""
         with self.rejecting():
             noted, violations = self.read_search(MANIFEST_SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
@@ -104,7 +104,7 @@ class SparkCheckpoint(SearchCheckpoint):
             with errors_as_corrupt_file("a definition of another form"):
                 load(noted["named"])
         tallies: Any = {name: Counter(noted[name]) for name in ("actions", "calls")}
-        return RunLog(**{**noted, **tallies, "levels": levels, "violations": violations})
+        return SearchProgress(**{**noted, **tallies, "levels": levels, "violations": violations})
 
     def close(self) -> None:
         """Release the folder; remove a temporary one."""
@@ -116,7 +116,7 @@ class SparkCheckpoint(SearchCheckpoint):
 class SampleRecheck:
     """Repeats a sample of a checkpointed search, and compares the results with the checkpoint."""
 
-    def __init__(self, tasks: TaskStateExpander, log: RunLog) -> None:
+    def __init__(self, tasks: TaskStateExpander, log: SearchProgress) -> None:
         self._tasks = tasks
         self._log = log
 
@@ -161,7 +161,7 @@ class SampleRecheck:
         self._tasks.ids.require_known(states)
         compared = self._tasks.ids.compared(states)
         if part is not None:
-            owners = [owner for owner, _ in indices_by_partition(compared, self._log.parts)]
+            owners = [owner for owner, _ in state_indices_by_partition(compared, self._log.parts)]
             require_condition(owners == [part], f"partition {part} has states of another one")
         return (row.tobytes().rstrip(b"\0") for row in compared)
 

@@ -54,14 +54,14 @@ def fingerprint(encoding: bytes) -> bytes:
     return blake2b(encoding, digest_size=FINGERPRINT_BYTES).digest()
 
 
-def records_to_table(definitions: Iterable[WireRecord]) -> pa.Table:
+def wire_records_to_table(definitions: Iterable[WireRecord]) -> pa.Table:
     """Return records as a table."""
     rows = list(definitions)
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(RECORDS_SCHEMA)]
     return pa.Table.from_arrays(columns, schema=RECORDS_SCHEMA)
 
 
-def records_from_table(table: Any) -> Iterator[WireRecord]:
+def wire_records_from_table(table: Any) -> Iterator[WireRecord]:
     """Yield the records of a table."""
     columns = [table.column(name).to_pylist() for name in RECORDS_SCHEMA.names]
     for kind, column, encoding, numbers in zip(*columns, strict=True):

@@ -10,11 +10,11 @@ import numpy as np
 from kraftcheck.explorer import request
 from kraftcheck.explorer.cluster import SparkApplication
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
-from kraftcheck.explorer.spark.checkpoint import RunLog, SampleRecheck, SparkCheckpoint
+from kraftcheck.explorer.spark.checkpoint import SampleRecheck, SearchProgress, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.definitions import IdAssigner, WireRecord, WireRecordKind
 from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_note
-from kraftcheck.explorer.spark.shared_folder import indices_by_partition
+from kraftcheck.explorer.spark.shared_folder import state_indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.processes import InterruptHandler
@@ -49,7 +49,7 @@ class SparkSearch:
         self, protocol: Protocol, options: SearchRequest, cluster: SparkApplication, checkpoint: SparkCheckpoint
     ) -> None:
         self.options = options
-        self.log = RunLog()
+        self.log = SearchProgress()
         self.restored_levels = 0
         self._checkpoint = checkpoint
         self._interruption = InterruptHandler(cluster.cancel)
@@ -126,7 +126,7 @@ class SparkSearch:
         compared, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
         self.shared.begin_level(1)
         log.levels.append({})
-        for part, mine in indices_by_partition(compared, log.parts):
+        for part, mine in state_indices_by_partition(compared, log.parts):
             self.shared.write_states(1, part, states[least[mine]])
             log.levels[0][part] = len(mine)
         self._checker.check_starts()

@@ -66,7 +66,7 @@ class IdMap:
         self.to_global = grow_array(self.to_global, count, UNKNOWN_ID)
 
 
-class ControlRowClasses:
+class ControlRowViewClasses:
     """Class number of each control row, by the row's global id; rows with equal visible parts share a class."""
 
     def __init__(self, hidden: list[int] | None) -> None:
@@ -109,7 +109,7 @@ class GlobalIds:
         self._arrays: tuple[StateRows, list[StateRows]] | None = None
         self._symmetric = len(interner.group) > 1
         hides = None if hidden is None else hidden.columns(interner.bounds, interner.shared.names)
-        self._control_classes = ControlRowClasses(None if hides is None else np.flatnonzero(hides).tolist())
+        self._control_classes = ControlRowViewClasses(None if hides is None else np.flatnonzero(hides).tolist())
 
     @property
     def counts(self) -> list[int]:

@@ -23,11 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import WireRecord, records_from_table, records_to_table
-from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_by_ids
+from kraftcheck.explorer.spark.definitions import WireRecord, wire_records_from_table, wire_records_to_table
+from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_of_states
 from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
 from kraftcheck.explorer.tables.visited import Partition
-from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished
+from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished_files
 from kraftcheck.spec.errors import InputError
 
 StateRows = NDArray[np.int32]
@@ -67,7 +67,7 @@ class SharedFolder:
                 if path.is_symlink() or not stem.isdigit() or int(stem) > after:
                     remove_path(path)
                 elif path.is_dir():
-                    remove_unfinished(path)
+                    remove_unfinished_files(path)
 
     # Levels
 
@@ -114,12 +114,12 @@ class SharedFolder:
 
     def write_definitions(self, level: int, definitions: list[WireRecord]) -> None:
         """Write the definitions of the global ids that a level introduces."""
-        _write_parquet(records_to_table(definitions), self._definitions(level))
+        _write_parquet(wire_records_to_table(definitions), self._definitions(level))
 
     def read_definitions(self, level: int) -> Iterator[WireRecord]:
         """Yield the definitions of the global ids that a level introduces."""
         with _open_numbers_file(self._definitions(level)) as file:
-            yield from records_from_table(file.read(use_threads=False))
+            yield from wire_records_from_table(file.read(use_threads=False))
 
 
 @contextmanager
@@ -193,10 +193,10 @@ class StatePacking:
         return whole.view("<u8").astype(np.uint64, copy=False)
 
 
-def indices_by_partition(compared: StateRows, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def state_indices_by_partition(compared: StateRows, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
-    write_partitions_by_ids(np.ascontiguousarray(compared), parts, owner)
+    write_partitions_of_states(np.ascontiguousarray(compared), parts, owner)
     return states_by_partition(owner, parts)
 
 

@@ -16,18 +16,18 @@ import pyarrow as pa
 
 from kraftcheck.explorer.result import hidden_read_recorder
 from kraftcheck.explorer.search_spec import from_spec
-from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind, records_to_table
+from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind, wire_records_to_table
 from kraftcheck.explorer.spark.shared_folder import (
     STATES_A_ROW_GROUP,
     SharedFolder,
     StatePacking,
     StateRows,
-    indices_by_partition,
     least_row_of_each_key,
     sorted_words,
+    state_indices_by_partition,
 )
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
-from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, mark_entries_of_words
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, mark_entries_of_words
 from kraftcheck.explorer.tables.rows import Words
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.spec.errors import RaisedError
@@ -83,7 +83,7 @@ def expand_and_report(arguments: TaskArguments, batches: RecordBatches) -> Recor
     discovery = _ExpansionReport(arguments)
     for states in _states_to_expand(discovery.expander, arguments, batches):
         discovery.expand(states)
-    yield from records_to_table(discovery.report()).to_batches()
+    yield from wire_records_to_table(discovery.report()).to_batches()
 
 
 class _ExpansionReport:
@@ -144,7 +144,7 @@ def expand(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
         for rows in expander.successors(states, judging=False):
             found = expander.ids.to_global(rows)
             words = layout.pack(found)
-            for part, mine in indices_by_partition(expander.ids.compared(found), parts):
+            for part, mine in state_indices_by_partition(expander.ids.compared(found), parts):
                 data = layout.to_bytes(words[mine])
                 waiting[part].append(data)
                 sizes[part] += len(data)
@@ -154,7 +154,7 @@ def expand(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
         yield rows_of(part)
 
 
-def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
+def deduplicate_and_expand(arguments: TaskArguments, batches: RecordBatches) -> RecordBatches:
     """Write the new states among those sent to partitions as the next level, and expand them."""
     compared = None
     known = _expanders.get(arguments["run"])
@@ -180,7 +180,7 @@ def deduplicate(arguments: TaskArguments, batches: RecordBatches) -> RecordBatch
             count, size = discovery.settle(level, part, layout.unpack(fresh))
         found.append(WireRecord(WireRecordKind.NEW, part, b"", (count, size, received[part])))
     report = [] if discovery is None else discovery.report()
-    yield from records_to_table([*found, *report]).to_batches()
+    yield from wire_records_to_table([*found, *report]).to_batches()
 
 
 def _candidates_by_partition(batches: RecordBatches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
@@ -215,7 +215,7 @@ def _unvisited_words_by_view(
     looks.add_words(keys)
     visited = _visited_flags(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
-    look_up_flags(looks.keys, looks.places, looks.layout, keys, visited, known)
+    look_up_entry_values(looks.keys, looks.places, looks.layout, keys, visited, known)
     return sorted_words(words[known == 0])
 
 
@@ -233,11 +233,12 @@ def find_predecessors(arguments: TaskArguments, batches: RecordBatches) -> Recor
     target = np.array(arguments["target"], np.int32)
     found = (expander.predecessor(states, target) for states in _states_to_expand(expander, arguments, batches))
     events = [WireRecord(WireRecordKind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
-    yield from records_to_table(events).to_batches()
+    yield from wire_records_to_table(events).to_batches()
 
 
 TASKS: dict[str, Callable[[TaskArguments, RecordBatches], RecordBatches]] = {
-    f"{__name__}:{task.__name__}": task for task in (expand_and_report, expand, deduplicate, find_predecessors)
+    f"{__name__}:{task.__name__}": task
+    for task in (expand_and_report, expand, deduplicate_and_expand, find_predecessors)
 }
 """The tasks, by the names under which executors find them."""
 

@@ -48,7 +48,7 @@ VARIABLE_KINDS_OF_READS = {
 VectorOfValues = tuple[int, ...]
 
 
-class RefinementOnSets:
+class RefinementEvaluator:
     """Evaluates one refinement on the sets of a state space."""
 
     def __init__(self, space: StateSpace, refinement: Refinement) -> None:
@@ -310,7 +310,7 @@ class StepChecks:
     def __init__(self, space: StateSpace, semantics: Semantics, *, is_asked_again: bool) -> None:
         self._space = space
         self._semantics = semantics
-        self._mapped: dict[str, RefinementOnSets] = {}
+        self._mapped: dict[str, RefinementEvaluator] = {}
         self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}
         self._cores: dict[int, Step] = {}  # by the id of a learned step; learned steps are never freed
@@ -324,7 +324,7 @@ class StepChecks:
         """Return the states of a set with an outgoing step that violates a property."""
         if prop.kind == REFINES:
             if prop.name not in self._mapped:
-                self._mapped[prop.name] = RefinementOnSets(self._space, self._semantics.refinement(prop))
+                self._mapped[prop.name] = RefinementEvaluator(self._space, self._semantics.refinement(prop))
             return self._mapped[prop.name].violating(states)
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}

@@ -339,7 +339,7 @@ class SymbolicSearch:
 
 
 def _search_notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:
-    yield from violations.notes_on_sets(space, traps)
+    yield from violations.diagram_and_violation_notes(space, traps)
     if result.uncounted:
         yield "steps were not counted"
     tables = TABLES_LEARNING_SECONDS + result.distinct_states / TABLES_STATES_A_SECOND

@@ -43,7 +43,7 @@ class ReplicaAndChannel(NamedTuple):
     channel: int | None
 
 
-class ReadDimensions:
+class ReadDimensionFinder:
     """Finds the diagram dimensions that contain the value of each read of a handler."""
 
     def __init__(self, variables: Variables, labels: EffectLabels) -> None:
@@ -191,7 +191,7 @@ class TransitionLearner:
         self._constraints = constraints
         self.calls, self.watches = calls, watches
         self.events = EventStore()
-        self.dims = ReadDimensions(variables, watches.labels)
+        self.dims = ReadDimensionFinder(variables, watches.labels)
         self._variables, self._store, self._labels = variables, watches.store, watches.labels
         self._reading: dict[tuple[ReplicaAndChannel, str], tuple[LevelAndMap, ...]] = {}
         self._own: dict[tuple[ReplicaAndChannel, str], int] = {}  # the watch of an action's further reads

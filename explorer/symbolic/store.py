@@ -202,7 +202,7 @@ class DiagramStore:
             top = int(d.meta[diagram.META_STACK_TOP])
             for level in range(len(vector) - 1, -1, -1):
                 d.scratch[top] = vector[level] << 32 | node
-                node = self._run(diagram.unique_node, level, top, 1)
+                node = self._run(diagram.find_or_add_node, level, top, 1)
             result = self.union(result, node)
         return result
 

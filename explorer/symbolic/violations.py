@@ -394,7 +394,7 @@ def states_without_path_to(
     return left
 
 
-def notes_on_sets(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
+def diagram_and_violation_notes(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
     """Yield the diagram's size with its largest variables, and the violating states of properties not in `traps`."""
     store, reached = space.store, space.store.roots.get("reached", EMPTY_SET)
     size, variables = store.size(reached), len(space.variables.keys)

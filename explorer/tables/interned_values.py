@@ -245,7 +245,7 @@ def restore_inbox_contents(interner: Interner, heads: Rows, items: Rows) -> None
     if n > 1:
         bad = tables.messages[items[:, 0], 1]
         contents[1:n, codes.CONTENT_VIOLATED] = np.bitwise_or.reduceat(bad, contents[1:n, codes.CONTENT_START])
-        numbers[1:n] = codes.packed_inbox_codes(numbers[1:n], contents[1:n, codes.CONTENT_VIOLATED])
+        numbers[1:n] = codes.inbox_codes_marking_violations(numbers[1:n], contents[1:n, codes.CONTENT_VIOLATED])
     tables.contents, tables.inbox_codes = contents, numbers
     tables.content_items = grow_array(tables.content_items, 2 * len(items) + 16)
     tables.content_items[: len(items)] = items
@@ -288,14 +288,14 @@ def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
         first += len(block)
     info = np.zeros((capacity, tables.row_info.shape[1]), np.int64)
     info[:n, codes.ROW_START] = -1
-    info[:n, codes.ROW_IDENTITY] = _representative_rows(rows[:n], tables.hidden[: rows.shape[1]] != 0)
+    info[:n, codes.ROW_IDENTITY] = _view_representative_rows(rows[:n], tables.hidden[: rows.shape[1]] != 0)
     tables.rows, tables.row_info = rows, info
     tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), NOT_EVALUATED, np.int32)
     tables.meta[codes.META_ROWS] = n
     tables.rehash_rows(max(len(tables.row_table), 2 * capacity))
 
 
-def _representative_rows(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
+def _view_representative_rows(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
     """Return for each control row the row that represents it in canonical keys: the same row without hidden columns.
 
     A row that was never evaluated may have no representative yet; it gets one when it is evaluated, before a state has

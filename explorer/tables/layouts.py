@@ -24,7 +24,7 @@ from kraftcheck.explorer.tables.kernel.flat.batches import (
     pack_flat_rows,
     resolve_flat_misses,
 )
-from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch, resolve_evaluation_misses
+from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch_invariants, resolve_evaluation_misses
 from kraftcheck.explorer.tables.kernel.packing import SPARE_CLUSTER_ROOM_STATES, pack_canonical_rows
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import (
@@ -33,7 +33,7 @@ from kraftcheck.explorer.tables.rows import (
     Rows,
     Words,
     WorkerBuffers,
-    packing_with_free_spare_bits,
+    packing_for_id_counts,
 )
 
 ROW_SORT_KEY_BITS = 14  # high bits of a control row's id that `order` compares
@@ -82,7 +82,7 @@ class FactoredLayout:
 
     def packing(self, counts: list[int], before: Sequence[int]) -> BitPacking:
         """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
-        return packing_with_free_spare_bits(counts, before)
+        return packing_for_id_counts(counts, before)
 
     def pack(self, worker: WorkerBuffers, packing: BitPacking, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of canonical states, and the partition that owns each."""
@@ -144,7 +144,7 @@ class FlatLayout:
 
     def evaluate(self, worker: WorkerBuffers, which: Indices) -> None:
         """Evaluate the invariants in the worker's states with these indices."""
-        evaluate_flat_batch(self._interner.tables, worker, which)
+        evaluate_flat_batch_invariants(self._interner.tables, worker, which)
 
     evaluation_resolver: MissResolver = staticmethod(resolve_evaluation_misses)
     """The compiled function that resolves cache misses of `evaluate`."""
@@ -162,7 +162,7 @@ class FlatLayout:
 
     def packing(self, counts: list[int], before: Sequence[int]) -> BitPacking:
         """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
-        return packing_with_free_spare_bits(counts, before).of(self.fields, self.width)
+        return packing_for_id_counts(counts, before).of(self.fields, self.width)
 
     def pack(self, worker: WorkerBuffers, packing: BitPacking, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of states, and the partition that owns each."""

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.calls.inspection import with_tracked_reads
+from kraftcheck.explorer.calls.inspection import property_with_tracked_reads
 from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
@@ -106,7 +106,7 @@ class TableTransitionSystem:
         learner, kind = self.expander.learner, 2 if "peer" in prop.asks else int("me" in prop.asks)
         root = next((root for one, root in self._roots if one is prop), None)
         if root is None:
-            root = learner.answers.root(MemoizedCall(with_tracked_reads(prop)))
+            root = learner.answers.root(MemoizedCall(property_with_tracked_reads(prop)))
             self._roots.append((prop, root))
             learner.answers.policy.misses |= {root: 0} if kind == 1 else {}
         tables, verdicts = learner.tables, np.full(len(controls), codes.MISSING)

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
-from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_countable_states
+from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.tables.checker import ViolationChecker
-from kraftcheck.explorer.tables.kernel.edges import mark_states_with_path as kernel_mark_back
-from kraftcheck.explorer.tables.kernel.hash_set import look_up_flags, store_entry_numbers
+from kraftcheck.explorer.tables.kernel.edges import mark_states_leading_to_marked as kernel_mark_back
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, store_entry_numbers
 from kraftcheck.explorer.tables.learned_system import PackedKeys, TableTransitionSystem
 from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
-from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
+from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
 from kraftcheck.explorer.transition_system import StateNumbers
 from kraftcheck.persistence.stored_files import SpillArena
 from kraftcheck.spec.language.state import State
@@ -38,7 +38,7 @@ class StatesInLevels:
     ) -> None:
         levels = states.levels
         self.count, self.starts = sum(levels.counts), levels.counts[0] if levels.counts else 0
-        require_countable_states(self.count)
+        require_state_numbers_fit(self.count)
         self._system, self._levels, self._chunk = system, levels, states.chunk
         self._room, self._path_to = room, path_to
         self._partitions = states.visited.hand_over(system.packing, room.array).partitions
@@ -67,7 +67,9 @@ class StatesInLevels:
         numbers = np.zeros(len(words), np.int32)
         for p, mine in states_by_partition(owners):
             partition, found = self._partitions[p], np.zeros(len(mine), np.int32)
-            look_up_flags(partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found)
+            look_up_entry_values(
+                partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found
+            )
             numbers[mine] = found
         return numbers
 
@@ -116,8 +118,8 @@ def check_graph_properties(
         store = StatesInLevels(states, system, room, path_to, pause)
         bounds = PropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
-        check_reachable(graph, options, monitor, mark_states_leading_to)
-        check_temporal(graph, semantics, options, monitor)
+        check_reachable_properties(graph, options, monitor, mark_states_leading_to)
+        check_temporal_properties(graph, semantics, options, monitor)
     finally:
         if room.on_disk:
             monitor.result.notes.append(f"{format_bytes(room.on_disk)} of the state graph went to disk")

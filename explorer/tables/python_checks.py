@@ -33,7 +33,7 @@ from kraftcheck.explorer.tables.rows import Rows, unique_column_indices
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT_PARAMETER, Property
 from kraftcheck.spec.language.refinement import Refinement
-from kraftcheck.spec.language.semantics import Semantics, parameter_bindings
+from kraftcheck.spec.language.semantics import Semantics, property_bindings
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
 
@@ -133,7 +133,7 @@ class VerdictMemo:
         for read in prop.reads:
             known[read.name] = self._projected(read, here, inboxes if read.of_inbox else control[base:])
         replicas = [interner.locals[control[base + slot]] for slot in here.values()]
-        return all(self._calls.holds(prop, {**known, **about}) for about in parameter_bindings(prop, replicas, ()))
+        return all(self._calls.holds(prop, {**known, **about}) for about in property_bindings(prop, replicas, ()))
 
     def _projected(self, read: Any, slots: dict[Any, int], seen: list[int]) -> Value:
         """Return a projection of replicas or inboxes, given their ids."""

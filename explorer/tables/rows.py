@@ -78,7 +78,7 @@ def packing_of_widths(widths: list[int]) -> BitPacking:
     return BitPacking(position, np.array(widths, np.int32))
 
 
-def packing_with_free_spare_bits(counts: list[int], before: Sequence[int] = ()) -> BitPacking:
+def packing_for_id_counts(counts: list[int], before: Sequence[int] = ()) -> BitPacking:
     """Return a packing for ids up to `counts`; spare bits that cost no memory go to the fastest-growing fields."""
     widths = [max(1, count.bit_length()) for count in counts]
     spare, total = 0, sum(widths)

@@ -35,12 +35,12 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     MAX_HASH_SET_LOAD,
     PLACES_BEHIND_HOMES,
     TABLE_RECORD_SIZE,
-    copy_all,
+    copy_entries_to_larger,
     insert_rows,
     insert_successors,
-    look_up_flags,
+    look_up_entry_values,
     mark_entries_of_words,
-    unpack_entries,
+    write_words_of_entries,
 )
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
 from kraftcheck.explorer.tables.rows import (
@@ -127,7 +127,7 @@ class Partition:
     def words(self) -> Words:
         """Return the packed words of every entry."""
         words = np.zeros((self.count, self._packing.words), np.uint64)
-        unpack_entries(self.keys, self.places, self.layout, words)
+        write_words_of_entries(self.keys, self.places, self.layout, words)
         return words
 
     def grow(self) -> None:
@@ -137,7 +137,7 @@ class Partition:
         while not is_done:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self._small else GROWTH)) + 1
             self._allocate(capacity)
-            is_done = copy_all(*old, self.keys, self.places, self.layout, self._packing.words)
+            is_done = copy_entries_to_larger(*old, self.keys, self.places, self.layout, self._packing.words)
             for spare, unused in zip(self._spare, left if is_done else self._bytes, strict=True):
                 spare.leave(unused)
 
@@ -502,7 +502,7 @@ class SpillingSet:
         fresh = []
         for p, mine in states_by_partition(owner):
             partition, flags = self.in_memory.partitions[p], np.zeros(len(mine), np.uint8)
-            look_up_flags(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
+            look_up_entry_values(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
             fresh.append(mine[flags == 0])
             archive.append(p, words[fresh[-1]])
         new: Rows = rows[np.concatenate(fresh)]

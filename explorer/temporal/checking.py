@@ -138,15 +138,15 @@ def automaton_of(formula: Formula) -> Automaton:
     acceptance = (1 << len(untils)) - 1
     moves = [
         AutomatonTransition(
-            source, target, _bit_mask(atoms, branch.wanted), _bit_mask(atoms, branch.unwanted),
-            acceptance & ~_bit_mask(untils, branch.put_off),
+            source, target, _formula_bit_mask(atoms, branch.wanted), _formula_bit_mask(atoms, branch.unwanted),
+            acceptance & ~_formula_bit_mask(untils, branch.put_off),
         )
         for source, branch, target in found
     ]  # fmt: skip
     return _merge_equivalent_states(Automaton(atoms, len(numbers), tuple(moves), acceptance))
 
 
-def _bit_mask(formulas: Sequence[Formula], chosen: Iterable[Formula]) -> int:
+def _formula_bit_mask(formulas: Sequence[Formula], chosen: Iterable[Formula]) -> int:
     return sum(1 << formulas.index(one) for one in chosen)
 
 
@@ -243,7 +243,9 @@ class TemporalResult(NamedTuple):
     notes: tuple[str, ...] = ()  # notes for the user
 
 
-def check_formula(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph) -> TemporalResult:
+def check_formula_on_graph(
+    name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph
+) -> TemporalResult:
     """Check a temporal property on a state graph."""
     # The automaton accepts the violations. A node of its product with the state graph is a pair of states. The property
     # is violated if a reachable strongly connected component of the product is accepting and fair.
@@ -304,8 +306,8 @@ class ProductGraph:
         arrays = self.arrays = kernel.ProductArrays()
         arrays.first, arrays.target, arrays.label = graph.first, graph.target, graph.label
         arrays.label_taken = fairness_masks_of_labels(labels, conditions)
-        arrays.label_atoms = _atoms_of_labels(labels, automaton.atoms, Taken)
-        self._partition_states(_atoms_of_labels(labels, automaton.atoms, Enabled))
+        arrays.label_atoms = _atom_masks_of_labels(labels, automaton.atoms, Taken)
+        self._partition_states(_atom_masks_of_labels(labels, automaton.atoms, Enabled))
         moves = sorted(automaton.moves)
         sources = [move.source for move in moves]
         arrays.move_first = np.searchsorted(sources, np.arange(automaton.states + 1)).astype(np.int64)
@@ -334,7 +336,7 @@ class ProductGraph:
             true, ready = (enabled_label_bits(graph, bits, first, count) for bits in (of_labels, arrays.label_taken))
             for bit, where in held.items():
                 true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
-            done, known = kernel.classify_states(true, ready, first, arrays, slots, known)
+            done, known = kernel.classify_states_by_atoms(true, ready, first, arrays, slots, known)
             if done < count:
                 return False
         arrays.held, arrays.enabled = arrays.held[:known].copy(), arrays.enabled[:known].copy()
@@ -437,7 +439,7 @@ class ProductGraph:
         kept = insisted & ~(np.bitwise_or.reduce(held) & ~np.bitwise_and.reduce(held))
         labels = self._graph.book.labels
         changed = np.zeros(len(labels), np.uint64)
-        kernel.gather_atom_changes(self.arrays, held[0], changed)
+        kernel.gather_label_atom_changes(self.arrays, held[0], changed)
         names = {label.action for label, bits in zip(labels, changed.tolist(), strict=True) if bits & int(kept)}
         for bit, atom in enumerate(self._automaton.atoms):
             if isinstance(atom, Taken) and int(kept) >> bit & 1:
@@ -460,7 +462,9 @@ class ProductGraph:
         return found
 
 
-def _atoms_of_labels(labels: list[StepLabel], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]) -> MaskArray:
+def _atom_masks_of_labels(
+    labels: list[StepLabel], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]
+) -> MaskArray:
     """Return for each label a bit mask of the atoms of type `kind` that name the label's action."""
     named = [(1 << bit, atom.actions) for bit, atom in enumerate(atoms) if isinstance(atom, kind)]
     masks = [sum(bit for bit, names in named if names & {NEXT_ACTION, label.action}) for label in labels]

@@ -35,7 +35,7 @@ def exhausted_bounds_disable_actions(protocol: Protocol, options: SearchRequest)
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 
-def check_reachable(
+def check_reachable_properties(
     graph: StateGraph, options: SearchRequest, monitor: SearchMonitor, mark_back: MarkStatesLeadingTo | None = None
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
@@ -48,9 +48,13 @@ def check_reachable(
             monitor.violation(prop.name, graph.store.path_to(int(found[0])), trap)
 
 
-def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, monitor: SearchMonitor) -> None:
+def check_temporal_properties(
+    graph: StateGraph, semantics: Semantics, options: SearchRequest, monitor: SearchMonitor
+) -> None:
     """Check the temporal properties of a search."""
-    from kraftcheck.explorer.temporal.checking import check_formula  # most searches do not need its compiled code
+    from kraftcheck.explorer.temporal.checking import (
+        check_formula_on_graph,  # most searches do not need its compiled code
+    )
 
     if not options.temporal:
         return
@@ -67,7 +71,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
         labelled.holds(Property(names, PREDICATE, lambda protocol: True, ()))
     for prop in options.temporal:
         monitor.check_time_limit(0)
-        found = check_formula(prop.name, prop.formula(semantics.protocol), options.fairness_of(prop), labelled)
+        found = check_formula_on_graph(prop.name, prop.formula(semantics.protocol), options.fairness_of(prop), labelled)
         monitor.followed.add(prop.name)
         notes += [*graph.take_notes(), *found.notes]
         if found.lasso is not None:
@@ -107,7 +111,7 @@ def _lasso_as_behaviour(
             return None
         steps.append(step_of_transition(found))
     back_to = len(lasso.way) + 1
-    never = why_absent_from_cycle(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
+    never = why_cycle_lacks_actions(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
     again = steps.pop() if lasso.cycle else None
     return tuple(steps), None, LassoCycle(back_to, again, lasso.kept, never)
 
@@ -127,17 +131,19 @@ MOST_REASONS = 2
 """Most reasons given for one action."""
 
 
-def why_absent_from_cycle(
+def why_cycle_lacks_actions(
     semantics: Semantics, actions: Sequence[str], cycle: Sequence[TraceStep], numbers: Sequence[int]
 ) -> tuple[str, ...]:
     """Explain, for each action absent from a cycle, why the cycle does not take the action."""
     taken = {step.action for step in cycle[1:]}
     return tuple(
-        f"{action} {_why_not_taken(semantics, action, cycle, numbers)}" for action in actions if action not in taken
+        f"{action} {_why_action_not_taken(semantics, action, cycle, numbers)}"
+        for action in actions
+        if action not in taken
     )
 
 
-def _why_not_taken(semantics: Semantics, action: str, cycle: Sequence[TraceStep], numbers: Sequence[int]) -> str:
+def _why_action_not_taken(semantics: Semantics, action: str, cycle: Sequence[TraceStep], numbers: Sequence[int]) -> str:
     ready = [_has_changing_step(semantics, action, step.state) for step in cycle]
     if all(ready):
         return "can be taken all the time, and need not be"

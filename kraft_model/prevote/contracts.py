@@ -38,7 +38,7 @@ from kraftcheck.kraft_model.reconfig.contracts import (
     entries_up_to_epoch,
     is_majority,
     last_epoch_and_end,
-    majority_end,
+    majority_high_watermark,
     only_replies,
     only_updates_receiver,
     sent_messages,
@@ -362,7 +362,7 @@ class PrevoteContracts(PrevoteMembership):
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
         """Return a leader's high watermark after it has recorded the offset in a member's fetch."""
-        return majority_end(leader, self._noted(leader, message), leader.hwm)
+        return majority_high_watermark(leader, self._noted(leader, message), leader.hwm)
 
     # Fetched
 

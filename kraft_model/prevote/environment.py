@@ -26,7 +26,7 @@ from kraftcheck.kraft_model.prevote.rules import entry_config, is_voter, no_tran
 from kraftcheck.spec import Map, Step, Steps, become, environment, internal, ordered, projection
 
 
-def both_directions(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[Connection]:
+def connections_both_ways(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[Connection]:
     """Return both directions of the connections between pairs of started servers."""
     there = set(started)
     return [
@@ -54,7 +54,7 @@ class PrevoteDisturbances(PrevoteBase):
                 cut = [pair for pair in pairs if pair not in connected]
                 yield (
                     Step()
-                    .forget(*both_directions(cut, alive))
+                    .forget(*connections_both_ways(cut, alive))
                     .put(
                         connectivity=Map((pair, pair in connected) for pair in pairs),
                         connectivity_ctr=shared.connectivity_ctr + 1,
@@ -93,7 +93,7 @@ class PrevoteDisturbances(PrevoteBase):
         dead = Server(me.id, me.identity, Config(), 0, ServerState.DEAD_NO_STATE, Nil.NIL, pending_ack=me.pending_ack)
         cut = [pair for pair in ordered(shared.connectivity) if me.id in pair]
         connectivity = Map((pair, up and me.id not in pair) for pair, up in shared.connectivity.items())
-        step = become(dead).forget(*both_directions(cut, alive)).put(connectivity=connectivity)
+        step = become(dead).forget(*connections_both_ways(cut, alive)).put(connectivity=connectivity)
         yield self._count(self._fail_pending(step, me, shared), shared, "crash_ctr")
 
 

@@ -52,7 +52,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     VoterSet,
     comparable_voter_sets,
     end_position,
-    endpoint_of,
+    endpoint_in_voter_set,
     epoch_start,
     failed_replica,
     follower_replica,
@@ -454,13 +454,15 @@ class QuorumBase(QuorumVoterSets):
     def end_quorum_epoch_requests(self, me: Replica, preferred: tuple[Key, ...]) -> list[Record]:
         """Return EndQuorumEpoch for every other voter (KIP-595, "EndQuorumEpoch")."""
         peers = self.others(me)
-        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, k.id, endpoint_of(me, k.id)) for k in peers]
+        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, k.id, endpoint_in_voter_set(me, k.id)) for k in peers]
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
         """Return Vote for every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
         end = end_position(me.log)
         return [
-            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id, endpoint_of(me, key.id))
+            VoteRequest(
+                me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id, endpoint_in_voter_set(me, key.id)
+            )
             for key in self.others(me)
         ]
 
@@ -520,7 +522,7 @@ class QuorumBase(QuorumVoterSets):
             return failed_replica(me)
         if isinstance(leader, Nil):
             return unattached(me, epoch) if epoch > me.epoch else me
-        endpoint = endpoint or endpoint_of(me, leader)
+        endpoint = endpoint or endpoint_in_voter_set(me, leader)
         if epoch > me.epoch or isinstance(me.leader, Nil) or me.leader_endpoint == 0 < endpoint:
             return self.follow(me, leader, epoch, endpoint)
         return me
@@ -536,7 +538,7 @@ class QuorumBase(QuorumVoterSets):
 
         The endpoint is that of the message, else that of the voter set (`QuorumState.transitionToFollower`).
         """
-        endpoint = endpoint or endpoint_of(me, leader)
+        endpoint = endpoint or endpoint_in_voter_set(me, leader)
         return failed_replica(me) if endpoint == 0 or leader == me.id else follower_replica(me, leader, epoch, endpoint)
 
     def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:

@@ -33,7 +33,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     after_lost_pre_vote,
     candidate,
     end_position,
-    endpoint_of,
+    endpoint_in_voter_set,
     enter_mode,
     matches_voter,
     matching_voter,
@@ -317,7 +317,7 @@ class QuorumElections(QuorumBase):
 
     def announcement(self, me: Replica, key: Key) -> BeginQuorumEpochRequest:
         """Return BeginQuorumEpoch for a voter, with the leader's endpoint (KIP-853, "BeginQuorumEpoch")."""
-        return BeginQuorumEpochRequest(me.epoch, key, me.id, key.id, endpoint_of(me, key.id), me.endpoint)
+        return BeginQuorumEpochRequest(me.epoch, key, me.id, key.id, endpoint_in_voter_set(me, key.id), me.endpoint)
 
     @on(BeginQuorumEpochRequest)
     def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
@@ -373,7 +373,7 @@ class QuorumElections(QuorumBase):
             return
         after, done = self.common_response(me, response)
         counted = isinstance(response, BeginQuorumEpochResponse) and me.mode is Mode.LEADER and not done
-        if counted and endpoint_of(me, response.source) == 0:
+        if counted and endpoint_in_voter_set(me, response.source) == 0:
             yield self.fails(me)
         else:
             yield self.taken(me, after)

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, matches_voter, stopped_replica, truncated
+from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, matches_voter, stopped_replica, truncated_log
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
@@ -181,7 +181,7 @@ class QuorumReplication(QuorumBase):
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
         """Return the follower with its log truncated where it diverges from the leader's, and that log's voter set."""
-        return self.with_log(me, truncated(me.log, diverging), flushes=self.flushes(me))
+        return self.with_log(me, truncated_log(me.log, diverging), flushes=self.flushes(me))
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
         return self.with_log(me, me.log + response.records, flushes=self.flushes(me))

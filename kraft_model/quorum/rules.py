@@ -49,7 +49,7 @@ def end_offset_for_epoch(log: Log, epoch: int) -> Position:
     return Position(0, 0)
 
 
-def truncated(log: Log, diverging: Position) -> Log:
+def truncated_log(log: Log, diverging: Position) -> Log:
     """Return the log truncated to its longest prefix that can match the leader's log (KIP-595, "Fetch").
 
     `diverging` is the diverging epoch of the response, with its end offset.
@@ -93,7 +93,7 @@ def _without_directory_ids(voters: VoterSet) -> VoterSet:
     return frozenset(voter.but(key=Key(voter.key.id, UNKNOWN_DIRECTORY)) for voter in voters)
 
 
-def comparable_keys(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
+def comparable_replica_keys(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
     """Return the replica keys of both voter sets, without any directory ids if a voter of either set has none."""
     first, second = comparable_voter_sets(one, other)
     return replica_keys(first), replica_keys(second)
@@ -198,8 +198,8 @@ def restarted_replica(me: Replica, own: frozenset[Key]) -> Replica:
         if not own:
             return failed_replica(me)
         return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own)
-    elif endpoint_of(back, back.leader):
-        back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_of(back, back.leader))
+    elif endpoint_in_voter_set(back, back.leader):
+        back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_in_voter_set(back, back.leader))
     else:
         back = unattached(back, back.epoch, back.leader)
     is_alone = own and len(back.voters) == 1
@@ -212,6 +212,6 @@ def has_voted_for_itself(me: Replica) -> bool:
     return isinstance(voted, Key) and voted.id == me.id and voted.directory in (UNKNOWN_DIRECTORY, me.directory)
 
 
-def endpoint_of(me: Replica, host: ModelValue | Nil) -> int:
+def endpoint_in_voter_set(me: Replica, host: ModelValue | Nil) -> int:
     """Return the endpoint of a replica id in the voter set; 0 if the voter set lacks the id."""
     return next((voter.endpoint for voter in ordered(me.voters) if voter.key.id == host), 0)

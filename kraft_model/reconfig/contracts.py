@@ -58,7 +58,7 @@ def is_majority(members: frozenset[MemberT], group: frozenset[MemberT]) -> bool:
     return 2 * len(members & group) > len(members)
 
 
-def majority_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
+def majority_high_watermark(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
     """Return the highest offset that a majority of the members holds; `known` if its entry is of another epoch."""
     members = leader.config.members
     for offset in reversed(range(1, len(leader.log) + 1)):
@@ -90,13 +90,13 @@ def has_removal_of(entries: tuple[Entry, ...], member: ServerId) -> bool:
     return any(isinstance(entry.value, RemovedMember) and entry.value.old == member for entry in entries)
 
 
-def with_member_change(leader: Server, command: Command, change: AddedMember | RemovedMember) -> Server:
+def leader_with_member_change(leader: Server, command: Command, change: AddedMember | RemovedMember) -> Server:
     """Return a leader with an appended change of its members, in use at once."""
     log = (*leader.log, Entry(command, leader.current_epoch, change))
     return leader.but(log=log, config=Config(change.id, change.members, False))
 
 
-def has_only_zero_offsets(server: Server, shared: Shared) -> bool:
+def has_zero_end_offsets(server: Server, shared: Shared) -> bool:
     """Return whether a server records end offset 0 for every server ever started, and no other offset."""
     return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
 
@@ -296,7 +296,7 @@ class ReconfigContracts(ReconfigMembership):
             noted = noted.but(high_watermark=agreed, config=last_configuration(before.log, agreed))
         if not has_removal_of(before.log[before.high_watermark : agreed], before.id):
             return after == noted
-        return has_only_zero_offsets(after, shared) and after == noted.but(
+        return has_zero_end_offsets(after, shared) and after == noted.but(
             role=Role.OBSERVER,
             state=ServerState.UNATTACHED,
             leader=Nil.NIL,
@@ -327,7 +327,7 @@ class ReconfigContracts(ReconfigMembership):
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
         """Return a leader's high watermark after it has recorded the offset in a voter's fetch."""
-        return majority_end(leader, self._noted(leader, message), leader.high_watermark)
+        return majority_high_watermark(leader, self._noted(leader, message), leader.high_watermark)
 
     # Fetched
 
@@ -387,7 +387,7 @@ class ReconfigContracts(ReconfigMembership):
             error, result = Nil.NIL, Result.OK
             change = AddedMember(before.config.id + 1, joiner, members | {joiner})
             offsets = before.end_offset if joiner in before.end_offset else before.end_offset.put(joiner, 0)
-            same = after == with_member_change(before, Command.ADD_SERVER, change).but(end_offset=offsets)
+            same = after == leader_with_member_change(before, Command.ADD_SERVER, change).but(end_offset=offsets)
             follows = same and len(members) < self.max_cluster_size and may_change_members(before)
         answer = JoinResponse(before.current_epoch, before.leader, result, error, dest=joiner, source=before.id)
         return follows and only_replies(step, answer) and not step.puts
@@ -436,7 +436,7 @@ class ReconfigContracts(ReconfigMembership):
         members = before.config.members
         told = [BeginQuorumRequest(before.current_epoch, before.id, one) for one in members - {before.id}]
         leads = before.but(state=ServerState.LEADER, leader=before.id, end_offset=after.end_offset)
-        return has_won(before) and after == leads and has_only_zero_offsets(after, shared) and sends_only(step, *told)
+        return has_won(before) and after == leads and has_zero_end_offsets(after, shared) and sends_only(step, *told)
 
     # Fetching
 
@@ -494,7 +494,9 @@ class ReconfigContracts(ReconfigMembership):
         (removed,) = gone
         change = RemovedMember(before.config.id + 1, removed, members - {removed})
         role = Role.OBSERVER if removed == before.id else before.role
-        return after == with_member_change(before, Command.REMOVE_SERVER, change).but(role=role) and not step.sends
+        return (
+            after == leader_with_member_change(before, Command.REMOVE_SERVER, change).but(role=role) and not step.sends
+        )
 
     @step_invariant
     def observers_ask_to_join(self, before: Server, after: Server, step: Step) -> bool:
@@ -529,7 +531,7 @@ class ReconfigContracts(ReconfigMembership):
             end_offset=after.end_offset,
         )
         return (
-            has_only_zero_offsets(after, shared)
+            has_zero_end_offsets(after, shared)
             and after == kept
             and before.state is not ServerState.DEAD_NO_STATE
             and not step.sends

@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Bag, ConstantError, ModelValue, Protocol, State, Step, become, bound, constant, ordered
 
 
-def partition_change(
+def partition_change_record(
     before: Partition,
     *,
     leader: LeaderOrNil = Nil.UNCHANGED,
@@ -45,7 +45,9 @@ def partition_change(
     )
 
 
-def partition_after(before: Partition, record: PartitionRecord | PartitionChangeRecord | ConfigRecord) -> Partition:
+def partition_after_record(
+    before: Partition, record: PartitionRecord | PartitionChangeRecord | ConfigRecord
+) -> Partition:
     """Return the partition after a record: a change raises the partition epoch, a new leader also the leader epoch."""
     if isinstance(record, ConfigRecord):
         return before
@@ -65,7 +67,7 @@ def partition_from_metadata(metadata: MetadataLog) -> Partition:
     """Return the partition after all records of a metadata log."""
     partition = UNKNOWN_PARTITION
     for record in metadata:
-        partition = partition_after(partition, record)
+        partition = partition_after_record(partition, record)
     return partition
 
 
@@ -83,7 +85,7 @@ def last_epoch(log: tuple[Entry, ...]) -> int:
     return log[-1].epoch if log else -1
 
 
-def epoch_end(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
+def end_offset_for_epoch(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
     """Return the largest epoch of a log not above the given one, and its end offset; (-1, 0) if none (KIP-279)."""
     upto = [entry for entry in log if entry.epoch <= epoch]
     return (upto[-1].epoch, len(upto)) if upto else (-1, 0)
@@ -137,7 +139,7 @@ class RecoveryBase(Protocol):
         """Yield the initial state: the first member of the ISR leads, and every broker knows it."""
         leader = ordered(self.initial_isr)[0]
         created = PartitionRecord(leader, self.initial_isr, 0, 0)
-        partition = partition_after(UNKNOWN_PARTITION, created)
+        partition = partition_after_record(UNKNOWN_PARTITION, created)
         kraft = self.mode is Mode.KRAFT
         brokers = [
             Broker(broker, cursor=int(kraft), partition=partition, truncated=broker != leader)

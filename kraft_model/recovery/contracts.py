@@ -48,7 +48,7 @@ def is_same_step(step: Step, expected: Step) -> bool:
     return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
 
 
-def change_between(old: Partition, new: Partition) -> PartitionChangeRecord:
+def partition_change_between(old: Partition, new: Partition) -> PartitionChangeRecord:
     """Return the PartitionChangeRecord that leads from one partition state to another."""
     return PartitionChangeRecord(
         leader=new.leader if new.leader != old.leader else Nil.UNCHANGED,
@@ -57,7 +57,7 @@ def change_between(old: Partition, new: Partition) -> PartitionChangeRecord:
     )
 
 
-def partition_after_log(metadata: MetadataLog) -> Partition:
+def expected_partition_from_metadata(metadata: MetadataLog) -> Partition:
     """Return the partition after metadata records: the last change of each field counts."""
     if not metadata:
         return UNKNOWN_PARTITION
@@ -90,10 +90,12 @@ def step_to_adopt_partition(broker: Broker, partition: Partition, shared: Shared
         )
         return become(anew).send(*refusals)
     changed = partition.partition_epoch != broker.partition.partition_epoch
-    return step_to_acknowledge(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
+    return step_to_acknowledge_values(
+        broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared
+    )
 
 
-def step_to_acknowledge(broker: Broker, shared: Shared) -> Step:
+def step_to_acknowledge_values(broker: Broker, shared: Shared) -> Step:
     """Return the step in which a leader acknowledges the values that all counted replicas hold (KIP-497)."""
     leader = broker.running and broker.partition.leader == broker.id
     asked = broker.pending.isr if isinstance(broker.pending, AlterPartitionRequest) else frozenset()
@@ -177,7 +179,7 @@ class RecoveryContracts(RecoveryBase):
         changed = new.but(leader_epoch=0, partition_epoch=0) != old.but(leader_epoch=0, partition_epoch=0)
         expected = self._history_due(before, new, shared) if elects else {}
         if changed and self.mode is Mode.KRAFT:
-            expected["metadata"] = (*shared.metadata, change_between(old, new))
+            expected["metadata"] = (*shared.metadata, partition_change_between(old, new))
         puts = {name: value for name, value in step.puts if not (name == "unrecovered" and step.consumes)}
         epochs = (new.leader_epoch - old.leader_epoch, new.partition_epoch - old.partition_epoch)
         return puts == expected and epochs == (elects, changed) and not step.writes
@@ -259,7 +261,9 @@ class RecoveryContracts(RecoveryBase):
         """A running broker applies metadata records in order, and adopts their state. KIP-704, KRaft Controller."""
         if after.running != before.running or after.cursor == before.cursor:
             return True
-        partition = partition_as_read_by(self, before, partition_after_log(shared.metadata[: before.cursor + 1]))
+        partition = partition_as_read_by(
+            self, before, expected_partition_from_metadata(shared.metadata[: before.cursor + 1])
+        )
         read = before.but(cursor=before.cursor + 1)
         newer = partition.partition_epoch >= before.partition.partition_epoch
         return before.running and is_same_step(
@@ -370,7 +374,7 @@ class RecoveryContracts(RecoveryBase):
         recovery = RECOVERED if message.recovery is Nil.ABSENT else message.recovery
         known = before.partition.but(partition_epoch=message.partition_epoch, isr=message.isr, recovery=recovery)
         return is_same_step(
-            step, step_to_acknowledge(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True)
+            step, step_to_acknowledge_values(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True)
         )
 
     @step_invariant
@@ -384,7 +388,7 @@ class RecoveryContracts(RecoveryBase):
             return "crashes" not in step.spends and (before.running or after == before)
         if before.running:
             return step == become(Broker(before.id, running=False, log=before.log)).spend("crashes")
-        partition = partition_as_read_by(self, before, partition_after_log(shared.metadata))
+        partition = partition_as_read_by(self, before, expected_partition_from_metadata(shared.metadata))
         started = become(Broker(before.id, cursor=len(shared.metadata), partition=partition, log=before.log))
         return step == started and partition.leader != before.id
 
@@ -439,7 +443,7 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before).put(served=noted).reply(answer)
         log = (*before.log, Entry(known.leader_epoch, message.value))
         appended = before.but(log=log, waiting=before.waiting | {len(log)})
-        return is_same_step(step, step_to_acknowledge(appended, shared).put(served=noted).but(consumes=True))
+        return is_same_step(step, step_to_acknowledge_values(appended, shared).put(served=noted).but(consumes=True))
 
     @step_invariant
     def connections_break(
@@ -540,7 +544,7 @@ class RecoveryContracts(RecoveryBase):
         answer = ReplicaFetchResponse(error, message.leader_epoch, message.offset, entries, message.source)
         noted = before.but(ends=before.ends.put(message.source, message.offset))
         if error is Error.NONE and noted != before:
-            return is_same_step(step, step_to_acknowledge(noted, shared))
+            return is_same_step(step, step_to_acknowledge_values(noted, shared))
         return (error is not Error.NONE or entries != ()) and step == consume(before).reply(answer)
 
     @step_invariant

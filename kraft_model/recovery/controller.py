@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase, elect_from_isr, partition_after, partition_change
+from kraftcheck.kraft_model.recovery.base import (
+    RecoveryBase,
+    elect_from_isr,
+    partition_after_record,
+    partition_change_record,
+)
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -43,8 +48,8 @@ class RecoveryController(RecoveryBase):
         """Return the change that takes a fenced broker out of the ISR, and elects another leader if it leads."""
         isr = me.partition.isr - {broker} or me.partition.isr
         if me.partition.leader != broker:
-            return partition_change(me.partition, isr=isr)
-        return partition_change(
+            return partition_change_record(me.partition, isr=isr)
+        return partition_change_record(
             me.partition, leader=elect_from_isr(isr, me.fenced), isr=isr, recovery=self._after_leader_fenced(me)
         )
 
@@ -74,7 +79,7 @@ class RecoveryController(RecoveryBase):
         """Return the change that elects an unfenced broker of the ISR where no broker leads."""
         if broker not in me.partition.isr:
             return PartitionChangeRecord()
-        return partition_change(me.partition, leader=broker, recovery=self._after_clean_election(me))
+        return partition_change_record(me.partition, leader=broker, recovery=self._after_clean_election(me))
 
     def _after_clean_election(self, me: Controller) -> RecoveryState:
         """Return the recovery state after a clean election from the ISR: unchanged."""
@@ -94,7 +99,7 @@ class RecoveryController(RecoveryBase):
         if me.partition.isr - me.fenced:
             return
         for broker in ordered(self.brokers - me.fenced):
-            record = partition_change(
+            record = partition_change_record(
                 me.partition,
                 leader=broker,
                 isr=self._isr_after_unclean_election(me, broker),
@@ -129,11 +134,11 @@ class RecoveryController(RecoveryBase):
         if self._refusal(me, request) is not Error.NONE:
             return
         recovery = self._requested_recovery(me, request)
-        record = partition_change(me.partition, isr=request.isr, recovery=recovery)
+        record = partition_change_record(me.partition, isr=request.isr, recovery=recovery)
         recovers = record.recovery is not Nil.UNCHANGED
         others = self.brokers - me.fenced - {request.source} if recovers and self._tells_followers() else ()
         step = self._decide(me, record, shared, others)
-        after = me.partition if record == PartitionChangeRecord() else partition_after(me.partition, record)
+        after = me.partition if record == PartitionChangeRecord() else partition_after_record(me.partition, record)
         if request.version == 0 or request.leader_epoch in shared.finished:  # the leader did recover
             step = step.put(unrecovered=shared.unrecovered - {request.leader_epoch})
         yield step.reply(_alter_partition_response(request, Error.NONE, after))
@@ -211,7 +216,7 @@ class RecoveryController(RecoveryBase):
         if record == PartitionChangeRecord():
             step = become(me)
         else:
-            before, after = me.partition, partition_after(me.partition, record)
+            before, after = me.partition, partition_after_record(me.partition, record)
             history = self._history(before, after, shared, self._candidates(me))
             me = me.but(partition=after)
             step = become(me).put(**history)

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.kraft_model.recovery.base import (
     elect_from_isr,
-    partition_after,
-    partition_change,
+    partition_after_record,
+    partition_change_record,
     partition_from_metadata,
 )
-from kraftcheck.kraft_model.recovery.contracts import partition_after_log
+from kraftcheck.kraft_model.recovery.contracts import expected_partition_from_metadata
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     AlterPartitionRequest,
@@ -260,7 +260,10 @@ class RegistersAfterUncleanShutdown(Recovery, variant="registrations"):
         """A stopped broker registers once, with its log, and the metadata up to its end (KIP-631; KIP-966)."""
         if step.spends != ("registrations",):
             return not any(isinstance(one, Registration) for one in step.sent)
-        known = (after.cursor, after.partition) == (len(shared.metadata), partition_after_log(shared.metadata))
+        known = (after.cursor, after.partition) == (
+            len(shared.metadata),
+            expected_partition_from_metadata(shared.metadata),
+        )
         started = not before.running and after.but(cursor=0, partition=before.partition) == before.but(
             running=True, cursor=0
         )
@@ -282,7 +285,7 @@ class IsrShrunkWithoutElection(RegistersAfterUncleanShutdown, variant="isr-shrun
     """After an unclean shutdown the ISR shrinks without an election, even if the broker leads (KAFKA-18106)."""
 
     def _after_unclean_shutdown(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
-        return partition_change(me.partition, isr=me.partition.isr - {broker} or me.partition.isr)
+        return partition_change_record(me.partition, isr=me.partition.isr - {broker} or me.partition.isr)
 
 
 class EligibleController(Controller):
@@ -330,17 +333,17 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
         assert isinstance(me, EligibleController)
         isr = me.partition.isr - {broker}
         if me.partition.leader != broker:
-            return partition_change(me.partition, isr=isr)
+            return partition_change_record(me.partition, isr=isr)
         leader = elect_from_isr(isr, me.fenced)
         if isinstance(leader, Nil):
             leader = elect_from_isr(me.eligible, me.fenced)
             isr = isr if isinstance(leader, Nil) else frozenset({leader})
-        return partition_change(me.partition, leader=leader, isr=isr)
+        return partition_change_record(me.partition, leader=leader, isr=isr)
 
     def _with(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
         assert isinstance(me, EligibleController)
         if broker in me.eligible and not me.partition.isr:
-            return partition_change(me.partition, leader=broker, isr=frozenset({broker}))
+            return partition_change_record(me.partition, leader=broker, isr=frozenset({broker}))
         return super()._with(me, broker)
 
     def _min_isr_of(self, me: Broker, shared: Shared) -> int:
@@ -432,7 +435,7 @@ class MinIsrChanged(EligibleLeaders, variant="min-isr-changed"):
         changes = (PartitionChangeRecord(),) if me.eligible else ()
         after = me.but(eligible=frozenset())
         for one in changes:
-            after = after.but(partition=partition_after(after.partition, one))
+            after = after.but(partition=partition_after_record(after.partition, one))
         metadata = (*shared.metadata, ConfigRecord(self.wanted_min_isr), *changes)
         yield become(after).put(metadata=metadata).spend("min_isr_changes")
 
@@ -456,7 +459,7 @@ class MinIsrChanged(EligibleLeaders, variant="min-isr-changed"):
             return values[0] == values[1]
         epoch = before.partition.partition_epoch + bool(before.eligible)
         kept = after == before.but(eligible=frozenset(), partition=before.partition.but(partition_epoch=epoch))
-        is_told = partition_after_log(told) == after.partition
+        is_told = expected_partition_from_metadata(told) == after.partition
         return kept and is_told and values[0] != values[1] == self.wanted_min_isr and not step.consumes
 
 

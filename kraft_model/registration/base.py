@@ -37,7 +37,7 @@ from kraftcheck.spec import (
 )
 
 
-def image_after(image: Image, record: LogRecord) -> Image:
+def image_after_record(image: Image, record: LogRecord) -> Image:
     if isinstance(record, RegisterControllerRecord):
         registered = Registered(record.incarnation, record.supports)
         return image.but(controllers=image.controllers.put(record.controller, registered))
@@ -56,7 +56,7 @@ def image_after(image: Image, record: LogRecord) -> Image:
 def image_from_log(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
     """Return the image after the records of a log are applied to the image `snapshot`."""
     for record in log:
-        snapshot = image_after(snapshot, record)
+        snapshot = image_after_record(snapshot, record)
     return snapshot
 
 

@@ -21,7 +21,7 @@ from kraftcheck.reporting.lines import ProgressMeter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import action_named_by_label
 from kraftcheck.spec.values import escape_invisible
-from kraftcheck.traces.crosscheck import DumpComparison, graph_depth, step_counts_by_action
+from kraftcheck.traces.crosscheck import DumpComparer, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
 
@@ -47,7 +47,7 @@ def _compare_with_dump(
     with ProgressMeter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
-    comparison = DumpComparison(
+    comparison = DumpComparer(
         found, dump, limit, unlabelled=arguments.unlabelled, any_action=_next_state_relation_name(job)
     )
     outcome = CrosscheckResult(found.result, found)
@@ -106,7 +106,7 @@ def crosscheck_spec(job: SearchJob, config: tuple[str, str], arguments: argparse
         folder = temporary.path
         copy = tlc.copy_modules(arguments.spec, folder)
         file, text = config
-        text, options, left_out = tlc.config_for_tlc(text, file, tlc.keywords_tlc_lacks(tool.class_path))
+        text, options, left_out = tlc.config_for_tlc(text, file, tlc.cfg_keywords_tlc_lacks(tool.class_path))
         config_copy = folder / "model.cfg"
         config_copy.write_text(text, encoding="utf-8")
         tlc.require_tlc_parses(tool, copy)

@@ -11,12 +11,12 @@ from typing import Any
 from kraftcheck.catalogue import (
     Model,
     all_properties_config,
+    config_with_constant_values,
     find_model,
     locate_protocol_errors,
     scenario_model_and_config,
-    with_settings,
 )
-from kraftcheck.jobs import configuration_with_settings, lenient_job
+from kraftcheck.jobs import configuration_with_settings, leniently_bound_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.survey import LockstepTask, prefix_errors_with_file
@@ -54,7 +54,7 @@ def _random_walks_task(arguments: argparse.Namespace) -> LockstepTask:
     _, config = configuration_with_settings(
         model, arguments.config or ("smoke" if arguments.cover else DEFAULT_CONFIG), settings
     )
-    wider = _widen_bounds(model, config) if arguments.cover else config
+    wider = _config_with_wider_bounds(model, config) if arguments.cover else config
     bound = bind(model.protocol, wider)
     about = _stepless_walk_file(arguments.model, arguments.variant, bound.protocol, arguments)
     about = about._replace(ignored=_unlisted_properties(bound))
@@ -69,7 +69,7 @@ def _unlisted_properties(bound: BoundConfig) -> tuple[str, ...]:
     return tuple(name for name in known if name not in listed) if listed else ()
 
 
-def _widen_bounds(model: Model, config: ModelConfig) -> ModelConfig:
+def _config_with_wider_bounds(model: Model, config: ModelConfig) -> ModelConfig:
     """Return a configuration with wider bounds and with late pre-votes, as in Kafka.
 
     Kafka takes urgent steps without regard to the model's bounds.
@@ -78,7 +78,7 @@ def _widen_bounds(model: Model, config: ModelConfig) -> ModelConfig:
     limits = {constant.name: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
     bounds = [constant.name for constant in protocol.constants.values() if constant.is_bound and limits[constant.name]]
     settings = ["LatePreVotes=TRUE", *(f"{name}={limits[name] + EXTRA_STEPS_OF_BOUNDS}" for name in bounds)]
-    return with_settings(config, settings)
+    return config_with_constant_values(config, settings)
 
 
 def _stepless_walk_file(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
@@ -95,11 +95,13 @@ def _make_task(
     **more: Any,
 ) -> LockstepTask:
     assert issubclass(model.protocol, Quorum)
-    kind = partial(_model_class, model.protocol, arguments, file.without)
+    kind = partial(_class_with_known_differences, model.protocol, arguments, file.without)
     return LockstepTask(name, file, config, kind, partial(locate_protocol_errors, model), *choose, **more)
 
 
-def _model_class(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
+def _class_with_known_differences(
+    protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]
+) -> type[Quorum]:
     """Return the model class adapted to Kafka's known differences; with `--no-known`, the plain class."""
     kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # checks the names of `without`
     return kafka if arguments.known else protocol
@@ -117,24 +119,26 @@ def _walk_file_task(path: Path, arguments: argparse.Namespace) -> Iterator[Locks
     file = read_walk(path)
     if not file.steps:
         raise InputError(f"{path}: expected steps, found none")
-    _model_class(Quorum, arguments, arguments.without)  # reports unknown names as those of the command line
+    _class_with_known_differences(
+        Quorum, arguments, arguments.without
+    )  # reports unknown names as those of the command line
     file = file._replace(
         without=tuple(dict.fromkeys((*file.without, *arguments.without))), go_on=file.go_on or arguments.go_on
     )
     with prefix_errors_with_file(path):
         model = find_quorum_model(file.model, file.variant or None)
-        config = with_settings(all_properties_config(model.protocol), file.settings)
+        config = config_with_constant_values(all_properties_config(model.protocol), file.settings)
         bind(model.protocol, config)  # reports mistakes before Java starts
     yield _make_task(arguments, str(path), file, config, model, path=path)
 
 
 def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[LockstepTask]:
     """Yield the parts of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
-    from kraftcheck.lockstep.scripts import check_scenario_part, chooser_maker, scenario_script
+    from kraftcheck.lockstep.scripts import chooser_maker, require_playable_scenario_section, scenario_script
     from kraftcheck.spec.language.semantics import Semantics
-    from kraftcheck.traces.scenarios import read_scenario_parts
+    from kraftcheck.traces.scenarios import read_scenario_sections
 
-    for part in read_scenario_parts(path):
+    for part in read_scenario_sections(path):
         name = f"{path}:{part.start.line}:1"
         with prefix_errors_with_file(name):
             _, config = scenario_model_and_config(part.words)
@@ -143,8 +147,8 @@ def _scenario_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Locks
             about = _stepless_walk_file(part.words.model, part.words.variant, bound.protocol, arguments)
         init = part.words.at or bound.init
         assert issubclass(model.protocol, Quorum)
-        kafka = bind(_model_class(model.protocol, arguments, about.without), config).protocol
-        check_scenario_part(part, init, Semantics(bound.protocol), Semantics(kafka))
+        kafka = bind(_class_with_known_differences(model.protocol, arguments, about.without), config).protocol
+        require_playable_scenario_section(part, init, Semantics(bound.protocol), Semantics(kafka))
         yield _make_task(
             arguments, name, about, config, model, chooser_maker(partial(scenario_script, part, init=init))
         )
@@ -155,7 +159,7 @@ def _trace_tasks(path: Path, arguments: argparse.Namespace) -> Iterator[Lockstep
     from kraftcheck.lockstep.scripts import chooser_maker, read_traces_as_steps, trace_script
 
     model = find_quorum_model(arguments.model, arguments.variant)
-    job, warnings = lenient_job(model, arguments)
+    job, warnings = leniently_bound_job(model, arguments)
     print_warnings(warnings)
     _, config = configuration_with_settings(model, arguments.config, arguments.set)
     for number, trace in enumerate(read_traces_as_steps(path, job.replayer(), job.options.init), start=1):

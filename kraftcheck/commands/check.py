@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count
 from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.output import OutputFiles, header_lines, resume_hint_lines
+from kraftcheck.reporting.output import OutputFiles, resume_hint_lines, search_header_lines
 from kraftcheck.runner import report_result, run_job, run_with_diagnosis, simplify_counterexamples
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.trace:
             StateView(job.protocol)  # refuses a protocol without a TLA+ view before the search
         if not arguments.quiet:
-            print_lines(header_lines(job))
+            print_lines(search_header_lines(job))
         search = drawing.search if drawing and whole else partial(run_job, job, quiet=arguments.quiet)
         result = simplify_counterexamples(job, run_with_diagnosis(job, search, strict=arguments.strict), arguments)
         code = report_result(job, result, arguments, files)

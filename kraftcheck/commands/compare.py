@@ -23,8 +23,8 @@ from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of_a
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, print_lines, table_lines
-from kraftcheck.reporting.output import LIMIT_OPTIONS, OutputFiles, header_lines
-from kraftcheck.reporting.report import run_as_data, write_report
+from kraftcheck.reporting.output import LIMIT_OPTIONS, OutputFiles, search_header_lines
+from kraftcheck.reporting.report import search_as_data, write_report
 from kraftcheck.runner import exit_code, run_job
 from kraftcheck.spec.errors import InputError
 
@@ -81,10 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{twice[0]}: the variant is given twice; give it once")
     variants = {name: find_variant(base, name) for name in arguments.variants}
     with OutputFiles(arguments, "json", "report") as files:
-        groups = list(_runs_by_configuration(_jobs_by_configuration(base, variants, arguments), arguments))
+        groups = list(_search_each_configuration(_jobs_by_configuration(base, variants, arguments), arguments))
         files.json(lambda: [content for group in groups for content in runs_as_json(group)])
         runs = [one for group in groups for one in group]
-        pages = (run_as_data(one.job, one.result, {"label": one.label}) for one in runs)
+        pages = (search_as_data(one.job, one.result, {"label": one.label}) for one in runs)
         files.file("report", lambda path: write_report(path, list(pages)))
         print_lines(comparison_tables(groups, quiet=arguments.quiet))
     codes = [exit_code(one.result) for one in runs]
@@ -113,7 +113,7 @@ def _variant_job(
 # Searching
 
 
-def _runs_by_configuration(
+def _search_each_configuration(
     jobs: Sequence[tuple[SearchJob, VariantJobs]], arguments: argparse.Namespace
 ) -> Iterator[RunsOfConfiguration]:
     """Yield the runs of each configuration; stop at an interruption."""
@@ -130,7 +130,7 @@ def _search_variants_and_base(
     """Search the variants, then the base; stop at an interruption."""
     runs: RunsOfConfiguration = []
     for name, job in variants:
-        runs.append(_search_variant(name, job, arguments))
+        runs.append(_search_base_or_variant(name, job, arguments))
         if runs[-1].result.limit == INTERRUPTED_LIMIT:
             nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED_LIMIT, engine=base.engine)
             return [ComparedRun(BASE_LABEL, base, nothing, 0), *runs]
@@ -148,15 +148,17 @@ def _search_base(job: SearchJob, variants: list[ComparedRun], arguments: argpars
     limited = limited or bool(options.over_behaviours)  # known only after a complete search
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
     if limited or options.search != Search.BFS or len(lengths) < len(variants):
-        return _search_variant(BASE_LABEL, job, arguments)
+        return _search_base_or_variant(BASE_LABEL, job, arguments)
     depth = max(map(len, lengths))
-    tried = _search_variant(BASE_LABEL, job._replace(options=replace(options, max_states=MOST_BASE_STATES)), arguments)
+    tried = _search_base_or_variant(
+        BASE_LABEL, job._replace(options=replace(options, max_states=MOST_BASE_STATES)), arguments
+    )
     if tried.result.limit != "max_states" or (tried.seen_to or 0) >= depth:
         return tried
-    return _search_variant(BASE_LABEL, job._replace(options=replace(options, max_depth=depth)), arguments)
+    return _search_base_or_variant(BASE_LABEL, job._replace(options=replace(options, max_depth=depth)), arguments)
 
 
-def _search_variant(label: str, job: SearchJob, arguments: argparse.Namespace) -> ComparedRun:
+def _search_base_or_variant(label: str, job: SearchJob, arguments: argparse.Namespace) -> ComparedRun:
     with locate_protocol_errors(job.model):
         result = run_job(job, quiet=arguments.quiet)
     return ComparedRun(label, job, result, _fully_searched_depth(job, result))
@@ -207,7 +209,7 @@ def comparison_tables(groups: list[RunsOfConfiguration], *, quiet: bool = False)
     for number, group in enumerate(groups if not quiet else ()):
         if number:
             yield []
-        yield from header_lines(group[0].job)
+        yield from search_header_lines(group[0].job)
         yield from table_lines(
             [(HEAD, COLUMN_TITLES), *((PLAIN, _comparison_row(group[0], one)) for one in group)], NUMERIC_COLUMNS
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kraftcheck.catalogue import requested_model
 from kraftcheck.commands._crosscheck import crosscheck_dump, crosscheck_spec
-from kraftcheck.jobs import add_options, lenient_job, parse_count
+from kraftcheck.jobs import add_options, leniently_bound_job, parse_count
 from kraftcheck.reporting.crosscheck import crosscheck_as_json, crosscheck_lines
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
@@ -44,7 +44,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
-        job, warnings = lenient_job(model, arguments, whole_space=True)
+        job, warnings = leniently_bound_job(model, arguments, whole_space=True)
         if job.options.view is not None:
             problem = "the set of found states may depend on the search order"
             warnings.append(f"VIEW {job.options.view}: {problem}")
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dump is None:
             from kraftcheck.traces import crosscheck as tlc
 
-            text = tlc.unpacked_bytes(Path(file)).decode() if shipped is None else shipped.text
+            text = tlc.read_unpacked_file(Path(file)).decode() if shipped is None else shipped.text
             outcome = crosscheck_spec(job, (file, text), arguments)
         else:
             outcome = crosscheck_dump(job, arguments)

@@ -20,7 +20,7 @@ import webbrowser
 from kraftcheck.catalogue import requested_model
 from kraftcheck.exploring.session import Server, Session
 from kraftcheck.exploring.tree import StateTree
-from kraftcheck.jobs import add_options, lenient_job
+from kraftcheck.jobs import add_options, leniently_bound_job
 from kraftcheck.reporting.lines import print_warnings
 
 BROWSER_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -46,7 +46,7 @@ def _parse_port(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     with requested_model(arguments) as model:
-        job, warnings = lenient_job(model, arguments, whole_space=True, properties=True)
+        job, warnings = leniently_bound_job(model, arguments, whole_space=True, properties=True)
         print_warnings(warnings)
         tree = StateTree(job, arguments.set)
         if arguments.trace:

@@ -25,19 +25,19 @@ from kraftcheck.reporting.lines import HEAD, ProgressMeter, escape_control_chara
 from kraftcheck.reporting.lockstep import (
     VerdictCell,
     agrees_with_model,
+    campaign_as_json,
+    campaign_as_report_data,
+    campaign_report_lines,
     code_coverage_table,
     count_walks_by_finding,
     edge_cover_as_json,
     edge_cover_lines,
     lockstep_exit_code,
-    survey_as_json,
-    survey_as_report_data,
-    survey_lines,
     verdict_cell,
     verdicts_by_version_table,
     version_change_lines,
 )
-from kraftcheck.reporting.output import OutputFiles, write_errors_as_input_errors
+from kraftcheck.reporting.output import OutputFiles, convert_write_errors
 from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 
@@ -133,7 +133,7 @@ def _kafka_versions(arguments: argparse.Namespace) -> list[str]:
     if arguments.changes and (len(given) < 2 or any(map(is_mixed_version_text, given))):
         raise InputError("--changes: expected at least two versions of Kafka, the oldest first; give --kafka twice")
     if not any(map(is_mixed_version_text, given)):
-        _require_one_version(arguments, given)
+        _require_options_fit_versions(arguments, given)
         return given
     for option in ("disk", "reach", "logs", "junit_test"):
         if getattr(arguments, option):
@@ -142,7 +142,7 @@ def _kafka_versions(arguments: argparse.Namespace) -> list[str]:
     return [",".join(given)]
 
 
-def _require_one_version(arguments: argparse.Namespace, given: Sequence[str]) -> None:
+def _require_options_fit_versions(arguments: argparse.Namespace, given: Sequence[str]) -> None:
     for option in ("reach", "logs"):
         if len(given) > 1 and getattr(arguments, option):
             raise InputError(f"--{option}: several versions of Kafka are given; give one")
@@ -150,7 +150,7 @@ def _require_one_version(arguments: argparse.Namespace, given: Sequence[str]) ->
 
 def _check_junit_test_option(arguments: argparse.Namespace, asked: Sequence[LockstepTask]) -> None:
     """Refuse `--junit-test` for more than one walk or version, or with Kafka's log on disk."""
-    from kraftcheck.lockstep.junit import require_project_folder
+    from kraftcheck.lockstep.junit import refuse_foreign_folder
 
     if arguments.junit_test is None:
         return
@@ -158,7 +158,7 @@ def _check_junit_test_option(arguments: argparse.Namespace, asked: Sequence[Lock
         raise InputError("--junit-test: expected one walk and one version of Kafka; give one --walk and one --kafka")
     if arguments.disk:
         raise InputError("--junit-test: not supported with --disk; the test has Kafka's MockLog, so leave --disk out")
-    require_project_folder(arguments.junit_test)
+    refuse_foreign_folder(arguments.junit_test)
 
 
 def _run_versions(versions: Sequence[str], drive: Callable[[str], VersionRun]) -> Iterator[VersionRun]:
@@ -202,11 +202,11 @@ def _walk_on_mixed_cluster(
     kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one cluster of several versions of Kafka."""
-    from kraftcheck.lockstep.process import start_mixed_driver
+    from kraftcheck.lockstep.process import start_mixed_version_driver
     from kraftcheck.lockstep.survey import TaskResult, rare_garbage_collection
 
     try:
-        driving = start_mixed_driver(kafka, NEWEST_KAFKA)
+        driving = start_mixed_version_driver(kafka, NEWEST_KAFKA)
     except InputError as problem:
         return VersionRun(kafka, [TaskResult(problem=problem)] * len(tasks))
     with driving as driver, rare_garbage_collection():
@@ -215,7 +215,7 @@ def _walk_on_mixed_cluster(
 
 def _make_log_folder(folder: Path) -> Path:
     """Return a new or an empty folder for logs."""
-    with write_errors_as_input_errors("--logs", folder):
+    with convert_write_errors("--logs", folder):
         folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise InputError(f"--logs {folder}: expected an empty folder, found files in it; give another one")
@@ -287,7 +287,7 @@ def _raise_driver_problem(made: Sequence[TaskResult]) -> None:
 def _print_versions_table(driven: Sequence[VersionRun], asked: Sequence[LockstepTask], versions: Sequence[str]) -> None:
     """Print a table of the walks by version."""
     columns = dict(zip(_version_names(driven, versions), (_version_column(one, asked) for one in driven), strict=True))
-    print("\n".join(verdicts_by_version_table([_row_name(task) for task in asked], columns)))
+    print("\n".join(verdicts_by_version_table([_task_row_name(task) for task in asked], columns)))
 
 
 def _version_names(driven: Sequence[VersionRun], versions: Sequence[str]) -> list[str]:
@@ -312,7 +312,7 @@ def _version_changes(
         for kafka, name, one in zip(versions, _version_names(driven, versions), driven, strict=True)
     ]
     jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
-    return compare_versions(compared, [_row_name(task) for task in asked], jars)
+    return compare_versions(compared, [_task_row_name(task) for task in asked], jars)
 
 
 def _print_findings(driven: VersionRun, asked: Sequence[LockstepTask], *, quiet: bool) -> None:
@@ -323,7 +323,7 @@ def _print_findings(driven: VersionRun, asked: Sequence[LockstepTask], *, quiet:
             print(escape_control_characters(f"kraftcheck: error: {one.problem}"), file=sys.stderr)
         if one.survey is not None and one.survey.walks:
             print_lines([[(HEAD, task.name)]] if several else [])
-            print_lines(survey_lines(one.survey, one.kinds, one.verdict, driven.version, quiet=quiet))
+            print_lines(campaign_report_lines(one.survey, one.kinds, one.verdict, driven.version, quiet=quiet))
             print_lines(edge_cover_lines(one.cover) if one.cover is not None else [])
 
 
@@ -335,23 +335,23 @@ def _write_output_files(
     if all(one.survey is None for _, _, one in found):
         return
     more = [] if changed is None else [{"changes": changed.as_json()}]
-    files.json(lambda: [*(_task_as_json(one, version) for version, _, one in found), *more])
+    files.json(lambda: [*(_task_result_as_json(one, version) for version, _, one in found), *more])
     runs = (
-        survey_as_report_data(one.survey, one.verdict, version, task.name.rpartition("/")[2])
+        campaign_as_report_data(one.survey, one.verdict, version, task.name.rpartition("/")[2])
         for version, task, one in found
         if one.survey is not None
     )
     files.file("report", lambda path: write_report(path, list(runs)))
 
 
-def _task_as_json(made: TaskResult, version: str) -> dict[str, Any]:
-    document = {} if made.survey is None else survey_as_json(made.survey, made.kinds, made.verdict, version)
+def _task_result_as_json(made: TaskResult, version: str) -> dict[str, Any]:
+    document = {} if made.survey is None else campaign_as_json(made.survey, made.kinds, made.verdict, version)
     if made.cover is not None:
         document["cover"] = edge_cover_as_json(made.cover)
     return document if made.problem is None else document | {"kafka": version, "error": str(made.problem)}
 
 
-def _row_name(task: LockstepTask) -> str:
+def _task_row_name(task: LockstepTask) -> str:
     """Return the name of a task's row in the table of versions."""
     return task.name if task.path is None else task.path.stem
 

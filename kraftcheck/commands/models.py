@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     with OutputFiles(arguments, "json") as files:
         models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_model_modules())]
         files.json(lambda: [model_as_json(model) for model in models])
-        print_lines(configuration_lines(models[0]) if arguments.model else models_table(models))
+        print_lines(variant_and_configuration_lines(models[0]) if arguments.model else models_table(models))
     return 0
 
 
@@ -70,7 +70,7 @@ def model_as_json(model: Model) -> dict[str, Any]:
     }
 
 
-def configuration_lines(model: Model) -> Iterator[Line]:
+def variant_and_configuration_lines(model: Model) -> Iterator[Line]:
     """Yield the variants and configurations of a model as lines."""
     said = model_as_json(model)
     yield [(HEAD, model.name), (PLAIN, f"  {said['summary']}")]

@@ -48,7 +48,7 @@ from kraftcheck.reporting.lines import (
     print_lines,
     print_warnings,
 )
-from kraftcheck.reporting.mutation import SurvivorExplanations, mutation_as_json, mutation_report_lines
+from kraftcheck.reporting.mutation import SurvivorExplanations, mutation_report_as_json, mutation_report_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
@@ -95,7 +95,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         explanations = SurvivorExplanations(arguments.explained)
-        jobs = [_job_with_limits(model, config, arguments) for config in _configurations(model, arguments.config)]
+        jobs = [
+            _job_with_limits(model, config, arguments) for config in _chosen_configurations(model, arguments.config)
+        ]
         modules = changeable_modules(model, model.protocol)
         functions = changeable_functions(model.protocol, modules)
         mutants = _chosen_mutants(list(mutants_of(functions, modules)), arguments)
@@ -112,9 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
         about = {
             "model": model.name,
             "variant": model.protocol.variant,
-            "configurations": _configurations_as_json(baselines),
+            "configurations": _baselines_as_json(baselines),
         }
-        files.json(lambda: mutation_as_json(judged, explanations, about))
+        files.json(lambda: mutation_report_as_json(judged, explanations, about))
         print_lines(mutation_report_lines(judged, explanations, quiet=arguments.quiet))
     survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
     return int(arguments.strict and not all(map(explanations.of, survived)))
@@ -138,7 +140,7 @@ def _judge_mutants(
             return baselines, judge_mutants(workers, mutants, kept, meter.reach)
 
 
-def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
+def _chosen_configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
     """Yield the chosen configurations without duplicates."""
     known = model.configurations
     patterns = chosen or ([] if model.file is not None else list(SHIPPED_CONFIG_PATTERNS))
@@ -201,7 +203,7 @@ def _header_lines(model: Model, jobs: list[SearchJob], mutants: Iterable[Mutant]
     yield []
 
 
-def _configurations_as_json(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
+def _baselines_as_json(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
     return {
         one.job.config_name: {"distinct_states": one.result.distinct_states, "complete": one.result.complete}
         for one in baselines

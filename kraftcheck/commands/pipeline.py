@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.explorer.request import parse_bytes, parse_seconds
 from kraftcheck.files import is_uri, real_path
-from kraftcheck.jobs import SPARK_LOG_HELP, add_options, lenient_job, parse_count
+from kraftcheck.jobs import SPARK_LOG_HELP, add_options, leniently_bound_job, parse_count
 from kraftcheck.reporting.lines import ProgressMeter, print_lines, print_warnings
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.reporting.replay import pipeline_as_json, pipeline_exit_code, pipeline_lines
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         names, out, follow = arguments.inputs, Path(arguments.out), arguments.follow
         rounds = watch_input_files(names, out) if follow else iter([find_input_files(names, out)])
         first = next(rounds)
-        job, warnings = lenient_job(model, arguments)
+        job, warnings = leniently_bound_job(model, arguments)
         print_warnings(warnings)
         identity = identity_of_output(job.protocol, job.options)
         with PipelineFolder(out, identity, verify=arguments.verify) as output, ExitStack() as started:
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             for inputs in chain([first], rounds):
                 is_new = not output.done().issuperset(inputs)
                 if follow and not is_new:
-                    _require_running(runner)
+                    _require_live_runner(runner)
                     continue
                 kept = None if is_new else Summary.kept(output)
                 summary = kept or _replay_files(runner(), output, inputs, quiet=arguments.quiet)
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     return pipeline_exit_code(summary)
 
 
-def _require_running(runner: Any) -> None:
+def _require_live_runner(runner: Any) -> None:
     """Raise PlatformError if the runner, if it is started, has lost a process."""
     if runner.cache_info().currsize:
         runner().require_running()
@@ -121,10 +121,12 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
 
     form = arguments.table_format or ("delta" if find_spec("delta") else "parquet")
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
-        job, warnings = lenient_job(model, arguments)
+        job, warnings = leniently_bound_job(model, arguments)
         print_warnings(warnings)
         with _start_spark(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:
-            stored = SparkTableStore(cluster, job.protocol, _task_arguments(job, arguments), arguments.out, form)
+            stored = SparkTableStore(
+                cluster, job.protocol, _replayer_arguments_of_job(job, arguments), arguments.out, form
+            )
             summary = _replay_files(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
         print_lines(pipeline_lines(summary, quiet=arguments.quiet))
         files.json(partial(pipeline_as_json, summary))
@@ -143,7 +145,7 @@ def _replay_files(runner: BatchRunner, output: BatchStore, inputs: list[InputFil
 @contextmanager
 def _replay_runner(job: SearchJob, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[BatchRunner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
-    task = _task_arguments(job, arguments)
+    task = _replayer_arguments_of_job(job, arguments)
     on_spark = bool(job.options.master or job.options.conf)
     if arguments.processes and on_spark:
         raise InputError("--workers: replays without Spark; remove it, or remove --master and --conf")
@@ -174,7 +176,7 @@ def _start_spark(job: SearchJob, **settings: str) -> SparkApplication:
     )
 
 
-def _task_arguments(job: SearchJob, arguments: argparse.Namespace) -> str:
+def _replayer_arguments_of_job(job: SearchJob, arguments: argparse.Namespace) -> str:
     """Return the arguments of the tasks."""
     return file_replayer_arguments(
         job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,

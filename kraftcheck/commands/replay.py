@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.explorer.result import Violation
-from kraftcheck.jobs import add_options, lenient_job, parse_count
+from kraftcheck.jobs import add_options, leniently_bound_job, parse_count
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import (
     FAINT,
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.trace and not arguments.simplify:
         raise InputError("--trace: no trace to write; add --simplify")
     with requested_model(arguments) as model, OutputFiles(arguments, "json", "report", "trace") as files:
-        job, warnings = lenient_job(model, arguments)
+        job, warnings = leniently_bound_job(model, arguments)
         print_warnings(warnings)
         replays, runs, simpler = list[Replay](), list[dict[str, Any]](), list[Violation]()
         for replay, walked in _replay_traces(job, arguments):

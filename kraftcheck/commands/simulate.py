@@ -23,7 +23,7 @@ from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count, parse_seed
 from kraftcheck.reporting.lines import ProgressMeter, print_lines
-from kraftcheck.reporting.output import OutputFiles, header_lines
+from kraftcheck.reporting.output import OutputFiles, search_header_lines
 from kraftcheck.runner import announce_compiling, report_result, run_job, simplify_counterexamples
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
@@ -71,7 +71,7 @@ def walk_locally(job: SearchJob, arguments: argparse.Namespace) -> Result:
     return result
 
 
-def require_spark_options(job: SearchJob, arguments: argparse.Namespace) -> None:
+def require_spark_supports_options(job: SearchJob, arguments: argparse.Namespace) -> None:
     """Raise InputError for options that random walks on Spark do not support."""
     if arguments.out is None:
         raise InputError("--engine spark: no output folder; add --out DIR, a folder that driver and executors share")
@@ -127,10 +127,10 @@ def run(arguments: argparse.Namespace) -> int:
             StateView(job.protocol)  # refuses bad names before the walks
         more: dict[str, Any] = {"search": "random", "seed": arguments.seed, "depth_limit": arguments.depth}
         if job.engine == SPARK_ENGINE:
-            require_spark_options(job, arguments)
+            require_spark_supports_options(job, arguments)
             more["distinct_states"] = None  # no process has seen all states of a corpus
         if not arguments.quiet:
-            print_lines(header_lines(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
+            print_lines(search_header_lines(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
         result = (walk_on_spark if job.engine == SPARK_ENGINE else walk_locally)(job, arguments)
         result.runs = result.runs or 0  # None if interrupted before the first walk
         return report_result(

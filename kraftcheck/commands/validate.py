@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def _differences_left_out(arguments: argparse.Namespace) -> tuple[str, ...]:
+def _known_differences_left_out(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the names of the known differences to leave out."""
     from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
 
@@ -140,7 +140,7 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterTimeline | None)
         until=_parse_log_time("--to", arguments.until),
         limit_bytes=arguments.max_size,
         kafka=arguments.kafka,
-        without=_differences_left_out(arguments),
+        without=_known_differences_left_out(arguments),
         monitors=arguments.monitors,
         seconds=arguments.stop_after,
     )

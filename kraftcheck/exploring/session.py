@@ -27,7 +27,7 @@ from urllib.parse import parse_qs, urlsplit
 from kraftcheck.catalogue import locate_protocol_errors
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import StateTree, VisitedNode
-from kraftcheck.reporting.as_json import job_as_json, state_as_json, tool_header, value_as_json, violation_as_json
+from kraftcheck.reporting.as_json import job_as_json, tool_header, trace_state_as_json, value_as_json, violation_as_json
 from kraftcheck.reporting.counterexample import state_changes, step_messages
 from kraftcheck.reporting.lines import count_with_noun
 from kraftcheck.reporting.output import REPORT_EXTENSIONS, write_counterexamples
@@ -143,7 +143,7 @@ class StateInspector:
         found = [one for one in explain_action(self._semantics, node.step.state, action) if one.kind != ENABLED_KIND]
         grouped: dict[tuple[str, str], list[ActionExplanation]] = {}
         for reason in found:
-            grouped.setdefault((reason.text, _place_of_condition(reason)), []).append(reason)
+            grouped.setdefault((reason.text, _place_of_failed_condition(reason)), []).append(reason)
         reasons = [
             {
                 "text": text,
@@ -193,7 +193,7 @@ def _actor_and_message_json(reason: ActionExplanation) -> list[Any]:
     return [who, None if reason.message is None else value_as_json(reason.message)]
 
 
-def _place_of_condition(reason: ActionExplanation) -> str:
+def _place_of_failed_condition(reason: ActionExplanation) -> str:
     """Return the place of the failed condition: the last two parts of the path, and the line."""
     return "" if reason.file is None else f"{'/'.join(reason.file.split('/')[-2:])}:{reason.line}"
 
@@ -275,7 +275,7 @@ class Session:
             return exported_walk_content(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 
     def _run(self, node: VisitedNode) -> dict[str, Any]:
-        """Return the walk to a node in the form of `run_as_data`."""
+        """Return the walk to a node in the form of `search_as_data`."""
         job, way = self._tree.job, node.way
         states = [self._state(place, one) for place, one in enumerate(way, start=1)]
         broken = self._inspector.broken(node)
@@ -298,7 +298,7 @@ class Session:
     def _state(self, place: int, node: VisitedNode) -> dict[str, Any]:
         if node.number not in self._states:
             before = None if node.before is None else node.before.step
-            found = state_as_json(self._tree.job.protocol, place, before, node.step)
+            found = trace_state_as_json(self._tree.job.protocol, place, before, node.step)
             self._states[node.number] = {**found, "node": node.number, "breaks": self._inspector.broken(node)}
         return self._states[node.number]
 
@@ -321,7 +321,7 @@ RESPONSE_HEADERS = {
 """Headers of every response. The page itself has a stricter Content-Security-Policy."""
 
 
-class RefusedError(Exception):
+class RefusedRequestError(Exception):
     """A refused request, with its HTTP status."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
@@ -372,7 +372,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     def _answer(self, method: str) -> None:
         try:
             found = self._found(method)
-        except RefusedError as refused:
+        except RefusedRequestError as refused:
             found = _error_response(str(refused), refused.status)
         except InputError as error:
             found = _error_response(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -393,12 +393,14 @@ class _RequestHandler(BaseHTTPRequestHandler):
         try:
             url = urlsplit(self.path)
         except ValueError:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "expected an address") from None
+            raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "expected an address") from None
         if (method, url.path) == ("GET", "/favicon.ico"):
             return _Response("image/x-icon", b"", HTTPStatus.NO_CONTENT)
         token, _, what = url.path.removeprefix("/").partition("/")
         if not compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
-            raise RefusedError(HTTPStatus.FORBIDDEN, "wrong token; use the address that kraftcheck explore printed")
+            raise RefusedRequestError(
+                HTTPStatus.FORBIDDEN, "wrong token; use the address that kraftcheck explore printed"
+            )
         session = self.server.session
         given = {name: values[-1] for name, values in parse_qs(url.query).items()}
         if (method, what) == ("GET", ""):
@@ -413,28 +415,30 @@ class _RequestHandler(BaseHTTPRequestHandler):
         if (method, what) == ("POST", "take"):
             asked = self._body()
             return _json_response(session.take(_parse_number(asked, "node"), _parse_number(asked, "choice")))
-        raise RefusedError(HTTPStatus.NOT_FOUND, "unknown address")
+        raise RefusedRequestError(HTTPStatus.NOT_FOUND, "unknown address")
 
     def _require_ours(self, method: str) -> None:
-        """Raise RefusedError unless the request comes from the page itself or from the address bar."""
+        """Raise RefusedRequestError unless the request comes from the page itself or from the address bar."""
         if self.headers.get_all("Host") != [self.server.host]:
-            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"expected the host {self.server.host}")
+            raise RefusedRequestError(HTTPStatus.MISDIRECTED_REQUEST, f"expected the host {self.server.host}")
         origin = self.headers.get("Origin")
         if origin != f"http://{self.server.host}" and not (origin is None and method == "GET"):
-            raise RefusedError(HTTPStatus.FORBIDDEN, "wrong Origin header; only the page itself may send requests")
+            raise RefusedRequestError(
+                HTTPStatus.FORBIDDEN, "wrong Origin header; only the page itself may send requests"
+            )
 
     def _body(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
-            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "expected JSON")
+            raise RefusedRequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "expected JSON")
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit() and len(length) < 9 and int(length) <= MOST_BODY_BYTES):
-            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {MOST_BODY_BYTES} bytes")
+            raise RefusedRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {MOST_BODY_BYTES} bytes")
         try:
             found = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "expected a JSON object")
+            raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "expected a JSON object")
         return found
 
 
@@ -444,7 +448,7 @@ def _parse_number(given: dict[str, Any], name: str) -> int:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise RefusedError(HTTPStatus.BAD_REQUEST, f"{name}: expected a number")
+    raise RefusedRequestError(HTTPStatus.BAD_REQUEST, f"{name}: expected a number")
 
 
 def _json_response(content: Any) -> _Response:

@@ -25,7 +25,7 @@ class ChangedFinding(NamedTuple):
     now: int
 
 
-class ChangedClasses(NamedTuple):
+class KafkaClassChanges(NamedTuple):
     """Classes of kafka-raft, with their nested classes, by what happened to them between two versions."""
 
     new: tuple[str, ...]
@@ -50,7 +50,7 @@ class VersionChanges(NamedTuple):
     kafka: str
     agreed: bool  # whether the older version agrees with the model
     findings: tuple[ChangedFinding, ...]
-    classes: ChangedClasses
+    classes: KafkaClassChanges
 
     def as_json(self) -> dict[str, Any]:
         """Return the changes as a JSON object."""
@@ -88,12 +88,12 @@ def class_digests(jars: Iterable[Path]) -> dict[str, str]:
     return {name: blake2b(b"".join(parts)).hexdigest() for name, parts in found.items()}
 
 
-def changed_classes(since: Mapping[str, str], now: Mapping[str, str]) -> ChangedClasses:
+def compare_class_digests(since: Mapping[str, str], now: Mapping[str, str]) -> KafkaClassChanges:
     """Compare two versions by the digests of their classes."""
     both = [name for name in now if name in since]
     changed = sorted(name for name in both if now[name] != since[name])
     new, removed = (tuple(sorted({*one} - {*other})) for one, other in ((now, since), (since, now)))
-    return ChangedClasses(new, removed, tuple(changed), len(both) - len(changed))
+    return KafkaClassChanges(new, removed, tuple(changed), len(both) - len(changed))
 
 
 def compare_versions(
@@ -106,4 +106,4 @@ def compare_versions(
     since, now = last_agreeing_version(versions), versions[-1]
     older, newer = (class_digests(jars(one.kafka)) for one in (since, now))
     findings = changed_findings(walks, since, now)
-    return VersionChanges(since.name, now.name, since.agrees, findings, changed_classes(older, newer))
+    return VersionChanges(since.name, now.name, since.agrees, findings, compare_class_digests(older, newer))

@@ -476,12 +476,12 @@ def _compared_leader_fields(model: Replica, kafka: KafkaReplicaState) -> Iterato
         model.offsets,
         Map({key: end for key, end in kafka.offsets.items() if not matches_voter(key, model.key)}),
     )
-    yield "change", exposed_voter_change(model.change), kafka.change
+    yield "change", exposed_part_of_change(model.change), kafka.change
     if model.version == 0:
         yield "heard", model.heard, frozenset(voter for voter in kafka.heard if voter.key.id != model.id)
 
 
-def exposed_voter_change(change: Change | Nil) -> PendingVoterChange | Nil:
+def exposed_part_of_change(change: Change | Nil) -> PendingVoterChange | Nil:
     """Return the part of a model's voter change that Kafka exposes."""
     return Nil.NIL if isinstance(change, Nil) else PendingVoterChange(change.operation, change.voter, change.offset)
 
@@ -489,7 +489,7 @@ def exposed_voter_change(change: Change | Nil) -> PendingVoterChange | Nil:
 def _model_voter_change(was: Replica, kafka: KafkaReplicaState) -> Change | Nil:
     """Convert Kafka's voter change to the model's; its client comes from the model, since Kafka does not expose it."""
     found = kafka.change
-    if isinstance(found, Nil) or found == exposed_voter_change(was.change):
+    if isinstance(found, Nil) or found == exposed_part_of_change(was.change):
         return Nil.NIL if isinstance(found, Nil) else was.change
     client, asked = (ADMIN, Nil.NIL) if isinstance(was.change, Nil) else (was.change.client, was.change.asked)
     if isinstance(was.change, Nil):  # the model has refused the change
@@ -498,7 +498,7 @@ def _model_voter_change(was: Replica, kafka: KafkaReplicaState) -> Change | Nil:
     return Change(found.operation, found.voter, found.offset > 0, found.offset, client, asked)
 
 
-def without_message(state: State, message: Record) -> State:
+def state_without_message(state: State, message: Record) -> State:
     """Return a state without a message in flight."""
     inbox = state.inboxes.get(message.dest, Map())  # type: ignore[attr-defined]
     kept = Map((found, copies) for found, copies in inbox.items() if canonical_message(found) != message)

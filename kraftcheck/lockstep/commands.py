@@ -57,7 +57,7 @@ def _append_client_record(cluster: KafkaCluster, _: State, step: Transition) -> 
     cluster.do("append", node=kafka_id(step.actor), value=str(step.target.shared.appended))
 
 
-def _snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _take_snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Take a snapshot and delete the log before it; with several snapshots, these are two steps."""
     me, after, command = before.replicas[step.actor], step.target.replicas[step.actor], "snapshot"
     if after.start == me.start:
@@ -78,7 +78,7 @@ def _activate_controller(cluster: KafkaCluster, _: State, step: Transition) -> N
         cluster.do("resign", node=kafka_id(step.actor))
 
 
-def _list_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _restart_with_listed_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("list-voters", node=kafka_id(step.actor), voters=kafka_ids(step.target.replicas[step.actor].listed))
 
 
@@ -111,7 +111,7 @@ def _lose_message(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.drop(_message_number(cluster, step))
 
 
-def _deliver(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _deliver_message(cluster: KafkaCluster, before: State, step: Transition) -> None:
     cluster.deliver(_message_number(cluster, step), fails=fails_when_elected(before, step))
 
 
@@ -153,16 +153,20 @@ def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Trans
 
 
 def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _requested_replica(before, step) or _refused_replica(cluster, before, step, Operation.ADD_VOTER)
+    asked = _added_or_removed_replica(before, step) or _choose_refusable_replica(
+        cluster, before, step, Operation.ADD_VOTER
+    )
     cluster.do("add-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id))
 
 
 def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _requested_replica(before, step) or _refused_replica(cluster, before, step, Operation.REMOVE_VOTER)
+    asked = _added_or_removed_replica(before, step) or _choose_refusable_replica(
+        cluster, before, step, Operation.REMOVE_VOTER
+    )
     cluster.do("remove-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id), directory=asked.directory)
 
 
-def _requested_replica(before: State, step: Transition) -> Key | None:
+def _added_or_removed_replica(before: State, step: Transition) -> Key | None:
     """Return the key of the replica that a leader adds or removes in a step; None if it rejects the request."""
     me, after = before.replicas[step.actor], step.target.replicas[step.actor]
     change = Nil.NIL if after.change == me.change else after.change
@@ -183,8 +187,8 @@ def may_answer_same_request(cluster: KafkaCluster, before: State, step: Transiti
         return True
     adds = step.action == "AddVoter"
     operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
-    asked = _requested_replica(before, step) or _refused_replica(cluster, before, step, operation)
-    found = _requested_replica(before, other)
+    asked = _added_or_removed_replica(before, step) or _choose_refusable_replica(cluster, before, step, operation)
+    found = _added_or_removed_replica(before, other)
     if found is not None:
         return found == asked
     me, protocol = before.replicas[step.actor], cluster.protocol
@@ -192,23 +196,23 @@ def may_answer_same_request(cluster: KafkaCluster, before: State, step: Transiti
     endpoints = {r.key: r.endpoint for r in before.replicas.values() if isinstance(r, Replica)}
     voter = Voter(asked, endpoints.get(asked, 1))
     outcome = protocol.begin_adding(me, voter, ADMIN) if adds else protocol.begin_removing(me, asked, ADMIN)
-    errors = _admin_errors(before, other, operation)
+    errors = _errors_in_admin_answers(before, other, operation)
     return not errors or bool(errors & ({outcome[2], Error.REQUEST_TIMED_OUT} if adds else {outcome[2]}))
 
 
-def _admin_errors(before: State, step: Transition, operation: Operation) -> set[Error]:
+def _errors_in_admin_answers(before: State, step: Transition, operation: Operation) -> set[Error]:
     """Return the errors in a replica's answers to an administrator."""
     known, now = model_messages_in_flight(before), model_messages_in_flight(step.target)
     answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
     return {answer.error for answer in answers if answer.source == step.actor}
 
 
-def _refused_replica(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
+def _choose_refusable_replica(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
     """Return a replica whose addition or removal would be rejected with the step's error."""
     me: Replica = before.replicas[step.actor]
     protocol = cluster.protocol
     assert isinstance(protocol, QuorumVoterChanges)
-    errors = _admin_errors(before, step, operation)
+    errors = _errors_in_admin_answers(before, step, operation)
     running = [r for r in before.replicas.values() if isinstance(r, Replica) and r.id not in protocol.brokers]
     if operation is Operation.ADD_VOTER:
         fitting = [r.key for r in running if protocol.begin_adding(me, Voter(r.key, r.endpoint), ADMIN)[2] in errors]
@@ -227,10 +231,10 @@ COMMAND_OF_ACTION: dict[str, CommandFunction] = {
     "Restart": _simple_command("restart"),
     "RestartLosingUnflushed": _simple_command("power-loss"),
     "LoseDisk": _simple_command("lose-disk"),
-    "TakeSnapshot": _snapshot,
+    "TakeSnapshot": _take_snapshot,
     "RegisterListener": _simple_command("listen"),
     "Activate": _activate_controller,
-    "ListVoters": _list_voters,
+    "ListVoters": _restart_with_listed_voters,
     "ExpireFetch": _expire_delayed_fetch,
     "DescribeFeatures": _describe_features,
     "LoseMessage": _lose_message,
@@ -272,4 +276,4 @@ def is_driven(action: str, has_message: bool) -> bool:
 
 def command_of(step: Transition) -> CommandFunction:
     """Return the command that makes Kafka take a step."""
-    return COMMAND_OF_ACTION.get(step.action, _deliver)
+    return COMMAND_OF_ACTION.get(step.action, _deliver_message)

@@ -22,10 +22,10 @@ from typing import NamedTuple
 from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
 from kraftcheck.lockstep.commands import is_driven
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
-from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, StepChoice, labelled_transitions
+from kraftcheck.lockstep.walks import ActionCandidates, ChosenOutcome, StepChoice, labelled_transitions
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, path_to_named_start
+from kraftcheck.spec.language.semantics import Semantics, initial_states, path_to_named_start, transition_matching_take
 
 MOST_STATES = 500_000
 """Most states that are kept in memory."""
@@ -371,14 +371,14 @@ class CoverStepChooser:
         self._nodes: list[int] | None = None
         self._idle = self._learnt = 0
 
-    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
+    def __call__(self, offers: ActionCandidates) -> ChosenOutcome | None:
         """Return the next step; None if no new step can be reached, or the walk has left the graph."""
         offered = {offer[:3]: offer for offer in offers.all}
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
             where = f"on the way to {self._graph.init}"
-            transition = choose_transition(self._lockstep.semantics, offers.state, take, where, any_outcome=True)
+            transition = transition_matching_take(self._lockstep.semantics, offers.state, take, where, any_outcome=True)
             outcomes = offers.outcomes(offered[transition[:3]])
             return outcomes, outcomes.index(transition)
         if self._nodes is None:

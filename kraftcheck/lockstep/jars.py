@@ -99,7 +99,7 @@ def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
         require_new_java(java)
         compiler = jdk_program("javac")
         require_new_java(compiler)
-        _require_kafka(jars, kafka)
+        _require_kafka_jars(jars, kafka)
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f"{target.name}.{os.getpid()}.new")
         try:
@@ -115,7 +115,7 @@ def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
     return target
 
 
-def _require_kafka(jars: Sequence[Path], kafka: str) -> None:
+def _require_kafka_jars(jars: Sequence[Path], kafka: str) -> None:
     """Require exactly one jar with Kafka's Raft client, and one with MockLog."""
     for wanted, what in (
         (CLIENT_CLASS, "kafka-raft"),
@@ -304,7 +304,7 @@ AGENT_JAR_ENTRIES = ("net/bytebuddy/", "META-INF/LICENSE", "META-INF/NOTICE")
 """The entries of Byte Buddy's jar that an agent needs; others are for newer versions of Java."""
 
 
-def agent_jar(source: Path, jars: Sequence[Path] = ()) -> Path:
+def compile_agent_jar(source: Path, jars: Sequence[Path] = ()) -> Path:
     """Return the jar of a Java agent, with Byte Buddy in it: one file that fits every version of Kafka."""
     manifest = f"Manifest-Version: 1.0\nPremain-Class: {source.stem}\n"
     return compile_jar([source], [*fetch_jars([BYTE_BUDDY], "byte-buddy"), *jars], manifest)

@@ -14,7 +14,14 @@ from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict
 from kraftcheck.lockstep.messages import Json
 from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.lockstep.survey import LockstepCampaign
-from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, GivenStepChooser, StepChoice, WalkStep, text_of_message
+from kraftcheck.lockstep.walks import (
+    ActionCandidates,
+    ChosenOutcome,
+    GivenStepChooser,
+    StepChoice,
+    WalkStep,
+    text_of_message,
+)
 from kraftcheck.spec.errors import InputError
 
 PROJECT_TEMPLATE_FOLDER = Path(__file__).with_name("project")
@@ -71,7 +78,7 @@ class _DriverCallRecorder:
         self._in_flight: dict[int, Json] = {}  # as in the Java test, which drops nothing
         self.steps: list[list[DriverCall]] = [[]]  # the commands that start the walk, then those of each step
 
-    def choose(self, offers: Candidates) -> ChosenOutcome | None:
+    def choose(self, offers: ActionCandidates) -> ChosenOutcome | None:
         """Return the next step of the walk."""
         self.steps.append([])
         return self._given(offers)
@@ -81,7 +88,7 @@ class _DriverCallRecorder:
         number = arguments["message"] if command == "deliver" else 0
         message = self._in_flight.pop(number, {})
         younger = sum(
-            _identifying_part(found) == _identifying_part(message)
+            _identifying_message_fields(found) == _identifying_message_fields(message)
             for key, found in self._in_flight.items()
             if key > number
         )
@@ -89,7 +96,7 @@ class _DriverCallRecorder:
         self._in_flight.update({found["id"]: found for found in answer.get("sent", ())})
 
 
-def _identifying_part(message: Json) -> list[Any]:
+def _identifying_message_fields(message: Json) -> list[Any]:
     """Return the part of a message by which the Java test finds it."""
     return [message.get(key) for key in ("api", "from", "to", "answer")]
 
@@ -117,7 +124,7 @@ def write_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: st
     start, *rest = recorder.steps
     taken = [TakenStep(*one) for one in zip(range(1, len(walked) + 1), walked, rest, strict=False)]
     files = dict(_project_files(java_class_name(name), kafka, start[0].arguments, taken, known))
-    require_project_folder(folder)
+    refuse_foreign_folder(folder)
     for path, text in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +146,7 @@ def first_violations(findings: Iterable[Finding]) -> dict[str, int]:
     return found
 
 
-def require_project_folder(folder: Path) -> None:
+def refuse_foreign_folder(folder: Path) -> None:
     """Refuse a folder with other contents than a project of `--junit-test`."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -207,7 +214,7 @@ def _test_source(name: str, start: Json, steps: list[TakenStep], properties: dic
     lines = [*_starting_statements(start)]
     for step in steps:
         calls = "".join(f" {call}" for call in _step_statements(step))
-        lines.append(f"{f'quorum.step({step.number});{calls}':50}  // {java_comment(step.taken)}")
+        lines.append(f"{f'quorum.step({step.number});{calls}':50}  // {java_comment_of_step(step.taken)}")
     return TEST_TEMPLATE.format(
         count=len(steps),
         violations="\n".join(f" * <p>{prop} (step {properties[prop]}): {CLAIM_OF_PROPERTY[prop]}" for prop in names),
@@ -238,7 +245,7 @@ def _comma_separated(values: Iterable[int]) -> str:
     return ", ".join(map(str, values))
 
 
-def java_comment(taken: StepChoice) -> str:
+def java_comment_of_step(taken: StepChoice) -> str:
     """Return a step as the text of a Java comment."""
     text = text_of_message(taken.message) or taken.action
     text = re.sub(r"[^ -~]|\\", "?", text)  # a comment may not hold a Unicode escape or the end of a line
@@ -252,7 +259,9 @@ def _step_statements(step: TakenStep) -> Iterator[str]:
             raise InputError(
                 "--junit-test: no method in Java for a piece of a snapshot; give a walk without SnapshotLimit"
             )
-        statement = _delivery_statement(call, step.taken) if call.command == "deliver" else java_statement(call)
+        statement = (
+            _delivery_statement(call, step.taken) if call.command == "deliver" else statement_of_driver_command(call)
+        )
         if statement:
             yield f"{statement};"
 
@@ -314,7 +323,7 @@ JAVA_CALL_OF_COMMAND: dict[str, Callable[[DriverCall], str]] = {
 """The Java method for each command of the driver that delivers no message."""
 
 
-def java_statement(call: DriverCall) -> str:
+def statement_of_driver_command(call: DriverCall) -> str:
     """Return the Java statement of a driver command, or "" for a lost message and for a step without one."""
     if call.command in ("drop", "nothing"):
         return ""

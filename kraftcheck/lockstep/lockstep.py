@@ -29,7 +29,7 @@ from kraftcheck.lockstep.cluster import (
     model_messages_in_flight,
     model_state_of,
     state_differences,
-    without_message,
+    state_without_message,
 )
 from kraftcheck.lockstep.commands import (
     TIMER_ACTIONS,
@@ -41,12 +41,12 @@ from kraftcheck.lockstep.commands import (
 )
 from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import CandidateCache, Candidates, ChosenOutcome, StepChoice
+from kraftcheck.lockstep.walks import ActionCandidateCache, ActionCandidates, ChosenOutcome, StepChoice
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.changes import broken_state_properties
 from kraftcheck.spec.language.semantics import Semantics, Transition
 
-StepChooser = Callable[[Candidates], ChosenOutcome | None]
+StepChooser = Callable[[ActionCandidates], ChosenOutcome | None]
 """Chooses the next step of a walk among those that can be driven; None ends the walk."""
 
 
@@ -141,7 +141,7 @@ class Lockstep:
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
         for number in range(1, depth + 1):
-            chosen = choose(Candidates(self._menu, state))
+            chosen = choose(ActionCandidates(self._menu, state))
             if chosen is None:
                 break
             alike, which = _last_request_identifying_outcome(*chosen)
@@ -191,7 +191,7 @@ class Lockstep:
     def _begun(self, state: State) -> State:
         """Return the state after every process has started, in which a sole voter is already elected."""
         self.also = None
-        offers = Candidates(self._timeouts, state)
+        offers = ActionCandidates(self._timeouts, state)
         for offer in offers.all if any(state_differences(state, self.cluster)) else ():
             for transition in offers.outcomes(offer):
                 if not any(state_differences(transition.target, self.cluster)):
@@ -218,7 +218,7 @@ class Lockstep:
         candidates = [step, *(other for other in others if may_answer_same_request(self.cluster, state, step, other))]
         for candidate, action, final in self._reachable(state, candidates):
             target = self._without(final, lost)
-            if problem and not _process_ends(state, target):
+            if problem and not _has_process_ended(state, target):
                 continue
             if not any(self._differing(state, candidate._replace(target=final), target, lost)):
                 self.taken[f"{step.action}, {action} at once" if action else step.action] += 1
@@ -273,10 +273,10 @@ class Lockstep:
         Kafka matches answers by number. The model has no numbers, and may accept the answer to an equal request.
         """
         for message in lost:
-            rest = without_message(state, message)
+            rest = state_without_message(state, message)
             if rest == state or may_be_awaited_answer(state, message):
                 continue
-            offers = Candidates(self._menu, state)
+            offers = ActionCandidates(self._menu, state)
             handled = (o for o in offers.of(message.dest) if o.action in self.protocol.actions)  # type: ignore[attr-defined]
             for offer in handled:
                 outcomes = offers.outcomes(offer) if offer.message == message else []
@@ -293,7 +293,7 @@ class Lockstep:
             return
         between = model_messages_in_flight(step.target) - model_messages_in_flight(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
-        later = Candidates(self._timeouts, step.target)
+        later = ActionCandidates(self._timeouts, step.target)
         for offer in later.of(step.actor):
             for second in later.outcomes(offer) if offer.action in urgent else ():
                 yield second.action, self._without(second.target, unsent)
@@ -301,14 +301,14 @@ class Lockstep:
     def _forget(self) -> None:
         """Drop the memoized calls of the model, so that memory stays bounded."""
         self.semantics = Semantics(self.protocol)
-        self._menu = CandidateCache(self.semantics, is_driven)
-        self._timeouts = CandidateCache(self.semantics, lambda action, _: action in TIMER_ACTIONS)
+        self._menu = ActionCandidateCache(self.semantics, is_driven)
+        self._timeouts = ActionCandidateCache(self.semantics, lambda action, _: action in TIMER_ACTIONS)
         self._forgot = self.steps
 
     @staticmethod
     def _without(state: State, messages: list[Record]) -> State:
         for message in messages:
-            state = without_message(state, message)
+            state = state_without_message(state, message)
         return state
 
     def violated(self, before: State, after: State) -> Iterator[str]:
@@ -326,7 +326,7 @@ def _last_request_identifying_outcome(alike: list[Transition], which: int) -> tu
     return alike, which
 
 
-def _process_ends(before: State, after: State) -> bool:
+def _has_process_ended(before: State, after: State) -> bool:
     """Whether a process that runs in one state has ended in the next."""
     return any(
         isinstance(replica, Replica) and replica.mode in ENDED_MODES and before.replicas[host].mode not in ENDED_MODES

@@ -196,7 +196,7 @@ class SnapshotPieceConverter:
             return plain
         of = plain.snapshot
         size = self._sizes.get((plain.dest, of.offset, of.epoch), 0)
-        asked = _batch_count_before(position, size, of.offset) if position else 0
+        asked = _batch_count_before_position(position, size, of.offset) if position else 0
         piece: Record = self._kind(plain.epoch, of, plain.directory, plain.source, plain.dest, position=asked)
         return piece
 
@@ -209,7 +209,7 @@ class SnapshotPieceConverter:
         of = request.snapshot
         self._sizes[request.dest, of.offset, of.epoch] = part["size"]
         end = part["position"] + part["unalignedRecordsSizeInBytes"]
-        return whole[getattr(request, "position", 0) : _batch_count_before(end, part["size"], of.offset)]
+        return whole[getattr(request, "position", 0) : _batch_count_before_position(end, part["size"], of.offset)]
 
     def part_of(self, message: Record | None) -> dict[str, Any]:
         """Return the driver's arguments for the delivery of a FetchSnapshot: the end of the piece, of all batches."""
@@ -219,7 +219,7 @@ class SnapshotPieceConverter:
         return {"part": [min(end, all_of), all_of]}
 
 
-def _batch_count_before(position: int, size: int, batches: int) -> int:
+def _batch_count_before_position(position: int, size: int, batches: int) -> int:
     """Return the number of batches before a byte position; -1 for a position without a known size."""
     return -(-position * batches // size) if size else -1
 
@@ -441,10 +441,10 @@ def names_other_sender(found: Json) -> bool:
     senders = [data.get("replicaId"), data.get("replicaState", {}).get("replicaId")]
     if not found["answer"] or (found["api"] == "DESCRIBE_QUORUM" and part.get("errorCode") == 0):
         senders.append(part.get("leaderId"))
-    return not {*senders} <= {None, found["from"]} or _names_another_endpoint(data, part)
+    return not {*senders} <= {None, found["from"]} or _names_other_leader_endpoint(data, part)
 
 
-def _names_another_endpoint(data: Json, part: Json) -> bool:
+def _names_other_leader_endpoint(data: Json, part: Json) -> bool:
     if data.get("responses"):  # of a fetch
         part = data["responses"][0]["partitions"][0]
     current = part.get("currentLeader") or data.get("currentLeader", {})

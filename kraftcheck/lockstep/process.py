@@ -160,14 +160,14 @@ def is_mixed_version_text(kafka: str) -> bool:
     return any(map(PLACEMENT_PATTERN.fullmatch, kafka.split(",")))
 
 
-def start_mixed_driver(kafka: str, newest: str) -> MixedDriver:
+def start_mixed_version_driver(kafka: str, newest: str) -> MixedVersionDriver:
     """Start a process for each version of a text such as `n1=4.1.2:4.3.1,4.3.1`.
 
     The first restart of n1 takes it from 4.1.2 to 4.3.1. Replicas without a name have the unnamed version.
     """
     place: dict[int, list[str]] = {}
     for word in kafka.split(","):
-        node, version = _parse_placement(word)
+        node, version = _parse_replica_version(word)
         if node in place:
             raise InputError(f"--kafka {word}: expected one version for a replica, and one for the others; remove one")
         place[node] = version.split(":")
@@ -178,12 +178,12 @@ def start_mixed_driver(kafka: str, newest: str) -> MixedDriver:
     paths = [classpath(version) for version in versions]
     with ExitStack() as stack:
         drivers = [stack.enter_context(Driver(path.java, path.text, path.options)) for path in paths]
-        mixed = MixedDriver(drivers, {node: [*map(versions.index, own)] for node, own in place.items()})
+        mixed = MixedVersionDriver(drivers, {node: [*map(versions.index, own)] for node, own in place.items()})
         stack.pop_all()
     return mixed
 
 
-def _parse_placement(word: str) -> tuple[int, str]:
+def _parse_replica_version(word: str) -> tuple[int, str]:
     """Return the number of a replica, or `OTHER_REPLICAS_ID`, and its version."""
     placed = PLACEMENT_PATTERN.fullmatch(word)
     if placed is None:
@@ -194,7 +194,7 @@ def _parse_placement(word: str) -> tuple[int, str]:
     return int(digits[:9]), placed[2]
 
 
-class MixedDriver(Driver):
+class MixedVersionDriver(Driver):
     """Drives replicas in several processes as if they were in one.
 
     A message to a replica of another process moves there as soon as it is sent, as bytes. A request has the newest

@@ -14,11 +14,18 @@ from typing import NamedTuple
 
 from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
-from kraftcheck.lockstep.walks import STEP_LINE, Candidates, ChosenOutcome, StepChoice, WalkStep, labelled_transitions
+from kraftcheck.lockstep.walks import (
+    STEP_LINE,
+    ActionCandidates,
+    ChosenOutcome,
+    StepChoice,
+    WalkStep,
+    labelled_transitions,
+)
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.semantics import Semantics, Transition, choose_transition, path_to_named_start
+from kraftcheck.spec.language.semantics import Semantics, Transition, path_to_named_start, transition_matching_take
 from kraftcheck.spec.language.state import State
-from kraftcheck.traces.parsing import Source
+from kraftcheck.traces.parsing import TraceFileReader
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
 from kraftcheck.traces.scenarios import Command, ScenarioError, ScenarioPlayer, ScenarioSection
 
@@ -56,7 +63,7 @@ class ScriptStepChooser:
         self._script: Script | None = None
         self._lockstep = lockstep
 
-    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
+    def __call__(self, offers: ActionCandidates) -> ChosenOutcome | None:
         """Return the next step, or None at the end."""
         arrived = StepResult(offers.state, self._lockstep.also)
         try:
@@ -86,7 +93,7 @@ def chooser_maker(script: Callable[..., Script]) -> Callable[[Lockstep], StepCho
 
 def file_kind(path: Path) -> str:
     """Return the kind of a file: "walk", "scenario" or "trace"."""
-    lines = map(str.strip, Source(path).beginning(BEGINNING_BYTES).splitlines())
+    lines = map(str.strip, TraceFileReader(path).beginning(BEGINNING_BYTES).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     word = first.partition(" ")[0]
     if word == "start":
@@ -97,7 +104,7 @@ def file_kind(path: Path) -> str:
 # Scenarios
 
 
-def check_scenario_part(part: ScenarioSection, init: str, plain: Semantics, kafka: Semantics) -> None:
+def require_playable_scenario_section(part: ScenarioSection, init: str, plain: Semantics, kafka: Semantics) -> None:
     """Check a scenario part by executing it on the model, or else on the model with Kafka's known differences."""
     try:
         _play_on_model(part, init, ScenarioPlayer(plain))
@@ -118,7 +125,7 @@ def _play_on_model(part: ScenarioSection, init: str, stage: ScenarioPlayer) -> N
 
 
 def scenario_script(part: ScenarioSection, semantics: Semantics, init: str, begun: StepResult) -> Script:
-    """Return the script of a scenario part that `check_scenario_part` has checked."""
+    """Return the script of a scenario part that `require_playable_scenario_section` has checked."""
     stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
     with _prefix_errors_with_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
         yield from ahead.lead_to(init, semantics, _command_place(part, part.start))
@@ -155,7 +162,9 @@ class _ScriptProgress:
         for number, take in enumerate(path_to_named_start(semantics.protocol, init), start=1):
             if not self.has(take.action, take.actor):
                 where = f"step {number} of {init}"
-                yield from self.take(place, choose_transition(semantics, self.state, take, where, any_outcome=True))
+                yield from self.take(
+                    place, transition_matching_take(semantics, self.state, take, where, any_outcome=True)
+                )
 
     def has(self, action: str, actor: object) -> bool:
         """Whether Kafka took a step ahead of the script; if so, count it as the requested step."""

@@ -20,8 +20,8 @@ from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import (
     DEFAULT_DEPTH,
     DEFAULT_RUNS,
+    ActionCandidates,
     CandidateKind,
-    Candidates,
     ChosenOutcome,
     GivenStepChooser,
     RandomStepChooser,
@@ -118,7 +118,7 @@ class LockstepCampaign:
         given = GivenStepChooser(steps)
         problems: list[InputError] = []
 
-        def choose(offers: Candidates) -> ChosenOutcome | None:
+        def choose(offers: ActionCandidates) -> ChosenOutcome | None:
             try:
                 return given(offers)
             except InputError as problem:
@@ -219,14 +219,14 @@ def finding_signature(finding: Finding) -> FindingSignature:
 
 def shrink_walk(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep]:
     """Return a walk with the same finding, from which no piece can be left out."""
-    best = _steps_to_finding(lockstep, steps, wanted)
+    best = _replay_until_finding(lockstep, steps, wanted)
     if best is None:
         return steps
     size = max(1, len(best) // 2)
     while True:
         shorter = None
         for first in range(0, len(best), size):
-            tried = _steps_to_finding(lockstep, best[:first] + best[first + size :], wanted)
+            tried = _replay_until_finding(lockstep, best[:first] + best[first + size :], wanted)
             if tried is not None and len(tried) < len(best):
                 shorter = tried
                 break
@@ -267,13 +267,13 @@ def _try_constants(
         other = type(protocol)(**{**_constant_values(protocol), **changes})
     except ConstantError:  # no voter is left
         return None
-    shown = _steps_to_finding(
+    shown = _replay_until_finding(
         Lockstep(lockstep.driver, other, go_on=lockstep.go_on, ignored=lockstep.ignored), steps, wanted
     )
     return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 
-def _steps_to_finding(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep] | None:
+def _replay_until_finding(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep] | None:
     """Return the steps up to the wanted finding, or None if the walk does not have it."""
     walked, findings = lockstep.walk(GivenStepChooser(steps, skips=True), len(steps))
     shown = [finding.step for finding in findings if finding_signature(finding) == wanted]

@@ -33,7 +33,7 @@ from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transit
 from kraftcheck.spec.values import Value, text_of
 
 
-class Candidate(NamedTuple):
+class ActionCandidate(NamedTuple):
     """An action with its actor and message, perhaps not enabled."""
 
     action: str  # as in `Transition`
@@ -45,11 +45,11 @@ class Candidate(NamedTuple):
 CandidateKind = tuple[object, ...]
 """Key of similar steps: the action, the actor's mode, and the kind of its message."""
 
-CandidatesByKind = dict[CandidateKind, list[Candidate]]
+CandidatesByKind = dict[CandidateKind, list[ActionCandidate]]
 """Candidate steps of one replica, by sort."""
 
 
-class CandidateCache:
+class ActionCandidateCache:
     """A cache of the candidate steps that Kafka can be driven to take, by state of a replica."""
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
@@ -65,7 +65,7 @@ class CandidateCache:
     def card(self, key: Value, state: State) -> CandidatesByKind:
         """Return the candidate steps of a replica, or of the environment if `key` is None."""
         if key is None:
-            return {(name,): [Candidate(name, None, None)] for name in self._alone}
+            return {(name,): [ActionCandidate(name, None, None)] for name in self._alone}
         me = state.replicas[key]
         inbox = state.inboxes.get(key, self.semantics.network.empty)
         found = self._cards.get((me, inbox, state.shared))
@@ -78,14 +78,14 @@ class CandidateCache:
         card: CandidatesByKind = {}
         for action in self._internal:
             if isinstance(me, action.actors):
-                card[action.name, mode] = [Candidate(action.name, key, None)]
+                card[action.name, mode] = [ActionCandidate(action.name, key, None)]
         for message in self.semantics.deliverable(inbox):
             kind = message_kind(message)
             if self.semantics.protocol.receives(me, message):
                 for name in self._handlers_of(me, message):
-                    card.setdefault((name, mode, *kind), []).append(Candidate(name, key, message))
+                    card.setdefault((name, mode, *kind), []).append(ActionCandidate(name, key, message))
             for name in self._network:
-                card.setdefault((name, None, *kind), []).append(Candidate(name, key, message, inbox))
+                card.setdefault((name, None, *kind), []).append(ActionCandidate(name, key, message, inbox))
         return card
 
     def _handlers_of(self, me: Record, message: Record) -> list[str]:
@@ -97,29 +97,29 @@ class CandidateCache:
         return found
 
 
-class Candidates:
+class ActionCandidates:
     """Candidate steps of a state."""
 
-    def __init__(self, menu: CandidateCache, state: State) -> None:
+    def __init__(self, menu: ActionCandidateCache, state: State) -> None:
         self.state = state
         self._semantics = menu.semantics
         self._known: dict[str, Value] = {}
         self._cards: dict[Value, CandidatesByKind] = {key: menu.card(key, state) for key in (*state.replicas, None)}
 
     @property
-    def all(self) -> list[Candidate]:
+    def all(self) -> list[ActionCandidate]:
         """All candidate steps."""
         return [offer for _, alike in self.by_kind() for offer in alike]
 
-    def by_kind(self) -> list[tuple[CandidateKind, list[Candidate]]]:
+    def by_kind(self) -> list[tuple[CandidateKind, list[ActionCandidate]]]:
         """Return the candidate steps, grouped by replica and kind."""
         return [entry for card in self._cards.values() for entry in card.items()]
 
-    def of(self, actor: Value) -> list[Candidate]:
+    def of(self, actor: Value) -> list[ActionCandidate]:
         """Return the candidate steps of one replica."""
         return [offer for alike in self._cards[actor].values() for offer in alike]
 
-    def outcomes(self, offer: Candidate) -> list[Transition]:
+    def outcomes(self, offer: ActionCandidate) -> list[Transition]:
         """Return the enabled steps of a candidate, in the order of the model."""
         semantics, choices = self._semantics, tuple[CandidateStep, ...]()
         if offer.inbox is None:
@@ -135,7 +135,7 @@ class Candidates:
         found = (semantics.taken(self.state, choice) for choice in choices)
         return [transition for transition in found if transition is not None]
 
-    def _strike(self, offer: Candidate) -> None:
+    def _strike(self, offer: ActionCandidate) -> None:
         """Remove a candidate that stays disabled until its replica changes."""
         card = self._cards[offer.actor]
         for kind, alike in card.items():
@@ -250,7 +250,7 @@ class RandomStepChooser:
         self._eagerness: dict[str, float] = {}
         self._weights: dict[CandidateKind, float] = {}
 
-    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
+    def __call__(self, offers: ActionCandidates) -> ChosenOutcome | None:
         """Return the next step, or None if no step is enabled."""
         entries, known = offers.by_kind(), self._weights
         weights = [known.get(kind) or self._weight(kind) for kind, _ in entries]
@@ -304,7 +304,7 @@ class GivenStepChooser:
         self._skips = skips
         self._then = then
 
-    def __call__(self, offers: Candidates) -> ChosenOutcome | None:
+    def __call__(self, offers: ActionCandidates) -> ChosenOutcome | None:
         """Return the next step, or None at the end."""
         for step in self._steps:
             found = self._find(offers, step)
@@ -315,7 +315,7 @@ class GivenStepChooser:
         return None if self._then is None else self._then(offers)
 
     @staticmethod
-    def _find(offers: Candidates, step: WalkStep) -> ChosenOutcome | None:
+    def _find(offers: ActionCandidates, step: WalkStep) -> ChosenOutcome | None:
         fitting = [offer for offer in offers.all if (offer.action, str(offer.actor)) == (step.action, step.actor)]
         texts = [text_of_message(offer.message) for offer in fitting]
         for told in (texts, [OMITTABLE_FIELDS_PATTERN.sub("", text) for text in texts]):  # an exact text comes first
@@ -325,7 +325,7 @@ class GivenStepChooser:
         return None
 
 
-def _enabled_steps_text(offers: Candidates, step: WalkStep) -> str:
+def _enabled_steps_text(offers: ActionCandidates, step: WalkStep) -> str:
     """Return the steps of the same action and replica that are enabled, with their messages; else all actions."""
     enabled = [WalkStep.of(taken) for taken, _ in labelled_transitions(offers.enabled())]
     alike = [str(one) for one in enabled if (one.action, one.actor) == (step.action, step.actor)]

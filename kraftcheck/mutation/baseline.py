@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import SearchJob
 from kraftcheck.engines import search
-from kraftcheck.explorer.calls import MissingRead, SharedRecordProxy, with_action_function
+from kraftcheck.explorer.calls import MissingRead, SharedRecordProxy, action_with_function
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.mutation.mutants import cache_clearers
 from kraftcheck.spec.language.declarations import Action
@@ -152,7 +152,7 @@ def _record_call(
 
         return SharedRecordProxy(shared.__class__, read)
 
-    given = _with_shared_proxy(action, arguments, noting)
+    given = _arguments_with_shared_proxy(action, arguments, noting)
     with tracing.noted() as lines:
         made = tuple(dict.fromkeys(action.function(protocol, *given)))
     steps = frozenset(effective_steps(action, protocol, given, made))
@@ -170,10 +170,10 @@ def arguments_for_replay(call: RecordedCall, kind: type[Record]) -> ActionArgume
             raise MissingRead(name)
         return call.seen[name]
 
-    return _with_shared_proxy(call.action, call.arguments, lambda _: SharedRecordProxy(kind, read))
+    return _arguments_with_shared_proxy(call.action, call.arguments, lambda _: SharedRecordProxy(kind, read))
 
 
-def _with_shared_proxy(
+def _arguments_with_shared_proxy(
     action: Action, arguments: ActionArguments, proxy_of: Callable[[Any], SharedRecordProxy]
 ) -> ActionArguments:
     """Return the arguments of an action with a proxy of the shared state."""
@@ -188,10 +188,10 @@ def effective_steps(
 ) -> tuple[Any, ...]:
     """Return the steps of an action that have an effect and that the bounds can allow."""
     me = arguments[0] if action.kind != "environment" else ()
-    return tuple(step for step in made if not isinstance(step, Step) or _has_effect(step, me, protocol.bounds))
+    return tuple(step for step in made if not isinstance(step, Step) or _step_has_effect(step, me, protocol.bounds))
 
 
-def _has_effect(step: Step, me: Value, bounds: dict[str, int]) -> bool:
+def _step_has_effect(step: Step, me: Value, bounds: dict[str, int]) -> bool:
     if any(bounds.get(name) == 0 for name in (*step.spends, *step.needs)):
         return False
     return bool((step.me not in ((), me)) or step.consumes or step.sends or step.puts or step.writes or step.spends)
@@ -208,7 +208,7 @@ def wrapped_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:
         return wrapper(protocol, arguments)
 
-    return with_action_function(action, call, name=name, fairness=None)
+    return action_with_function(action, call, name=name, fairness=None)
 
 
 @contextmanager

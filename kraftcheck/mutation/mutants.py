@@ -310,10 +310,12 @@ def _make_mutant(changed: ChangeableFunction, mutation: Mutation) -> Mutant:
     text = mutation.text + "\n" * (old.count("\n") if isinstance(mutation.node, ast.stmt) else 0)
     was, became = (" ".join(piece.split()) for piece in (old, text))
     name = f"{source.path.stem}.{changed.definition.name}: {was} -> {became}"
-    return Mutant(name, mutation.kind, changed, (begin, end), text.rstrip("\n"), _own_lines(mutation.statement))
+    return Mutant(
+        name, mutation.kind, changed, (begin, end), text.rstrip("\n"), _statement_lines_without_body(mutation.statement)
+    )
 
 
-def _own_lines(statement: ast.stmt) -> range:
+def _statement_lines_without_body(statement: ast.stmt) -> range:
     """Return the lines of a statement, without the body of a compound statement."""
     body: list[ast.stmt] = getattr(statement, "body", [])
     last = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno

@@ -89,14 +89,14 @@ def _field_types(cls: type[Record]) -> FieldTypes:
         return {}
 
 
-def next_member(symbol: enum.Enum) -> enum.Enum | None:
+def next_enum_member(symbol: enum.Enum) -> enum.Enum | None:
     """Return the next member of an enum, or None if there is no other."""
     members = list(type(symbol))
     other = members[(members.index(symbol) + 1) % len(members)]
     return None if other is symbol else other
 
 
-def next_symbol_name(name: str, names: dict[str, Any]) -> str | None:
+def name_of_other_member(name: str, names: dict[str, Any]) -> str | None:
     """Return the next name in a module for another symbol of the same class, or None."""
     symbol = names.get(name)
     if not isinstance(symbol, enum.Enum):
@@ -196,7 +196,7 @@ class MutationFinder:
         """Yield the mutations that replace an expression itself."""
         match node:
             case ast.BoolOp() | ast.IfExp() | ast.BinOp():
-                yield from _dropping_mutations(node, parent)
+                yield from _operand_dropping_mutations(node, parent)
             case ast.Compare(ops=[op]) if type(op) in _BOUNDARY_OPERATORS:
                 left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
                 yield (
@@ -213,7 +213,7 @@ class MutationFinder:
             case ast.Attribute(ctx=ast.Load()):
                 yield from self._attribute(node)
             case ast.Name(ctx=ast.Load()) if node.id not in self._parameters:
-                if (other := next_symbol_name(node.id, self._names)) is not None:
+                if (other := name_of_other_member(node.id, self._names)) is not None:
                     yield WRONG_CONSTANT, node, other
             case ast.Call():
                 yield from self._call(node, str(called_name(node)))
@@ -223,7 +223,7 @@ class MutationFinder:
         if isinstance(owner, ast.Name):
             cls = self._names.get(owner.id)
             if cls is not None and is_enum(cls):
-                other = next_member(getattr(cls, node.attr)) if node.attr in cls.__members__ else None
+                other = next_enum_member(getattr(cls, node.attr)) if node.attr in cls.__members__ else None
                 if other is not None:
                     yield WRONG_CONSTANT, node, f"{owner.id}.{other.name}"
                 return
@@ -234,7 +234,7 @@ class MutationFinder:
 
     def _call(self, node: ast.Call, name: str) -> Iterator[Replacement]:
         if isinstance(node.func, ast.Attribute):
-            yield from _method_mutations(node, name)
+            yield from _method_call_mutations(node, name)
             return
         if name == "consume":
             yield MESSAGE_KEPT, node.func, "become"
@@ -247,7 +247,7 @@ class MutationFinder:
                 yield ARGUMENTS_SWAPPED, node, ast.unparse(ast.Call(node.func, places, node.keywords))
 
 
-def _dropping_mutations(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
+def _operand_dropping_mutations(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
     """Yield the mutations that drop an operand, or a branch."""
     left: list[tuple[str, ast.expr]] = []
     if isinstance(node, ast.BoolOp):
@@ -267,7 +267,7 @@ def _slice_mutations(node: ast.Slice) -> Iterator[Replacement]:
             yield OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1"
 
 
-def _method_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
+def _method_call_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
     if name in _SENDING_METHODS:
         yield from _sending_mutations(node, name)
     if name in ("but", "put"):

@@ -25,8 +25,8 @@ from kraftcheck.files import (
     atomic_replacement,
     lock_file,
     make_folder,
-    remove_unfinished,
-    require_local,
+    remove_unfinished_files,
+    require_local_path,
 )
 from kraftcheck.persistence import program_version
 from kraftcheck.persistence.stored_files import DIGEST_BYTES, AppendOnlyFile, CorruptFileError, require_json_shape
@@ -60,7 +60,7 @@ class LockedFolder:
         """Lock a folder and read its manifest in the subfolder `inside`; `alone` refuses foreign files."""
         self.path, self.inner = path, path / inside
         self.identity, self._option = identity, option
-        require_local(str(path), option)
+        require_local_path(str(path), option)
         with self.writing():
             if path.exists() and not path.is_dir():
                 raise self.error("expected a folder, found a file")
@@ -76,7 +76,7 @@ class LockedFolder:
                 raise self.error(problem) from None
         with self.closed_on_error():
             with self.writing():
-                remove_unfinished(self.inner)
+                remove_unfinished_files(self.inner)
             self.manifest = self._read_manifest()
 
     def _require_alone(self, own: str) -> None:
@@ -281,7 +281,7 @@ class BatchFolder(LockedFolder):
             if self.manifest is not None or not self.LATE:
                 self.claim()
                 for folder in (self.path, self.inner / DONE_FOLDER):
-                    remove_unfinished(folder)
+                    remove_unfinished_files(folder)
 
     def claim(self) -> None:
         """Make the folder that of this run."""

@@ -84,8 +84,8 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
     """Return a counterexample: the property, the reason of its violation, and the states."""
     return {
         "property": violation.property,
-        "why": _why_as_json(protocol, violation),
-        "states": states_as_json(protocol, violation.trace),
+        "why": _violation_reason_as_json(protocol, violation),
+        "states": trace_as_json(protocol, violation.trace),
         "loop": None if violation.loop is None else _loop_as_json(protocol, violation.loop),
     }
 
@@ -103,13 +103,13 @@ def _loop_as_json(protocol: Protocol, loop: LassoCycle) -> dict[str, Any]:
     }
 
 
-def states_as_json(protocol: Protocol, trace: Sequence[TraceStep]) -> list[dict[str, Any]]:
+def trace_as_json(protocol: Protocol, trace: Sequence[TraceStep]) -> list[dict[str, Any]]:
     """Return the states of a trace with their changes and messages."""
     steps = zip((None, *trace), trace, strict=False)
-    return [state_as_json(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
+    return [trace_state_as_json(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
 
 
-def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
+def trace_state_as_json(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
     """Return one state of a trace with the changes and messages of the step that leads to it."""
     state = step.state
     earlier = None if before is None else before.state
@@ -131,7 +131,7 @@ def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, ste
     }
 
 
-def _why_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any]:
+def _violation_reason_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any]:
     """Return the reason of a violation (see `ViolationReason`), with replicas as their ids."""
     found = violation_reason(protocol, violation)
     return {

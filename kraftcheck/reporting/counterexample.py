@@ -24,7 +24,7 @@ from kraftcheck.reporting.lines import (
     count_with_noun,
     lines_as_text,
 )
-from kraftcheck.spec.diagnosis.source import why_assertion, why_false
+from kraftcheck.spec.diagnosis.source import why_assertion_failed, why_false
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import QUANTIFIED_PARAMETERS, REFINES, STEP_PARAMETERS, Property
 from kraftcheck.spec.language.network import Network
@@ -332,7 +332,7 @@ def _failed_assert_reason(error: RaisedError) -> ViolationReason:
     """Return the reason of a failed `assert`."""
     cause = error.cause
     says = f"AssertionError: {cause}" if str(cause) else "AssertionError"
-    because = () if cause is None else why_assertion(cause, error.place)
+    because = () if cause is None else why_assertion_failed(cause, error.place)
     return ViolationReason(
         f"{says} (line {error.place[1]})", _replace_replicas_by_id(error.given), error.place, because
     )
@@ -454,7 +454,7 @@ def counterexample_lines(protocol: Protocol, violation: Violation, columns: int 
     yield from behaviour_lines(protocol, violation.trace, what, columns)
     if violation.loop is not None:
         yield from _loop_lines(protocol, violation.trace[-1], violation.loop)
-    yield from why_lines(protocol, violation)
+    yield from violation_reason_lines(protocol, violation)
     if violation.trap is not None:
         yield []
         where = f"From state {len(violation.trace)} on {violation.property} cannot be reached"
@@ -514,7 +514,7 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: LassoCycle) -> Iterat
         yield [(FAINT, f"{_INDENT}never: {reason}")]
 
 
-def why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
+def violation_reason_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     """Yield the claim of the property, the violating arguments, and the false parts."""
     found = violation_reason(protocol, violation)
     if violation.property == DEADLOCK or not (found.says or found.false_of or found.because):

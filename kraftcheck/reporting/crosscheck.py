@@ -19,10 +19,16 @@ from kraftcheck.reporting.replay import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.text import value_on_one_line
+from kraftcheck.spec.tla.text import one_line
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
-from kraftcheck.traces.crosscheck import MOST_EXAMPLES, DumpOnlyState, StateComparison, StepComparison, UnmatchedStep
+from kraftcheck.traces.crosscheck import (
+    MOST_EXAMPLES,
+    DumpOnlyState,
+    StateSetComparison,
+    StepSetComparison,
+    UnmatchedStep,
+)
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
@@ -41,8 +47,8 @@ class CrosscheckResult:
 
     result: Result  # of kraftcheck's search
     search: ReferenceSearch | None = None  # kraftcheck's search, if it kept its states
-    states: StateComparison | None = None  # None: states were not compared
-    edges: StepComparison | None = None  # None: labelled steps were not compared
+    states: StateSetComparison | None = None  # None: states were not compared
+    edges: StepSetComparison | None = None  # None: labelled steps were not compared
     tlc: TlcReport | None = None  # the report of a TLC run
     their_distinct: int | None = None  # the counts of TLC; None if unknown
     their_depth: int | None = None
@@ -90,7 +96,7 @@ def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: Cro
     view = StateView(protocol)
 
     def text(state: State) -> dict[str, str]:
-        return {name: value_on_one_line(value) for name, value in view.variables(state).items()}
+        return {name: one_line(value) for name, value in view.variables(state).items()}
 
     def ours(state: State) -> dict[str, Any]:
         return {"path": outcome.path_to(state), "state": text(state)}
@@ -112,7 +118,7 @@ def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: Cro
 
 
 def _one_sided_as_json(
-    part: StateComparison | StepComparison | None, ours: Callable[[Any], object], theirs: Callable[[Any], object]
+    part: StateSetComparison | StepSetComparison | None, ours: Callable[[Any], object], theirs: Callable[[Any], object]
 ) -> dict[str, Any]:
     """Return the number of one-sided states or steps, with examples."""
     return {
@@ -128,12 +134,12 @@ def _unmatched_state_as_json(stranger: DumpOnlyState) -> dict[str, Any]:
     return {
         **attributes_as_json(found, "number", "line"),
         "reason": stranger.problem if divergence is None else divergence.reason,
-        "state": {name: value_on_one_line(value) for name, value in found.variables.items()},
+        "state": {name: one_line(value) for name, value in found.variables.items()},
         "differences": differences_as_json(stranger.differences, "dump"),
     }
 
 
-def _step_comparison_as_json(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
+def _step_comparison_as_json(edges: StepSetComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
     def step(found: UnmatchedStep) -> dict[str, Any]:
         reason = None if found.divergence is None else found.divergence.reason
         return {"action": found.action, "reason": reason, "before": text(found.before), "after": text(found.after)}
@@ -212,7 +218,7 @@ def _count_row(count: _LabelAndCounts) -> _StyledRow:
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _state_comparison_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
+def _state_comparison_lines(outcome: CrosscheckResult, states: StateSetComparison) -> Iterator[Line]:
     if states.same:
         yield [
             (
@@ -239,7 +245,7 @@ def _state_comparison_lines(outcome: CrosscheckResult, states: StateComparison) 
         yield []
 
 
-def _step_comparison_lines(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Line]:
+def _step_comparison_lines(outcome: CrosscheckResult, edges: StepSetComparison) -> Iterator[Line]:
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     for count, who, examples in (

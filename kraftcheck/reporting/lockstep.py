@@ -15,8 +15,8 @@ from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
 from kraftcheck.lockstep.survey import FindingClass, LockstepCampaign, TaskResult, finding_summary
 from kraftcheck.lockstep.walks import WalkStep
-from kraftcheck.reporting.as_json import states_as_json, value_as_json
-from kraftcheck.reporting.counterexample import why_lines
+from kraftcheck.reporting.as_json import trace_as_json, value_as_json
+from kraftcheck.reporting.counterexample import violation_reason_lines
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, count_with_noun, lines_as_text
 from kraftcheck.reporting.report import behaviour_as_data
 from kraftcheck.spec.language.protocol import Protocol
@@ -42,7 +42,7 @@ MOST_EXCEPTION_CHARACTERS = 120
 """Maximum length of Kafka's exception text, which ends in values."""
 
 
-def survey_lines(
+def campaign_report_lines(
     survey: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str, *, quiet: bool
 ) -> Iterator[Line]:
     """Yield a paragraph for each kind of finding, the counts by action, and a summary line with the verdict."""
@@ -68,7 +68,7 @@ def _finding_paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = 
     for difference in () if quiet else finding.differences:
         yield from _difference_lines(difference)
     for name in () if quiet else finding.violated:
-        yield from why_lines(protocol, Violation(name, tuple(kind.behaviour)))
+        yield from violation_reason_lines(protocol, Violation(name, tuple(kind.behaviour)))
     if kind.file is not None:
         yield [(PLAIN, f"  {len(kind.steps)} steps in {kind.file}")]
     yield []
@@ -91,7 +91,7 @@ def _difference_lines(difference: FieldDifference) -> Iterator[Line]:
         yield [(PLAIN, f"    {where:24} {side}  "), (style, truncate_text(shown, MOST_LINE_CHARACTERS))]
 
 
-def survey_as_json(
+def campaign_as_json(
     survey: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str
 ) -> dict[str, Any]:
     """Return the JSON object of a survey."""
@@ -122,7 +122,7 @@ def survey_as_json(
     }
 
 
-def survey_as_report_data(
+def campaign_as_report_data(
     survey: LockstepCampaign, verdict: LockstepVerdict, version: str, name: str
 ) -> dict[str, Any]:
     """Return the report data of a survey: a shortest walk for each kind of finding, else the longest walk."""
@@ -148,7 +148,7 @@ def survey_as_report_data(
 
 
 def _walk_as_data(survey: LockstepCampaign, title: str, walk: Sequence[TraceStep], *, shows: bool) -> dict[str, Any]:
-    states = states_as_json(survey.protocol, walk)
+    states = trace_as_json(survey.protocol, walk)
     end = title if shows else ""
     trace = {"property": None, "why": None, "title": f"{title}, {count_with_noun(len(walk), 'state')}", "end": end}
     return trace | behaviour_as_data(survey.protocol, states, walk)
@@ -175,12 +175,12 @@ def verdict_cell(findings: Sequence[Finding], problem: str = "") -> VerdictCell:
     """Return the cell of walks: the worst verdict, with a footnote on its first finding."""
     order = list(LockstepVerdict)
     worst = max((finding.verdict for finding in findings), key=order.index, default=LockstepVerdict.AGREES)
-    note = _footnote([finding for finding in findings if finding.verdict is worst], worst)
+    note = _verdict_footnote([finding for finding in findings if finding.verdict is worst], worst)
     text = "ends early" if problem and not findings else str(worst)
     return VerdictCell(text, "; ".join(filter(None, (note, problem))))
 
 
-def _footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
+def _verdict_footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
     if verdict is LockstepVerdict.VIOLATES:
         return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     if verdict is LockstepVerdict.FAILS:
@@ -257,9 +257,9 @@ def version_change_lines(found: VersionChanges) -> Iterator[str]:
 def code_coverage_table(classes: Sequence[ClassCoverage]) -> Iterator[str]:
     """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
-    rows = [(f"`{one.name}`", _coverage_share(one.lines), _coverage_share(one.branches)) for one in some]
+    rows = [(f"`{one.name}`", _coverage_share_text(one.lines), _coverage_share_text(one.branches)) for one in some]
     total = [sum(counts, CoverageCount()) for counts in ((one.lines for one in some), (one.branches for one in some))]
-    yield from _markdown_table([("class", "lines", "branches"), *rows, ("together", *map(_coverage_share, total))])
+    yield from _markdown_table([("class", "lines", "branches"), *rows, ("together", *map(_coverage_share_text, total))])
     yield ""
     yield "Methods without coverage:"
     yield ""
@@ -276,7 +276,7 @@ def _unreached_methods_text(found: ClassCoverage) -> str:
     return f"{', '.join(methods[:MOST_LISTED_METHODS])}{more}"
 
 
-def _coverage_share(counted: CoverageCount) -> str:
+def _coverage_share_text(counted: CoverageCount) -> str:
     if not counted.all:
         return "-"
     return f"{counted.reached:,} of {counted.all:,} ({100 * counted.reached // counted.all} %)"

@@ -29,7 +29,7 @@ class SurvivorExplanations:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._reasons = _read_reasons(path) if path is not None else {}
+        self._reasons = _read_survivor_explanations(path) if path is not None else {}
         self._used: set[str] = set()
         self._patterns = {name: re.compile(".*".join(map(re.escape, name.split("*")))) for name in self._reasons}
 
@@ -47,7 +47,7 @@ class SurvivorExplanations:
         return [name for name in self._reasons if name not in self._used]
 
 
-def _read_reasons(path: Path) -> dict[str, str]:
+def _read_survivor_explanations(path: Path) -> dict[str, str]:
     """Read a file of explanations; return the reasons by name."""
     try:
         lines = read_small_file(path).splitlines()
@@ -103,8 +103,8 @@ def mutation_report_lines(
         yield from _killers_table(judged)
     yield from _survivor_lines(judged, explanations)
     if not quiet:
-        yield from _judged_mutant_lines(judged, LOST, "Only removes behaviour")
-        yield from _judged_mutant_lines(judged, ERROR, "Killed by an error")
+        yield from _mutants_with_verdict_lines(judged, LOST, "Only removes behaviour")
+        yield from _mutants_with_verdict_lines(judged, ERROR, "Killed by an error")
         yield from _unreached_mutants_lines(judged)
     for name in explanations.unused:
         yield [(WARNING, f"Warning: --explained: {name} matches no survivor; remove it")]
@@ -146,19 +146,19 @@ def _survivor_lines(judged: list[JudgedMutant], explanations: SurvivorExplanatio
         old, new = mutant.diff()
         yield from ([(OLD, f"  - {line}")] for line in old)
         yield from ([(NEW, f"  + {line}")] for line in new)
-        yield [(FAINT, f"  new: {verdict.step or 'another start'}{_state_counts_text(verdict)}")]
+        yield [(FAINT, f"  new: {verdict.step or 'another start'}{_state_count_changes_text(verdict)}")]
         reason = explanations.of(mutant)
         yield [(FAINT, f"  explained: {reason}") if reason else (WARNING, "  not explained")]
     if chosen:
         yield []
 
 
-def _state_counts_text(verdict: MutantVerdict) -> str:
+def _state_count_changes_text(verdict: MutantVerdict) -> str:
     counts = [f"{name} {before:,} -> {after:,} states" for name, before, after, *_ in verdict.counts if before != after]
     return f"; {', '.join(counts)}" if counts else f" in {verdict.config}"
 
 
-def _judged_mutant_lines(judged: list[JudgedMutant], kind: str, title: str) -> Iterator[Line]:
+def _mutants_with_verdict_lines(judged: list[JudgedMutant], kind: str, title: str) -> Iterator[Line]:
     chosen = [one for one in judged if one[1].verdict == kind]
     if not chosen:
         return
@@ -183,7 +183,7 @@ def _unreached_mutants_lines(judged: list[JudgedMutant]) -> Iterator[Line]:
         yield []
 
 
-def mutation_as_json(
+def mutation_report_as_json(
     judged: list[JudgedMutant], explanations: SurvivorExplanations, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the JSON object of `--json`."""

@@ -43,7 +43,7 @@ WARNINGS_SUITE = "warnings"
 """The name of the JUnit test for warnings: skipped, or failed with `--strict`."""
 
 
-def header_lines(job: SearchJob, how: str = "") -> Iterator[Line]:
+def search_header_lines(job: SearchJob, how: str = "") -> Iterator[Line]:
     """Yield the header: model, configuration, engine and search order (or `how`), constants, properties."""
     protocol, options = job.protocol, job.options
     variant = f" ({protocol.variant})" if protocol.variant else ""
@@ -86,7 +86,7 @@ def search_report_lines(
 ) -> Iterator[Line]:
     """Yield the report on a search: verdict, counterexamples, table of actions, warnings, notes, summary line."""
     if not quiet:
-        yield from headline_lines(result)
+        yield from verdict_headline_lines(result)
     for violation in result.violations:
         yield from counterexample_lines(protocol, violation, columns)
         yield []
@@ -109,7 +109,7 @@ def _action_counts_table(result: Result, *, calls: bool) -> Iterator[Line]:
     yield []
 
 
-def headline_lines(result: Result) -> Iterator[Line]:
+def verdict_headline_lines(result: Result) -> Iterator[Line]:
     """Yield the verdict in words, unless the summary line follows directly."""
     if result.violations or result.warnings or result.notes or result.never_enabled:
         text = outcome_text(result)
@@ -161,7 +161,7 @@ def never_enabled_lines(result: Result) -> Iterator[Line]:
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]
 
 
-def hint_lines(words: Sequence[str], result: Result) -> Iterator[str]:
+def follow_up_hints(words: Sequence[str], result: Result) -> Iterator[str]:
     """Yield the way past a deadlock, and the command that writes a counterexample as a page."""
     if result.verdict == Verdict.DEADLOCK and words:
         yield "If the protocol may end there: --no-deadlock, or CHECK_DEADLOCK FALSE in the .cfg"
@@ -296,7 +296,7 @@ REPORT_EXTENSIONS = (".html", ".md")
 """The file name extensions of reports."""
 
 
-def require_writable(arguments: argparse.Namespace, *options: str) -> None:
+def require_writable_output_files(arguments: argparse.Namespace, *options: str) -> None:
     """Check that the output files of options can be written, without changing them."""
     taken: dict[Path, str] = {}
     inputs = {real_path(name) for name in _possible_input_files(arguments)}
@@ -317,14 +317,14 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
 
 def _require_writable_file(option: str, path: Path) -> None:
     existed = path.exists()
-    with write_errors_as_input_errors(option, path):
+    with convert_write_errors(option, path):
         path.open("ab").close()
     if not existed:
         path.unlink()
 
 
 @contextmanager
-def write_errors_as_input_errors(option: str, path: Path) -> Iterator[None]:
+def convert_write_errors(option: str, path: Path) -> Iterator[None]:
     """Convert an OSError of writing into InputError with the option's name: a disk may be full."""
     try:
         yield
@@ -341,7 +341,7 @@ class OutputFiles:
     """
 
     def __init__(self, arguments: argparse.Namespace, *options: str) -> None:
-        require_writable(arguments, *options)
+        require_writable_output_files(arguments, *options)
         require_report_extension(getattr(arguments, "report", None))
         self._arguments = arguments
         self._failed: InputError | None = None
@@ -377,7 +377,7 @@ class OutputFiles:
     def of(self, option: str, path: Path) -> Iterator[None]:
         """Record a write error of an option's file for the end of the context."""
         try:
-            with write_errors_as_input_errors(option, path):
+            with convert_write_errors(option, path):
                 yield
         except InputError as error:
             self._failed = self._failed or error

@@ -16,8 +16,8 @@ from kraftcheck.explorer.result import DEADLOCK, Result, TraceStep, Violation
 from kraftcheck.reporting.as_json import (
     job_as_json,
     result_as_json,
-    states_as_json,
     tool_header,
+    trace_as_json,
     value_as_json,
     violation_as_json,
 )
@@ -74,7 +74,7 @@ def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     path.write_text(text, encoding="utf-8", errors="replace")
 
 
-def run_as_data(job: SearchJob, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
+def search_as_data(job: SearchJob, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report data of a search."""
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
@@ -94,7 +94,7 @@ def _counterexample_data(protocol: Protocol, states: list[dict[str, Any]], viola
     trace, loop = violation.trace, violation.loop
     if loop is not None and loop.again is not None:
         trace = (*trace, loop.again)
-        states = states_as_json(protocol, trace)
+        states = trace_as_json(protocol, trace)
     return behaviour_as_data(protocol, states, trace)
 
 
@@ -116,7 +116,7 @@ def replay_as_data(job: SearchJob, replay: Replay, walked: Sequence[ReplayedStat
     if is_shown and found is None and trace and replay.violated in job.protocol.properties:
         shown |= violation_as_json(job.protocol, Violation(str(replay.violated), tuple(trace)))
     shown |= {"end": _replay_end_text(replay, walked)}
-    shown |= behaviour_as_data(job.protocol, states_as_json(job.protocol, trace), trace)
+    shown |= behaviour_as_data(job.protocol, trace_as_json(job.protocol, trace), trace)
     return {
         **job_as_json(job),
         "result": replay.verdict.value,
@@ -166,7 +166,7 @@ def _bounds_by_attribute(protocol: Protocol) -> dict[str, list[str]]:
 
 
 def report_page(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of runs (see `run_as_data`): one file that loads no other resource and runs no other script.
+    """Return the page of runs (see `search_as_data`): one file that loads no other resource and runs no other script.
 
     The data cannot become markup. It is JSON in its own element, with `<`, `>`, `&` and JavaScript's line separators
     escaped, and the script only creates text nodes from it.
@@ -197,7 +197,7 @@ UNPACKED_STATE_KEYS = ("number", "action", "actor", "by", "spent", "node", "brea
 """The keys of a state whose values are not deduplicated; the last two are of `explore`."""
 
 
-class _ValueTable:
+class _ValueInterner:
     """The deduplicated value table of the report page."""
 
     def __init__(self) -> None:
@@ -212,14 +212,14 @@ class _ValueTable:
 
 def pack_page_data(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the data of a page, with deduplicated values and with states as differences to the state before."""
-    values = _ValueTable()
+    values = _ValueInterner()
     found = [
         dict(run) | {"traces": [_trace_with_numbered_values(trace, values) for trace in run["traces"]]} for run in runs
     ]
     return {**tool_header(), "runs": found, "values": values.all()}
 
 
-def _trace_with_numbered_values(trace: Mapping[str, Any], values: _ValueTable) -> dict[str, Any]:
+def _trace_with_numbered_values(trace: Mapping[str, Any], values: _ValueInterner) -> dict[str, Any]:
     """Return a trace with values as numbers of a table, and with replicas where they changed."""
     steps: list[dict[str, Any]] = []
     before: dict[str, int] = {}
@@ -281,7 +281,7 @@ def _markdown_trace(trace: Mapping[str, Any]) -> Iterator[str]:
     yield _DIAGRAM_LEGEND
     for diagram in mermaid_diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
-    changes = _fenced_text(_change_lines(trace["states"]))
+    changes = _fenced_text(_trace_step_lines(trace["states"]))
     yield f"<details><summary>Changes of each step</summary>\n\n{changes}\n\n</details>"
 
 
@@ -303,7 +303,7 @@ def title_of_trace(trace: Mapping[str, Any]) -> str:
     )
 
 
-def _change_lines(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _trace_step_lines(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for state in states:
         yield _printable_line(f"{state['number']}  {_step_text(state)}")
         yield from (_printable_line(f"    {change['what']}  {change['how']}") for change in state["changes"])
@@ -324,11 +324,13 @@ def _printable_line(text: str) -> str:
 def mermaid_diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
     """Yield a trace as Mermaid sequence diagrams, several for a long trace."""
     ids = _participant_ids(trace)
-    head = ["sequenceDiagram", *(f"    participant {id_} as {_mermaid_text(name)}" for name, id_ in ids.items())]
+    head = ["sequenceDiagram", *(f"    participant {id_} as {_escape_for_mermaid(name)}" for name, id_ in ids.items())]
     ended, begun = (_flows_by_step(trace["flows"], name) for name in ("until", "sent"))
     lines, size = list(head), 0
     for state in trace["states"]:
-        new = [f"    {line}" for line in _mermaid_state(state, ended[state["number"]], begun[state["number"]], ids)]
+        new = [
+            f"    {line}" for line in _mermaid_step_lines(state, ended[state["number"]], begun[state["number"]], ids)
+        ]
         if size + sum(map(len, new)) > MOST_DIAGRAM_CHARACTERS and len(lines) > len(head):
             yield "\n".join(lines)
             lines, size = list(head), 0
@@ -353,7 +355,7 @@ def _flows_by_step(flows: Iterable[FlowData], name: str) -> defaultdict[int, lis
     return found
 
 
-def _mermaid_state(
+def _mermaid_step_lines(
     state: Mapping[str, Any], ended: Iterable[FlowData], begun: Iterable[FlowData], ids: Mapping[str, str]
 ) -> Iterator[str]:
     number = state["number"]
@@ -365,7 +367,7 @@ def _mermaid_state(
         yield f"Note over {','.join([*ids.values()][:: max(1, len(ids) - 1)])}: {number} initial state"
         return
     place = ids.get(state["actor"] or _ENVIRONMENT_NAME, next(iter(ids.values()), "env"))
-    yield f"Note over {place}: {number} {_mermaid_text(_step_text(state))}"
+    yield f"Note over {place}: {number} {_escape_for_mermaid(_step_text(state))}"
     for flow in begun:
         yield _mermaid_arrow(flow, "--)", ids, " copied" if flow["is_copy"] else "")
 
@@ -373,7 +375,7 @@ def _mermaid_state(
 def _mermaid_arrow(flow: FlowData, arrow: str, ids: Mapping[str, str], more: str) -> str:
     source, dest = (ids.get(flow[end] or _ENVIRONMENT_NAME, ids.get(_ENVIRONMENT_NAME)) for end in ("source", "dest"))
     source, dest = source or dest, dest or source
-    return f"{source}{arrow}{dest}: {_mermaid_text(flow['type'])}{more}"
+    return f"{source}{arrow}{dest}: {_escape_for_mermaid(flow['type'])}{more}"
 
 
 def _mermaid_messages_under_way(flows: Iterable[FlowData], ids: Mapping[str, str]) -> Iterator[str]:
@@ -383,7 +385,7 @@ def _mermaid_messages_under_way(flows: Iterable[FlowData], ids: Mapping[str, str
             dest = ids.get(flow["dest"] or _ENVIRONMENT_NAME, next(iter(ids.values()), "env"))
             waiting.setdefault(dest, Counter())[flow["type"]] += 1
     for dest, types in waiting.items():
-        shown = ", ".join(f"{count} {_mermaid_text(name)}" for name, count in types.items())
+        shown = ", ".join(f"{count} {_escape_for_mermaid(name)}" for name, count in types.items())
         yield f"Note over {dest}: still under way - {shown}"
 
 
@@ -403,6 +405,6 @@ def _markdown_code(text: str) -> str:
     return f"`{shown}`"
 
 
-def _mermaid_text(text: str) -> str:
+def _escape_for_mermaid(text: str) -> str:
     """Escape text for Mermaid: all characters but letters, digits and some signs become numeric entities."""
     return _MERMAID_UNSAFE.sub(lambda found: f"#{ord(found[0])};", _printable_line(truncate_text(text, 120)))

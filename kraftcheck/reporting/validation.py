@@ -35,13 +35,13 @@ from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.findings import (
     CheckReport,
     Finding,
+    check_report_lines,
     disks_as_json,
-    render_disks,
-    summary_lines,
+    render_disk_report,
     utc_time_text,
 )
 from kraftcheck.validation.sources import count_events_by_kind
-from kraftcheck.validation.state import Refusal
+from kraftcheck.validation.state import EventRefusal
 from kraftcheck.validation.verdict import LogGap, RequestStorm, Validation, ValidationVerdict
 
 MOST_QUOTED_CHARACTERS = 300
@@ -84,14 +84,16 @@ def _summary_text(found: Validation) -> str:
             f" of {count_with_noun(len(found.sources.logs), 'node')} explained"
         )
     if found.monitored is not None:
-        parts.append(f"{_checks_text(found, found.monitored)} of {count_with_noun(len(found.sources.every), 'node')}")
+        parts.append(
+            f"{_check_counts_text(found, found.monitored)} of {count_with_noun(len(found.sources.every), 'node')}"
+        )
     if found.disk_report is not None:
-        parts.append(f"{_checks_text(found, found.disk_report)} of {count_with_noun(len(found.disks), 'disk')}")
+        parts.append(f"{_check_counts_text(found, found.disk_report)} of {count_with_noun(len(found.disks), 'disk')}")
     versions = found.version or ", ".join(found.sources.versions)
     return "; ".join(parts) + (f"; Kafka {versions}" if versions else "")
 
 
-def _checks_text(found: Validation, report: CheckReport) -> str:
+def _check_counts_text(found: Validation, report: CheckReport) -> str:
     checks = count_with_noun(report.total, "check")
     if found.result is ValidationVerdict.UNBROKEN:
         return checks
@@ -117,7 +119,7 @@ def value_text(value: Any) -> str:
     return escape_invisible(text)
 
 
-def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
+def divergence_lines(found: Validation, refusal: EventRefusal) -> Iterator[Line]:
     """Yield a divergence: the event with its line, the fields that differ, the nearest action."""
     event = refusal.event
     yield [(HEAD, f"  {event.place}"), (PLAIN, f", node {event.node}, {log_time_text(event.time)}")]
@@ -170,8 +172,8 @@ def _detail_lines(found: Validation) -> Iterator[Line]:
         yield from _count_line("checks of logs", found.monitored.checks)
     if found.disk_report is not None:
         yield from _count_line("checks of disks", found.disk_report.checks)
-        texts = render_disks(found.disks, found.disk_report).rstrip("\n").split("\n")
-        for text in texts[: -len(list(summary_lines(found.disk_report)))]:
+        texts = render_disk_report(found.disks, found.disk_report).rstrip("\n").split("\n")
+        for text in texts[: -len(list(check_report_lines(found.disk_report)))]:
             yield [(PLAIN, f"  {text}" if text else "")]
     yield from note_lines(validation_notes(found))
 
@@ -194,14 +196,14 @@ def validation_notes(found: Validation) -> Iterator[str]:
     if found.replay is not None:
         yield from found.replay.notes
         yield from _observer_notes(found)
-    yield from map(_storm_text, found.storms[:MOST_LISTED_FINDINGS])
+    yield from map(_request_storm_text, found.storms[:MOST_LISTED_FINDINGS])
     for report in found.reports:
         yield from (
             f"{note.check}: {note.message}; {finding_place(note)}" for note in report.notes[:MOST_LISTED_FINDINGS]
         )
 
 
-def _storm_text(storm: RequestStorm) -> str:
+def _request_storm_text(storm: RequestStorm) -> str:
     event = storm.event
     return (
         f"storm: node {event.node} received {storm.requests:,} equal requests {event.body.api} of node {event.peer}"
@@ -276,12 +278,12 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
         "nodes": [_node_as_json(found, node) for node in found.sources.every],
         "missing": [{"node": node, "voter": is_voter} for node, is_voter in found.missing.items()],
         "events": found.total,
-        **_replay_as_json(found),
+        **_replay_counts_as_json(found),
         "without": list(found.without),
         "divergence": _divergence_as_json(found),
         "broken": [{"property": name, **_event_as_json(event)} for name, event in found.broken.items()],
-        "gaps": [_gap_as_json(gap) for gap in found.gaps],
-        "storms": [_storm_as_json(storm) for storm in found.storms],
+        "gaps": [_log_gap_as_json(gap) for gap in found.gaps],
+        "storms": [_request_storm_as_json(storm) for storm in found.storms],
         "monitors": _check_report_as_json([], found.monitored),
         "disks": _check_report_as_json(found.disks, found.disk_report),
         "open": found.open_questions if found.result is ValidationVerdict.INCONCLUSIVE else [],
@@ -299,18 +301,18 @@ def _check_report_as_json(disks: list[ReplicaDisk], report: CheckReport | None) 
     return None if report is None else disks_as_json(disks, report)
 
 
-def _gap_as_json(gap: LogGap) -> dict[str, Any]:
+def _log_gap_as_json(gap: LogGap) -> dict[str, Any]:
     receipts = [event.place for event in gap.receipts]
     after, before = (event.place if event is not None else None for event in (gap.after, gap.before))
     return {"node": gap.node, "after": after, "before": before, "receipts": receipts}
 
 
-def _storm_as_json(storm: RequestStorm) -> dict[str, Any]:
+def _request_storm_as_json(storm: RequestStorm) -> dict[str, Any]:
     event = storm.event
     return {**_event_as_json(event), "peer": event.peer, "requests": storm.requests, "rate": round(storm.rate, 1)}
 
 
-def _replay_as_json(found: Validation) -> dict[str, Any]:
+def _replay_counts_as_json(found: Validation) -> dict[str, Any]:
     replay = found.replay
     if replay is None:
         return {"explained": {}, "found_steps": {}, "known_used": None}
@@ -412,7 +414,7 @@ PAGE_FOLDER = Path(__file__).with_name("page")
 _FOLDED_APIS = ("Fetch", "ApiVersions")
 
 
-class DiagramRow(NamedTuple):
+class TimelineRow(NamedTuple):
     """A row of the diagram: a message between two nodes, or a text at one node."""
 
     node: int
@@ -428,7 +430,7 @@ class ClusterTimeline:
     """Collects the rows of the diagram from events in causal order."""
 
     def __init__(self) -> None:
-        self.rows: list[DiagramRow] = []
+        self.rows: list[TimelineRow] = []
         self.left_out = 0
         self._epoch = 0
         self._folded: Counter[tuple[int, int]] = Counter()
@@ -462,7 +464,7 @@ class ClusterTimeline:
         self._row(event, f"{event_kind_text(event)}: {what}", None, "bad")
 
     def _row(self, event: Event, text: str, source: int | None, style: str) -> None:
-        self.rows.append(DiagramRow(event.node, text, self._epoch, event.place, event.time, source, style))
+        self.rows.append(TimelineRow(event.node, text, self._epoch, event.place, event.time, source, style))
         if len(self.rows) > 2 * MOST_DIAGRAM_ROWS:
             self.left_out += MOST_DIAGRAM_ROWS
             del self.rows[:MOST_DIAGRAM_ROWS]
@@ -522,7 +524,7 @@ def _sha256_base64(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
-def _timeline_svg(rows: Sequence[DiagramRow], left_out: int, *, is_causal: bool) -> Iterator[str]:
+def _timeline_svg(rows: Sequence[TimelineRow], left_out: int, *, is_causal: bool) -> Iterator[str]:
     nodes = sorted({row.node for row in rows} | {row.source for row in rows if row.source is not None})
     columns = {node: LEFT_MARGIN + COLUMN_WIDTH * place + COLUMN_WIDTH // 2 for place, node in enumerate(nodes)}
     width, height = LEFT_MARGIN + COLUMN_WIDTH * len(nodes) + 260, TOP_MARGIN + ROW_HEIGHT * (len(rows) + 1)
@@ -548,7 +550,7 @@ def _timeline_svg(rows: Sequence[DiagramRow], left_out: int, *, is_causal: bool)
     yield "</svg>"
 
 
-def _epoch_bands(rows: Sequence[DiagramRow]) -> Iterator[tuple[int, int]]:
+def _epoch_bands(rows: Sequence[TimelineRow]) -> Iterator[tuple[int, int]]:
     """Yield the first row of each epoch, and the row behind its last one."""
     place = 0
     for _, band in groupby(rows, key=lambda row: row.epoch):
@@ -557,7 +559,7 @@ def _epoch_bands(rows: Sequence[DiagramRow]) -> Iterator[tuple[int, int]]:
         place += count
 
 
-def _row_svg(row: DiagramRow, y: int, columns: dict[int, int]) -> str:
+def _row_svg(row: TimelineRow, y: int, columns: dict[int, int]) -> str:
     x = columns[row.node]
     title = f"<title>{_escaped_html(f'{row.place}, {log_time_text(row.time)}')}</title>"
     if row.source is None or row.source == row.node:

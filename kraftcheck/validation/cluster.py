@@ -17,7 +17,7 @@ from kraftcheck.validation.events import (
     SendReceivePairs,
     assign_sequence_numbers,
     nodes_by_address,
-    pair_messages,
+    pair_receipts_with_sends,
 )
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import model_of_logs, translator_of_logs
@@ -31,7 +31,7 @@ from kraftcheck.validation.sources import (
     read_line_of_event,
 )
 from kraftcheck.validation.state import NodeProgress
-from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, senders_of_unlogged
+from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, senders_of_unlogged_messages
 
 
 def prepare_log_replay(
@@ -55,7 +55,9 @@ def prepare_log_replay(
     formats: FormatByDisk = {}
     homes = nodes_by_address(logs)
     protocol, known = model_of_logs(logs, terms, formats, homes, without, is_late=bool(heads))
-    return ClusterReplay(protocol, terms, nodes, pairs or pair_messages(logs, homes), formats, homes, known=known)
+    return ClusterReplay(
+        protocol, terms, nodes, pairs or pair_receipts_with_sends(logs, homes), formats, homes, known=known
+    )
 
 
 class ReplayListener(Protocol):
@@ -132,7 +134,7 @@ def _replay_to_divergence(
     replay = found.replay = prepare_log_replay(
         dict(found.sources.logs), heads=found.sources.late, without=found.without
     )
-    replay.check.unwritten = senders_of_unlogged(replay)
+    replay.check.unwritten = senders_of_unlogged_messages(replay)
     began = time.monotonic()
     replayed = {number: node.position for number, node in replay.nodes.items()}
     for number, node in enumerate(replay.run()):

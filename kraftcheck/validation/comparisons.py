@@ -147,10 +147,10 @@ def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
                 message = f"epoch {epoch} has leader {other} on {disk.name}, leader {leader} on {first.name}"
                 report.add(Finding("elections", message, file, where, (node_name(first), node_name(disk))))
     for (_, _, body), (disk, control) in elections.items():
-        _compare_election(disks, disk, control, body, report)
+        _check_granted_votes(disks, disk, control, body, report)
 
 
-def _compare_election(
+def _check_granted_votes(
     disks: list[ReplicaDisk], disk: ReplicaDisk, control: ControlRecord, change: LeaderChange, report: CheckReport
 ) -> None:
     epoch, offset = control.epoch, control.base
@@ -296,7 +296,7 @@ def _voters_as_text(disk: ReplicaDisk, offset: int) -> str:
     return "voters unknown"
 
 
-def compare_with_snapshot(disk: ReplicaDisk, other: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
+def compare_log_with_snapshot(disk: ReplicaDisk, other: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
     """Compare a log with the id of a snapshot, which is committed.
 
     The commit was in an epoch up to that of the snapshot's quorum-state. Leaders of later epochs hold the batch.

@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.state import BOOT_KINDS, NodeState, Refusal
+from kraftcheck.validation.state import BOOT_KINDS, EventRefusal, NodeReplayState
 from kraftcheck.validation.translation import FieldDifference, batch_count_at, batch_end_offset, offset_after_batches
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
@@ -78,10 +78,10 @@ class LineOrderChecker:
             self.__init__()  # type: ignore[misc]
             _check_process_start(unit, is_last=is_last)
         self._check_received(unit[0])
-        _check_transitions(unit, is_last=is_last)
-        _check_parked_fetches(unit, is_last=is_last)
+        _require_attempts_before_transitions(unit, is_last=is_last)
+        _require_parked_fetch_responses(unit, is_last=is_last)
         _check_line_order(unit)
-        _check_offsets_rise(unit)
+        _require_rising_offsets(unit)
         for event in unit:
             if event.kind is EventKind.TRANSITION:
                 self.state = (event.body[0]["mode"], event.body[0]["epoch"])
@@ -91,7 +91,7 @@ class LineOrderChecker:
                 self.last_request += 1
                 if event.correlation != self.last_request:
                     found = FieldDifference("correlationId", event.correlation, self.last_request)
-                    raise Refusal(event, "is not the next request of its process", [found])
+                    raise EventRefusal(event, "is not the next request of its process", [found])
                 self.open[event.correlation] = self.state
 
     def _is_awaited(self, event: Event, received: Event | None) -> bool:
@@ -110,12 +110,12 @@ class LineOrderChecker:
         if self._is_awaited(event, received):
             is_late = self.open.pop(event.correlation, None) != self.state
             if is_late and event.kind is EventKind.RESPONSE:
-                raise Refusal(event, "is a response to an earlier mode or epoch, and is not ignored")
+                raise EventRefusal(event, "is a response to an earlier mode or epoch, and is not ignored")
             self.received = event
         elif received is None or event.kind is EventKind.RESPONSE or received.kind is EventKind.RESPONSE:
-            raise Refusal(event, "answers no open request of this process")
+            raise EventRefusal(event, "answers no open request of this process")
         elif (received.correlation, received.body) != (event.correlation, event.body):
-            raise Refusal(event, "is not the response that was received")
+            raise EventRefusal(event, "is not the response that was received")
 
 
 def _check_process_start(unit: Sequence[Event], *, is_last: bool) -> None:
@@ -123,24 +123,26 @@ def _check_process_start(unit: Sequence[Event], *, is_last: bool) -> None:
     seen: dict[EventKind, Event] = {}
     for event in unit:
         if event.kind in (*BOOT_KINDS, EventKind.STARTING_VOTERS) and seen.setdefault(event.kind, event) is not event:
-            raise Refusal(event, "comes twice in one start of a process")
+            raise EventRefusal(event, "comes twice in one start of a process")
     boot, starting = seen.get(EventKind.BOOT), seen.get(EventKind.STARTING_VOTERS)
     if starting is None:
         if boot is not None and not is_last:
-            raise Refusal(boot, "is not followed by the voters that the process starts with")
+            raise EventRefusal(boot, "is not followed by the voters that the process starts with")
         return
     if boot is None:
-        raise Refusal(starting, "comes before the process reads its log")
-    _check_starting_voters(starting, unit)
+        raise EventRefusal(starting, "comes before the process reads its log")
+    _require_starting_voters_match(starting, unit)
 
 
-def _check_starting_voters(starting: Event, unit: Sequence[Event]) -> None:
+def _require_starting_voters_match(starting: Event, unit: Sequence[Event]) -> None:
     read = [event.body[0] for event in unit if event.kind is EventKind.VOTERS and event.seq < starting.seq]
     if read and set(read[-1]) != set(starting.body):  # static voters are not read
-        raise Refusal(starting, "shows other voters than the log", [FieldDifference("voters", starting.body, read[-1])])
+        raise EventRefusal(
+            starting, "shows other voters than the log", [FieldDifference("voters", starting.body, read[-1])]
+        )
 
 
-def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
+def _require_attempts_before_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
     """A durable transition is attempted, then completed."""
     attempt: Event | None = None
     for event in unit:
@@ -149,32 +151,32 @@ def _check_transitions(unit: Sequence[Event], *, is_last: bool) -> None:
             attempt = None
         elif event.kind not in OTHER_THREAD_LINE_KINDS:
             if attempt is not None:
-                raise Refusal(event, "comes in place of the transition that was attempted")
+                raise EventRefusal(event, "comes in place of the transition that was attempted")
             attempt = event if event.kind is EventKind.ATTEMPT else None
     if attempt is not None and not is_last:
-        raise Refusal(attempt, "is not followed by its transition")
+        raise EventRefusal(attempt, "is not followed by its transition")
 
 
 def _check_transition_attempted(attempt: Event | None, event: Event) -> None:
     if attempt is None:
         if event.body[0]["mode"] in DURABLE_MODES:
-            raise Refusal(event, "is a durable transition that was not attempted")
+            raise EventRefusal(event, "is a durable transition that was not attempted")
     elif event.body != attempt.body:
-        raise Refusal(event, "is another transition than the one that was attempted")
+        raise EventRefusal(event, "is another transition than the one that was attempted")
 
 
-def _check_parked_fetches(unit: Sequence[Event], *, is_last: bool) -> None:
+def _require_parked_fetch_responses(unit: Sequence[Event], *, is_last: bool) -> None:
     """The end of a parked fetch is followed by its response. Another thread writes those of fetches that time out."""
     ended: Event | None = None
     for event in unit:
         if ended is not None and event.kind is not EventKind.ANSWER:
-            raise Refusal(event, f"comes in place of the response to the fetch that ends at {ended.place}")
+            raise EventRefusal(event, f"comes in place of the response to the fetch that ends at {ended.place}")
         if event.kind in (EventKind.PARKED, EventKind.REJECTED):
             ended = event
         elif ended is not None and event.body.api == "Fetch" and event.peer == ended.peer:
             ended = None
     if ended is not None and not is_last:
-        raise Refusal(ended, "is not followed by the response to its fetch")
+        raise EventRefusal(ended, "is not followed by the response to its fetch")
 
 
 def _check_line_order(unit: Sequence[Event]) -> None:
@@ -182,13 +184,13 @@ def _check_line_order(unit: Sequence[Event]) -> None:
     before, kinds = unit[0], set[EventKind]()
     for event in unit[1:]:
         if (before.kind is EventKind.SEND or EventKind.APPEND in kinds) and _is_undelayed_response(event, unit[0]):
-            raise Refusal(event, "comes after a request that is sent later, or a later append")
+            raise EventRefusal(event, "comes after a request that is sent later, or a later append")
         kinds.add(event.kind)
         if event.kind in FOLLOWER_LINE_RANKS:
             if FOLLOWER_LINE_RANKS[event.kind] < FOLLOWER_LINE_RANKS.get(before.kind, 0) and not (
                 event.kind in CONTROL_KINDS and before.kind is EventKind.SEND
             ):
-                raise Refusal(event, f"comes after the line {before.place} that is written later")
+                raise EventRefusal(event, f"comes after the line {before.place} that is written later")
             before = event
 
 
@@ -203,12 +205,12 @@ RISING_OFFSET_READERS: dict[EventKind, Callable[[Event], int]] = {
 """The offset of a line that is behind that of the line before it of the same kind."""
 
 
-def _check_offsets_rise(unit: Sequence[Event]) -> None:
+def _require_rising_offsets(unit: Sequence[Event]) -> None:
     """The offsets of voters, versions, appends and high watermarks rise."""
     for kind, offset in RISING_OFFSET_READERS.items():
         for before, event in pairwise([event for event in unit if event.kind is kind]):
             if offset(event) <= offset(before):
-                raise Refusal(event, "is not behind the one before it")
+                raise EventRefusal(event, "is not behind the one before it")
 
 
 def _is_undelayed_response(event: Event, first: Event) -> bool:
@@ -222,26 +224,26 @@ def _is_undelayed_response(event: Event, first: Event) -> bool:
 # Changes of the model that a line shows
 
 
-def require_lines_for_changes(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
+def require_lines_for_changes(old: Replica, after: NodeReplayState, unit: Sequence[Event]) -> None:
     """Raise Refusal unless each change of the model in a unit has its line."""
     new = after.me
     if after.appended > unit[-1].seq:
-        raise Refusal(unit[-1], "is not followed by the line of an append")
-    _check_high_watermark(old, after, unit)
+        raise EventRefusal(unit[-1], "is not followed by the line of an append")
+    _require_high_watermark_line(old, after, unit)
     ends = [event for event in unit if event.kind in (EventKind.STORED, EventKind.REPLACED, EventKind.TRUNCATED)]
     if len(ends) > 1:
-        raise Refusal(ends[1], "is a second change of the log by one response")
+        raise EventRefusal(ends[1], "is a second change of the log by one response")
     if (len(new.log), offset_after_batches(new.log, len(new.log))) != (
         len(old.log),
         offset_after_batches(old.log, len(old.log)),
     ):
         if not ends and Mode.LEADER not in (old.mode, new.mode) and not _leads_within_unit(unit):
-            raise Refusal(unit[-1], "is not followed by the line of the log's new end")
-        _check_control_lines(old.log, new.log, unit)
-    _check_snapshot_fetch_shown(old, new, unit)
+            raise EventRefusal(unit[-1], "is not followed by the line of the log's new end")
+        _require_control_record_lines(old.log, new.log, unit)
+    _require_snapshot_fetch_line(old, new, unit)
 
 
-def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
+def _require_high_watermark_line(old: Replica, after: NodeReplayState, unit: Sequence[Event]) -> None:
     """A new high watermark has its line; a leader that resigns shows none afterwards."""
     new = after.me
     high = offset_after_batches(new.log, new.high_watermark)
@@ -256,7 +258,7 @@ def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event])
         *lines,
     ):
         found = FieldDifference("high watermark", "not shown", high)
-        raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
+        raise EventRefusal(unit[-1], "is not followed by the line of the high watermark", [found])
 
 
 def _leads_within_unit(unit: Sequence[Event]) -> bool:
@@ -264,7 +266,7 @@ def _leads_within_unit(unit: Sequence[Event]) -> bool:
     return any(event.kind is EventKind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
 
 
-def check_start_shows_snapshot(me: Replica, unit: Sequence[Event]) -> None:
+def require_snapshot_control_lines(me: Replica, unit: Sequence[Event]) -> None:
     """Raise Refusal unless a starting process shows the voters and versions of its snapshot and of the log behind it.
 
     Voters come with a version. Those of a formatted disk are at offset -1, and not in the model's log.
@@ -280,10 +282,10 @@ def check_start_shows_snapshot(me: Replica, unit: Sequence[Event]) -> None:
     wanted: list[Any] = list(_control_kinds_in_log(me.log, snapshot))
     if first not in allowed or shown != wanted:
         found = FieldDifference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
-        raise Refusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
+        raise EventRefusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
 
 
-def _check_snapshot_fetch_shown(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
+def _require_snapshot_fetch_line(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
     """A follower that begins to fetch a snapshot shows its id."""
     wanted = []
     if isinstance(new.pending, FetchSnapshotRequest) and new.pending != old.pending:
@@ -291,10 +293,10 @@ def _check_snapshot_fetch_shown(old: Replica, new: Replica, unit: Sequence[Event
     shown = [event.body for event in unit if event.kind is EventKind.FETCHING]
     if shown != wanted:
         found = FieldDifference("snapshot", shown, wanted)
-        raise Refusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
+        raise EventRefusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
 
 
-def _check_control_lines(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
+def _require_control_record_lines(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     shown: list[Any] = [(event.kind, batch_count_at(new, event.body[1] + 1)) for event in lines]
@@ -304,12 +306,12 @@ def _check_control_lines(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: S
         loaded = [event.body[0] for event in unit if event.kind is EventKind.LOADED]
         if loaded != replaced:
             found = FieldDifference("snapshot", loaded, replaced)
-            raise Refusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
+            raise EventRefusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
         wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_kinds_in_log(new, 0))]
     if shown != wanted:
         found = FieldDifference("voters and versions", shown, wanted)
-        raise Refusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
+        raise EventRefusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
 
 
 def _control_kinds_in_log(log: tuple[Batch, ...], start: int) -> Iterator[tuple[EventKind, int]]:

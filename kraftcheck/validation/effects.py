@@ -33,7 +33,13 @@ from kraftcheck.spec import Map, ModelValue, Record, State, Step
 from kraftcheck.spec.language.changes import broken_state_properties
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, SendReceivePairs
-from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, position_of_next_append
+from kraftcheck.validation.state import (
+    DueResponse,
+    EventRefusal,
+    NodeProgress,
+    NodeReplayState,
+    position_of_next_append,
+)
 from kraftcheck.validation.translation import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
@@ -65,7 +71,7 @@ class BrokenProperty(NamedTuple):
     event: Event
 
 
-class PropertyCheck:
+class PropertyChecker:
     """Evaluates the invariants of a protocol after each step that may break one.
 
     Unless a replay is whole, some replicas are unknown: only properties of one replica are checked.
@@ -92,7 +98,7 @@ class PropertyCheck:
 
     def is_due(self, before: Replica | None, after: Replica) -> bool:
         """Whether the properties are to be evaluated after a step of a replica."""
-        fields = changed_fields(before, after)
+        fields = changed_property_fields(before, after)
         self._routine += is_append_or_commit(fields, before, after)
         if fields and (not is_append_or_commit(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
             self._routine = 0
@@ -130,7 +136,7 @@ def _excused_properties(protocol: QuorumBase) -> set[str]:
     )
 
 
-def changed_fields(before: Replica | None, after: Replica) -> set[str]:
+def changed_property_fields(before: Replica | None, after: Replica) -> set[str]:
     """Return the fields that a step changes and that a property may depend on."""
     return {
         name for name in FIELDS_READ_BY_PROPERTIES if before is None or getattr(before, name) != getattr(after, name)
@@ -176,9 +182,9 @@ class ReplayedModel:
         self.formats = formats
         self.used: set[int] = set()  # ids of sendings whose receipt is replayed
         self.records: dict[int, tuple[Batch, ...]] = {}  # the batches of each response, by id of its event
-        self.divergence: Refusal | None = None
+        self.divergence: EventRefusal | None = None
         is_whole = terms.voters_seen <= set(nodes) and not any(node.position for node in nodes.values())
-        self.check = PropertyCheck(protocol, is_whole=is_whole)
+        self.check = PropertyChecker(protocol, is_whole=is_whole)
         self.homes = homes  # the node behind each host and port
 
     @property
@@ -193,7 +199,7 @@ class ReplayedModel:
 
     # The effect of a step
 
-    def _taken(self, state: NodeState, step: Step, node: NodeProgress, event: Event, key: Any) -> NodeState:
+    def _taken(self, state: NodeReplayState, step: Step, node: NodeProgress, event: Event, key: Any) -> NodeReplayState:
         """Return the state after a step of the model, with the responses that are due."""
         after: Replica = step.me if isinstance(step.me, Replica) else state.me
         after, appended = self._with_ends(after, node, state.appended)
@@ -268,7 +274,7 @@ class ReplayedModel:
         nothing = ("errorCode", 1), ("epoch", 0), ("endOffset", 1)
         return [expected.get(field) for field in nothing] == ["0", "-1", "-1"] and not due.records
 
-    def _moves(self, node: NodeProgress, state: NodeState, event: Event) -> Iterator[tuple[NodeState, str]]:
+    def _moves(self, node: NodeProgress, state: NodeReplayState, event: Event) -> Iterator[tuple[NodeReplayState, str]]:
         """Yield the state itself, and the states after a timer of the model."""
         yield state, ""
         for name in MODE_CHANGING_ACTIONS:
@@ -279,7 +285,7 @@ class ReplayedModel:
                     yield self._taken(state, step, node, event, None), name
 
 
-def _vote_requests_of_round(state: NodeState, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
+def _vote_requests_of_round(state: NodeReplayState, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
     """Return the Vote requests of the round after a step: none in a new round, and without those that it repeats."""
     if not state.votes or (after.mode, after.epoch) != (state.me.mode, state.me.epoch):
         return {}

@@ -211,7 +211,7 @@ def _value_from_log(shown: str) -> Any:
     return shown
 
 
-def _names_and_values(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _field_names_and_values(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not isinstance(value, list | dict):
         raise InvalidJsonValueError("an object or an array of objects", value)
     pairs = list(_flat_fields(value))
@@ -251,7 +251,7 @@ MESSAGE_CODEC = JsonCodec(
         "description": "the fields of Kafka's message, all of them and in its order; inner objects may be nested",
         "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
     },
-    _names_and_values,
+    _field_names_and_values,
     _fields_as_objects,
 ).of("message", SCHEMA_DEFINITIONS)
 STATE_FIELD_CODECS = {
@@ -272,7 +272,7 @@ STATE_FIELD_CODECS = {
 _REQUIRED_STATE_FIELDS = ("candidates", "leader voters", "start")
 
 
-def _make_state_codec() -> JsonCodec:
+def _make_epoch_state_codec() -> JsonCodec:
     """Return the form of an epoch state; a field may be given in the modes whose log lines show it."""
     by_mode: dict[str, JsonCodec] = {}
     for mode in MODE_NAMES:
@@ -296,7 +296,7 @@ def _make_state_codec() -> JsonCodec:
     )
 
 
-STATE_CODEC = _make_state_codec().of("state", SCHEMA_DEFINITIONS)
+STATE_CODEC = _make_epoch_state_codec().of("state", SCHEMA_DEFINITIONS)
 REPLICA_FIELD_CODECS = {
     "mode": choice_codec(MODE_NAMES),
     "epoch": NODE_CODEC,

@@ -132,7 +132,7 @@ class SendReceivePairs(NamedTuple):
     unanswered: list[tuple[Event, Event]]  # requests without a response, with that to a later request to the same node
 
 
-def pair_messages(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> SendReceivePairs:
+def pair_receipts_with_sends(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> SendReceivePairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
     pairs = SendReceivePairs({}, {}, [], [])
     answers = _answers_to_requests(logs)
@@ -230,7 +230,7 @@ def _pair_receipts_of_sender(
             sends[event.incarnation][event.correlation] = event
         elif event.kind in (EventKind.RESPONSE, EventKind.IGNORED):
             responses[event.incarnation][event.correlation] = event
-    alignments = {number: _Alignment(sent, responses[number], answers, homes) for number, sent in sends.items()}
+    alignments = {number: _ReceiptAligner(sent, responses[number], answers, homes) for number, sent in sends.items()}
     assigned: dict[int, list[Event]] = defaultdict(list)
     for of_receiver in receipts:
         if not alignments:
@@ -246,7 +246,7 @@ def _pair_receipts_of_sender(
         pairs.unanswered.extend(alignment.unanswered())
 
 
-def _sender_incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> list[int]:
+def _sender_incarnations(receipts: list[Event], alignments: dict[int, _ReceiptAligner]) -> list[int]:
     """Return the sender's incarnation for each receipt of one node: the most likely ones, which never fall.
 
     An incarnation is likely if it has sent the request with a similar id, and unlikely to go on where the ids restart.
@@ -278,7 +278,7 @@ def _sender_incarnations(receipts: list[Event], alignments: dict[int, _Alignment
     return chosen[::-1]
 
 
-class _Alignment:
+class _ReceiptAligner:
     """Alignments of the receipts of an incarnation's requests with their sendings, the best first."""
 
     def __init__(

@@ -143,7 +143,7 @@ def _disk_as_json(disk: ReplicaDisk) -> dict[str, Any]:
         "start": disk.start,
         "end": disk.end,
         "batches": len(disk.log.batches),
-        "last_time": _last_time_text(disk),
+        "last_time": _last_batch_time_text(disk),
         "epochs": _epochs_as_json(disk),
         "versions": [{"offset": offset, "version": version} for offset, version, _ in disk.versions],
         "voters": [
@@ -173,14 +173,14 @@ def _epochs_as_json(disk: ReplicaDisk) -> list[dict[str, Any]]:
     return found
 
 
-def render_disks(disks: list[ReplicaDisk], report: CheckReport) -> str:
+def render_disk_report(disks: list[ReplicaDisk], report: CheckReport) -> str:
     """Return disks and report as text."""
     cluster = next((disk.cluster_id for disk in disks if disk.cluster_id), "")
     count = f"{len(disks)} disk{'' if len(disks) == 1 else 's'}"
     lines = [f"{count} of cluster {cluster}" if cluster else count]
     for disk in disks:
         lines += ["", *_disk_lines(disk)]
-    lines += ["", *summary_lines(report)]
+    lines += ["", *check_report_lines(report)]
     return "\n".join(lines) + "\n"
 
 
@@ -188,7 +188,7 @@ def _disk_lines(disk: ReplicaDisk) -> Iterator[str]:
     yield f"{disk.name}{f', directory {disk.directory_id}' if disk.directory_id else ''}: {disk.path}"
     yield f"  quorum-state   {_quorum_state_text(disk)}"
     count, until = len(disk.log.batches), disk.end - 1
-    batches = f"offsets {disk.start} to {until}, {count:,} batches, last {_last_time_text(disk)}"
+    batches = f"offsets {disk.start} to {until}, {count:,} batches, last {_last_batch_time_text(disk)}"
     yield f"  log            {batches if count else f'empty, from offset {disk.end}'}"
     if disk.versions:
         yield f"  kraft.version  {', '.join(f'{version} since offset {at}' for at, version, _ in disk.versions)}"
@@ -219,7 +219,7 @@ def _quorum_state_text(disk: ReplicaDisk) -> str:
     return f"epoch {state.epoch}, {f'leader {state.leader}' if state.leader >= 0 else 'no leader'}{voted}"
 
 
-def _last_time_text(disk: ReplicaDisk) -> str | None:
+def _last_batch_time_text(disk: ReplicaDisk) -> str | None:
     return utc_time_text(int(disk.log.batches["time"][-1])) if len(disk.log.batches) else None
 
 
@@ -244,7 +244,7 @@ def _table_lines(rows: list[tuple[str, ...]]) -> Iterator[str]:
         yield "    " + "  ".join(cells).rstrip()
 
 
-def summary_lines(report: CheckReport) -> Iterator[str]:
+def check_report_lines(report: CheckReport) -> Iterator[str]:
     """Yield the lines with findings, notes and the number of checks."""
     for finding in report.findings:
         yield from _finding_lines("BROKEN", finding)

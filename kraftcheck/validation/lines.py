@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.rules import last_kraft_version
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import OPERATION_OF_API, ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.state import DueResponse, NodeProgress, NodeState, Refusal, WaitingRequest
+from kraftcheck.validation.state import DueResponse, EventRefusal, NodeProgress, NodeReplayState, WaitingRequest
 from kraftcheck.validation.translation import (
     ERROR_CODES,
     FieldDifference,
@@ -133,7 +133,7 @@ class LineChecks(ReplayedModel):
 
     known: KnownDifferenceUses
 
-    def _sends(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _sends(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         send = SEND_CHECKS.get(event.body.api)
         if send is None:
             return state
@@ -145,7 +145,7 @@ class LineChecks(ReplayedModel):
         expected = self.terms.expected(request, me.log, me.start)
         return body_differences(event.body, expected or {})
 
-    def _send_fetch(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_fetch(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
         """A fetch is the pending request of the model, or replaces one that has timed out."""
         best: list[FieldDifference] | None = None
         for me, name in self._fetches(state):
@@ -161,9 +161,9 @@ class LineChecks(ReplayedModel):
                 needs = state.needs if me is state.me else (*state.needs, *self._needed(state, me))
                 return pending, state._replace(me=me, sent=event.correlation, actions=actions, needs=needs)
             best = found if best is None or len(found) < len(best) else best
-        raise Refusal(event, "is a fetch that the model does not send", best or (), "FetchFromBootstrapServer")
+        raise EventRefusal(event, "is a fetch that the model does not send", best or (), "FetchFromBootstrapServer")
 
-    def _needed(self, state: NodeState, me: Replica) -> Iterator[str]:
+    def _needed(self, state: NodeReplayState, me: Replica) -> Iterator[str]:
         """Yield the known differences without which the model does not send a replica's fetch in place of another."""
         if me.pending.dest == me.id:  # type: ignore[union-attr]
             yield FETCHES_FROM_ITSELF
@@ -182,7 +182,7 @@ class LineChecks(ReplayedModel):
 
     homes: dict[str, int] = {}
 
-    def _fetches(self, state: NodeState) -> Iterator[tuple[Replica, str]]:
+    def _fetches(self, state: NodeReplayState) -> Iterator[tuple[Replica, str]]:
         me = state.me
         if state.sent is None:
             yield me, ""
@@ -192,17 +192,19 @@ class LineChecks(ReplayedModel):
         for step in self.protocol.fetch_from_bootstrap_server(free):  # type: ignore[attr-defined]
             yield step.me, ""
 
-    def _send_fetch_snapshot(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_fetch_snapshot(
+        self, node: NodeProgress, state: NodeReplayState, event: Event
+    ) -> tuple[Record, NodeReplayState]:
         pending = state.me.pending
         if not isinstance(pending, FetchSnapshotRequest):
-            raise Refusal(event, "is a request for a snapshot that no response named")
+            raise EventRefusal(event, "is a request for a snapshot that no response named")
         found = self._differs(pending, state.me, event)
         if found:
-            raise Refusal(event, "is not the request that the model sends", found)
+            raise EventRefusal(event, "is not the request that the model sends", found)
         return pending, state._replace(sent=event.correlation)
 
     def _send_one_of(
-        self, node: NodeProgress, state: NodeState, event: Event, allowed: Iterable[Record]
+        self, node: NodeProgress, state: NodeReplayState, event: Event, allowed: Iterable[Record]
     ) -> tuple[Record, Any]:
         best: list[FieldDifference] | None = None
         for request in allowed:
@@ -212,25 +214,25 @@ class LineChecks(ReplayedModel):
             if not found:
                 return request, state
             best = found if best is None or len(found) < len(best) else best
-        raise Refusal(event, "is a request that the model does not send", best or ())
+        raise EventRefusal(event, "is a request that the model does not send", best or ())
 
-    def _send_vote(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_vote(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
         me = state.me
         stands = me.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
         allowed = self.protocol.vote_requests(me, pre_vote=me.mode is Mode.PROSPECTIVE) if stands else []
         request, state = self._send_one_of(node, state, event, allowed)
         voter = request.dest  # type: ignore[attr-defined]
         if state.votes.get(voter, event.correlation) is None:
-            raise Refusal(event, "is sent to a voter that has answered in this round")
+            raise EventRefusal(event, "is sent to a voter that has answered in this round")
         return request, state._replace(votes={**state.votes, voter: event.correlation})
 
-    def _send_begin(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_begin(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
         me = state.me
         leads = me.mode is Mode.LEADER
         allowed = [self.protocol.announcement(me, key) for key in self.protocol.others(me)] if leads else []  # type: ignore[attr-defined]
         return self._send_one_of(node, state, event, allowed)
 
-    def _send_end(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_end(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
         me = state.me
         allowed: Sequence[Record] = state.ends
         if me.mode is not Mode.RESIGNED:
@@ -239,18 +241,18 @@ class LineChecks(ReplayedModel):
             allowed = self.protocol.end_quorum_epoch_requests(me, ())
         return self._send_one_of(node, state, event, allowed)
 
-    def _send_own(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_own(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, in place of its next fetch."""
         me = state.me
         if state.sent is not None and getattr(me.pending, "dest", None) == me.leader:
-            raise Refusal(event, "is sent while another request to the leader is pending")
+            raise EventRefusal(event, "is sent while another request to the leader is pending")
         if ONE_REQUEST_AT_A_TIME not in self.known.names:
             return self._send_beside(node, state, event)
         after, requests = self.protocol.next_request(me.but(pending=Nil.NIL, updating=True))
         request, state = self._send_one_of(node, state._replace(me=after), event, requests)
         return request, state._replace(sent=event.correlation, needs=(*state.needs, ONE_REQUEST_AT_A_TIME))
 
-    def _send_beside(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_beside(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, while it keeps fetching; an earlier one is lost."""
         free = state.me.but(updating=False, joining=False)
         send = self.protocol.send_update_voter if event.body.api == "UpdateRaftVoter" else self.protocol.join  # type: ignore[attr-defined]
@@ -258,18 +260,20 @@ class LineChecks(ReplayedModel):
         request, state = self._send_one_of(node, state, event, (sent for step in steps for sent in step.sent))
         return request, state._replace(me=steps[0].me)
 
-    def _send_versions(self, node: NodeProgress, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+    def _send_versions(
+        self, node: NodeProgress, state: NodeReplayState, event: Event
+    ) -> tuple[Record, NodeReplayState]:
         if state.owed is None:
-            raise Refusal(event, "is a question for which no voter is being added")
+            raise EventRefusal(event, "is a question for which no voter is being added")
         if not self._reaches(event, state.owed.dest):
-            raise Refusal(event, "goes to another node than the voter that is being added")
+            raise EventRefusal(event, "goes to another node than the voter that is being added")
         return state.owed, state._replace(owed=None)
 
-    def _answers(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _answers(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         key = request_key(event)
         waiting = state.waiting.get(key)
         if waiting is None:
-            raise Refusal(event, "responds to no request")
+            raise EventRefusal(event, "responds to no request")
         is_ended = event.body.api == "Fetch" and state.ended == event.peer
         state = state.without(key)._replace(ended=None if is_ended else state.ended)
         if waiting.is_late:
@@ -290,14 +294,14 @@ class LineChecks(ReplayedModel):
             return ended
         return self._expired(node, state, event)
 
-    def _expired(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _expired(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         """A voter change times out, once its question to the new voter is sent."""
         for step in self.protocol.expire_operation(state.me) if state.owed is None else ():  # type: ignore[attr-defined]
             expired = self._taken(state, step, node, event, None)
             return self._matched(expired._replace(due=()), event, expired.due[-1])
-        raise Refusal(event, "is a response that the model does not send")
+        raise EventRefusal(event, "is a response that the model does not send")
 
-    def _ended(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState | None:
+    def _ended(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState | None:
         """Return the state in which a timer has ended the office, and with it a voter change; its line comes next."""
         for after, name in self._moves(node, state, event):
             due = next((due for due in after.due if name and due.api == event.body.api), None)
@@ -306,25 +310,25 @@ class LineChecks(ReplayedModel):
                 return after._replace(due=rest, actions=(*after.actions, name))
         return None
 
-    def _matched(self, state: NodeState, event: Event, due: DueResponse) -> NodeState:
+    def _matched(self, state: NodeReplayState, event: Event, due: DueResponse) -> NodeReplayState:
         found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
             found.append(FieldDifference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
         if found:
-            raise Refusal(event, "is another response than the model's", found, due.api)
+            raise EventRefusal(event, "is another response than the model's", found, due.api)
         if due.records:
             self.records[id(event)] = due.records
         return state
 
     def _unparked(
-        self, node: NodeProgress, state: NodeState, event: Event, waiting: WaitingRequest, *, is_ended: bool
-    ) -> NodeState:
+        self, node: NodeProgress, state: NodeReplayState, event: Event, waiting: WaitingRequest, *, is_ended: bool
+    ) -> NodeReplayState:
         """A parked fetch ends: with its first response, handled again, or with an error as leadership is lost."""
         if waiting.is_timed_out_by(event):
             return state
         best = waiting.differences(event)
         if not is_ended:
-            raise Refusal(event, "is the response to a parked fetch whose end has no line", best)
+            raise EventRefusal(event, "is the response to a parked fetch whose end has no line", best)
         if event.body.number("errorCode", 1) == ERROR_CODES[Error.NOT_LEADER_OR_FOLLOWER]:
             return state  # the end of this unit shows that the leader has lost its office
         me = self._before_resigning(state)
@@ -340,33 +344,33 @@ class LineChecks(ReplayedModel):
                 rest = after._replace(due=tuple(d for d in after.due if d is not due))
                 return self._matched(rest, event, due)
             best = min(best or found, found, key=len)
-        raise Refusal(event, "is another response than the model's", best, "HandleFetchRequest")
+        raise EventRefusal(event, "is another response than the model's", best, "HandleFetchRequest")
 
     @staticmethod
-    def _before_resigning(state: NodeState) -> Replica:
+    def _before_resigning(state: NodeReplayState) -> Replica:
         """Return the leader that ends parked fetches: the model resigns with a commit, Kafka after their responses."""
         me, before = state.me, state.origin
         if me.mode is Mode.RESIGNED and before is not None and before.mode is Mode.LEADER and before.epoch == me.epoch:
             return before.but(high_watermark=me.high_watermark)
         return me
 
-    def _ends_parked(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _ends_parked(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         """A parked fetch ends, one that was received from this replica key at this offset."""
         offset, directory = event.body
         fetches = [one.event.body for one in state.waiting.values() if one.event.peer == event.peer]
         shown = [(body.number("fetchOffset"), body.get("replicaDirectoryId")) for body in fetches]
         if (offset, directory) not in shown:
             differs = [FieldDifference("offset, directory id", (offset, directory), shown)]
-            raise Refusal(event, "ends a parked fetch that was not received", differs)
+            raise EventRefusal(event, "ends a parked fetch that was not received", differs)
         return state._replace(ended=event.peer)
 
-    def _appends(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _appends(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         base, end, epoch = event.body
         if event.seq > state.appended:
             steps = self.protocol.client_append(state.me, self.shared)  # type: ignore[attr-defined]
             step = next(iter(steps), None)
             if step is None:
-                raise Refusal(event, "is an append of a replica that does not lead", action="ClientAppend")
+                raise EventRefusal(event, "is an append of a replica that does not lead", action="ClientAppend")
             state = self._taken(state, step, node, event, None)
         log = state.me.log
         count = batch_count_at(log, end)
@@ -377,10 +381,10 @@ class LineChecks(ReplayedModel):
             != shown
         ):
             found = [FieldDifference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)]
-            raise Refusal(event, "is another append than the model's", found)
+            raise EventRefusal(event, "is another append than the model's", found)
         return state
 
-    def _stores(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _stores(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         log = state.me.log
         return self._equal(
             state,
@@ -391,28 +395,28 @@ class LineChecks(ReplayedModel):
         )
 
     def _equal(
-        self, state: NodeState, event: Event, names: Iterable[str], kafka: Iterable[Any], model: Iterable[Any]
-    ) -> NodeState:
+        self, state: NodeReplayState, event: Event, names: Iterable[str], kafka: Iterable[Any], model: Iterable[Any]
+    ) -> NodeReplayState:
         found = [FieldDifference(*one) for one in zip(names, kafka, model, strict=True) if one[1] != one[2]]
         if found:
-            raise Refusal(event, "shows another value than the model's", found)
+            raise EventRefusal(event, "shows another value than the model's", found)
         return state
 
-    def _high_watermark(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _high_watermark(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         ours = offset_after_batches(state.me.log, state.me.high_watermark)
         return self._equal(state, event, ("high watermark",), (event.body,), (ours,))._replace(high=ours)
 
-    def _first_high_watermark(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _first_high_watermark(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         ours = offset_after_batches(state.me.log, state.me.high_watermark)
         names = "high watermark", "high watermark before"
         return self._equal(state, event, names, (event.body, 0), (ours, state.high))
 
-    def _ends_at(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _ends_at(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         return self._equal(
             state, event, ("log end",), (event.body,), (offset_after_batches(state.me.log, len(state.me.log)),)
         )
 
-    def _reads_voters(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _reads_voters(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         voters, offset = event.body
         wanted = self.terms.voters(voters)
         if self._voters_at(state.me, offset) != wanted:
@@ -426,7 +430,7 @@ class LineChecks(ReplayedModel):
         formatted = self.protocol.formatted_voters(me.id, me.directory)
         return self.protocol.voters_in(me.log[: batch_count_at(me.log, offset + 1)], formatted)
 
-    def _reads_version(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _reads_version(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         version, offset = event.body
         me = state.me
         formatted = self.protocol.formatted_version(me.id, me.directory)
@@ -435,7 +439,7 @@ class LineChecks(ReplayedModel):
             return state  # an upgrade: the voters' line comes next
         return self._equal(state, event, ("kraft.version",), (version,), (ours,))
 
-    def _is_state(self, node: NodeProgress, state: NodeState, event: Event) -> NodeState:
+    def _is_state(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
         """Compare the whole state with the model's."""
         me, shown = state.me, event.body
         kafka = {name: shown.get(name) for name in ("mode", "epoch", "leader")}

@@ -97,7 +97,7 @@ def parse_offset(text: str) -> int:
     return int(found[1]) if found else -1
 
 
-def _parse_address(endpoint: tuple[str, str, str]) -> str:
+def _address_of_endpoint(endpoint: tuple[str, str, str]) -> str:
     """Return host and port of an endpoint; its host may be resolved, unresolved, or an address without a name."""
     name, address, port = endpoint
     return f"{name or address}:{port}"
@@ -109,7 +109,7 @@ def parse_voters(text: str) -> tuple[tuple[int, str, str, int], ...]:
         (
             int(node),
             directory,
-            ",".join(map(_parse_address, ENDPOINT_PATTERN.findall(endpoints))),
+            ",".join(map(_address_of_endpoint, ENDPOINT_PATTERN.findall(endpoints))),
             int(high or 0),
         )
         for node, directory, endpoints, _, high in VOTER_PATTERN.findall(text)
@@ -120,7 +120,7 @@ STATE_NAME_PATTERN = re.compile(r"(\w+?)(?:State)?\(")
 EPOCH_FIELD_PATTERN = re.compile(r"[( ]epoch=(\d+)")
 
 
-def parse_state(text: str) -> dict[str, Any] | None:
+def parse_epoch_state(text: str) -> dict[str, Any] | None:
     """Return the fields of an epoch state, by the names of `STATE_FIELD_PARSERS`; None for another text."""
     named, epoch = STATE_NAME_PATTERN.match(text), EPOCH_FIELD_PATTERN.search(text)
     if named is None or epoch is None:
@@ -146,7 +146,7 @@ def _voters_with_state_parser(wanted: str) -> Callable[[str], frozenset[int]]:
     )
 
 
-def _parse_start_offset(text: str) -> int:
+def _parse_epoch_start_offset(text: str) -> int:
     found = re.search(r"epochStartOffset=(\d+)", text)
     return int(found[1]) if found else -1
 
@@ -158,7 +158,7 @@ def _parse_voter_ids(text: str) -> frozenset[int] | None:
 
 def _parse_leader_address(text: str) -> str | None:
     told = ENDPOINT_PATTERN.findall(text.partition("votedKey=")[0])
-    return _parse_address(told[0]) if told else None
+    return _address_of_endpoint(told[0]) if told else None
 
 
 def _parse_high_watermark(text: str) -> int:
@@ -178,7 +178,7 @@ STATE_FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "keys": (("Leader", *ELECTION_STATES), lambda text: frozenset(VOTER_KEY_PATTERN.findall(text))),
     "local key": (("Leader", "Candidate", "Resigned"), lambda text: LOCAL_KEY_PATTERN.findall(text)),
     "leader voters": (("Leader",), lambda text: frozenset(int(node) for node, _ in LEADER_VOTER_PATTERN.findall(text))),
-    "start": (("Leader",), _parse_start_offset),
+    "start": (("Leader",), _parse_epoch_start_offset),
     "address": (("Follower",), _parse_leader_address),
     "high": (("Unattached", *ELECTION_STATES, "Follower"), _parse_high_watermark),
 }
@@ -207,14 +207,14 @@ def _parse_received(event: Event, text: str) -> None:
         event.peer = message_sender(event.body) if kind is EventKind.REQUEST else None
 
 
-def _parse_sent(event: Event, text: str) -> None:
+def _parse_sent_request(event: Event, text: str) -> None:
     if _parse_message(EventKind.SEND, event, text):
         found = DESTINATION_PATTERN.search(text)
         if found:
             event.created, event.address = int(found[1]), found[2]
 
 
-def _parse_answered(event: Event, text: str) -> None:
+def _parse_sent_response(event: Event, text: str) -> None:
     answer, _, request = text.partition(" to inbound request ")
     if _parse_message(EventKind.ANSWER, event, answer):
         found = CREATED_TIME_PATTERN.search(request)
@@ -223,16 +223,16 @@ def _parse_answered(event: Event, text: str) -> None:
         event.peer = message_sender(parse_body(api[1], request[api.end() :])) if api else None
 
 
-def _parse_ignored(event: Event, text: str) -> None:
+def _parse_ignored_response(event: Event, text: str) -> None:
     _parse_message(EventKind.IGNORED, event, text.partition(" since it is no longer")[0])
 
 
 def _transition_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         after, _, before = text.partition(" to ")[2].partition(" from ")
-        state = parse_state(after)
+        state = parse_epoch_state(after)
         if state is not None:
-            event.kind, event.body = kind, (state, None if before == "null" else parse_state(before))
+            event.kind, event.body = kind, (state, None if before == "null" else parse_epoch_state(before))
 
     return parse
 
@@ -315,9 +315,9 @@ def _snapshot_line_parser(kind: EventKind) -> Callable[[Event, str], None]:
 
 PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Received inbound mes": _parse_received,
-    "Sent outbound reques": _parse_sent,
-    "Sent response Outbou": _parse_answered,
-    "Ignoring response In": _parse_ignored,
+    "Sent outbound reques": _parse_sent_request,
+    "Sent response Outbou": _parse_sent_response,
+    "Ignoring response In": _parse_ignored_response,
     "Attempting durable t": _transition_parser(EventKind.ATTEMPT),
     "Completed transition": _transition_parser(EventKind.TRANSITION),
     "Leader appended reco": _parse_append,

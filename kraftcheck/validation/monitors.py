@@ -19,10 +19,10 @@ import numpy as np
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.comparisons import (
     compare_elections,
+    compare_log_with_snapshot,
     compare_logs,
     compare_successive_voters,
     compare_voters,
-    compare_with_snapshot,
     is_single_voter_change,
 )
 from kraftcheck.validation.disks import ReplicaDisk, Snapshot
@@ -51,7 +51,7 @@ def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
         _check_quorum_state(disk, report)
         for snapshot in disk.snapshots:
             _check_snapshot(disk, snapshot, report)
-        _check_no_hole(disk, report)
+        _check_snapshot_log_continuity(disk, report)
         compare_successive_voters(disk, report)
     compare_elections(disks, report)
     compare_voters(disks, report)
@@ -59,7 +59,7 @@ def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     for disk in disks:
         for other in disks:
             for snapshot in other.snapshots:
-                compare_with_snapshot(disk, other, snapshot, report)
+                compare_log_with_snapshot(disk, other, snapshot, report)
     return report
 
 
@@ -93,7 +93,7 @@ def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
     for scan, files, active in _scans_of_disk(disk):
         report.checks["crc"] += len(scan.batches)
         _report_scan_faults(scan, files, active, nodes, report)
-        _report_gaps(scan.batches, disk.starts[0] if active else 0, files, nodes, report)
+        _report_offset_gaps(scan.batches, disk.starts[0] if active else 0, files, nodes, report)
     for number, start in enumerate(disk.starts):
         rows = disk.log.batches[disk.log.batches["file"] == number]
         if len(rows) and rows["base"][0] != start:
@@ -114,7 +114,7 @@ def _report_scan_faults(
         report.add(Finding("crc", f"{hidden} more batches with a wrong CRC", files[0], "", nodes))
 
 
-def _report_gaps(
+def _report_offset_gaps(
     batches: np.ndarray, start: int, files: list[str], nodes: tuple[NodeName, ...], report: CheckReport
 ) -> None:
     report.checks["batches"] += len(batches)
@@ -202,7 +202,7 @@ def _snapshot_id_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
         yield f"ends within the batch at offset {row['base']}"
 
 
-def _check_no_hole(disk: ReplicaDisk, report: CheckReport) -> None:
+def _check_snapshot_log_continuity(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that snapshots and log leave no hole: Kafka refuses to start with one."""
     node = node_name(disk)
     if disk.start > 0 and disk.files and not disk.is_alone:
@@ -248,7 +248,7 @@ class _StoredQuorumState:
 
 
 @dataclass
-class _NodeLogState:
+class _MonitoredNode:
     """The state of one node's log."""
 
     state: dict[str, Any] | None = None
@@ -282,12 +282,12 @@ class _EventMonitor:
 
     def __init__(self) -> None:
         self.report = CheckReport(Counter(dict.fromkeys(LOG_CHECK_MEANINGS, 0)))
-        self._nodes: dict[int, _NodeLogState] = {}
+        self._nodes: dict[int, _MonitoredNode] = {}
         self._leaders: dict[int, tuple[int, Event]] = {}
         self._starts: dict[int, tuple[int, Event]] = {}
         self._highs: dict[int, tuple[int, Event]] = {}
         """The highest high watermark by epoch."""
-        self._readers: dict[EventKind, Callable[[_NodeLogState, Event], None]] = {
+        self._readers: dict[EventKind, Callable[[_MonitoredNode, Event], None]] = {
             EventKind.DISK: self._disk,
             EventKind.BOOT: self._boot,
             EventKind.ATTEMPT: self._transition,
@@ -304,16 +304,16 @@ class _EventMonitor:
         """Read an event."""
         read = self._readers.get(event.kind)
         if read:
-            read(self._nodes.setdefault(event.node, _NodeLogState()), event)
+            read(self._nodes.setdefault(event.node, _MonitoredNode()), event)
 
-    def _disk(self, node: _NodeLogState, event: Event) -> None:
+    def _disk(self, node: _MonitoredNode, event: Event) -> None:
         node.snapshots = event.body
 
-    def _boot(self, node: _NodeLogState, event: Event) -> None:
+    def _boot(self, node: _MonitoredNode, event: Event) -> None:
         node.kept = [node.stored[kind] for kind in (EventKind.TRANSITION, EventKind.ATTEMPT) if kind in node.stored]
         node.state, node.stored, node.voters = None, {}, []
 
-    def _truncated(self, node: _NodeLogState, event: Event) -> None:
+    def _truncated(self, node: _MonitoredNode, event: Event) -> None:
         """A truncation takes the follower to a prefix of its leader's log, so a further one goes back further."""
         offset, epoch = event.body, node.state["epoch"] if node.state else -1
         before = node.truncated.get(epoch)
@@ -328,13 +328,13 @@ class _EventMonitor:
             self._found("truncations", message, event)
         self._forget(node, offset)
 
-    def _replaced(self, node: _NodeLogState, event: Event) -> None:
+    def _replaced(self, node: _MonitoredNode, event: Event) -> None:
         self._forget(node, -2)
 
-    def _forget(self, node: _NodeLogState, end: int) -> None:
+    def _forget(self, node: _MonitoredNode, end: int) -> None:
         node.voters, node.ever = ([one for one in sets if one[0] < end] for sets in (node.voters, node.ever))
 
-    def _high_watermark(self, node: _NodeLogState, event: Event) -> None:
+    def _high_watermark(self, node: _MonitoredNode, event: Event) -> None:
         if node.state:
             self._high(node, event, node.state["epoch"], event.body)
 
@@ -345,9 +345,9 @@ class _EventMonitor:
 
     # Transitions
 
-    def _transition(self, node: _NodeLogState, event: Event) -> None:
+    def _transition(self, node: _MonitoredNode, event: Event) -> None:
         state, before = event.body
-        stored = _stored_quorum_state(event.node, state)
+        stored = _quorum_state_of_transition(event.node, state)
         if state["mode"] in _DURABLE_MODES:
             node.stored[event.kind] = stored
         if event.kind is EventKind.ATTEMPT:
@@ -364,7 +364,7 @@ class _EventMonitor:
                 self._high(node, event, one["epoch"], one["high"])
         self._elects(node, event, state, before, stored)
 
-    def _restart(self, node: _NodeLogState, event: Event, now: _StoredQuorumState) -> None:
+    def _restart(self, node: _MonitoredNode, event: Event, now: _StoredQuorumState) -> None:
         """Compare the first state of a process with the last that an earlier one stored."""
         if not node.kept:
             return
@@ -382,7 +382,7 @@ class _EventMonitor:
 
     def _elects(
         self,
-        node: _NodeLogState,
+        node: _MonitoredNode,
         event: Event,
         state: dict[str, Any],
         before: dict[str, Any] | None,
@@ -405,13 +405,13 @@ class _EventMonitor:
             self._found("leaders", f"epoch {epoch} has leaders {known} and {leader}", event, first)
 
     def _votes(self, event: Event, voter: int, epoch: int, candidate: int) -> None:
-        known, first = self._nodes.setdefault(voter, _NodeLogState()).votes.setdefault(epoch, (candidate, event))
+        known, first = self._nodes.setdefault(voter, _MonitoredNode()).votes.setdefault(epoch, (candidate, event))
         self.report.checks["votes"] += first is not event
         if known != candidate:
             message = f"node {voter} votes in epoch {epoch} for node {known} and node {candidate}"
             self._found("votes", message, event, first)
 
-    def _stands(self, node: _NodeLogState, event: Event, state: dict[str, Any]) -> None:
+    def _stands(self, node: _MonitoredNode, event: Event, state: dict[str, Any]) -> None:
         self.report.checks["observers"] += 1
         sets = [state["leader voters" if state["mode"] == "Leader" else "candidates"]]
         sets += [frozenset(voter[0] for voter in node.voters[-1][1])] if node.voters else []
@@ -432,14 +432,14 @@ class _EventMonitor:
             for voter in granted:
                 self._votes(event, voter, epoch, event.node)
 
-    def _high(self, node: _NodeLogState, event: Event, epoch: int, high: int) -> None:
+    def _high(self, node: _MonitoredNode, event: Event, epoch: int, high: int) -> None:
         node.high = max(node.high, high)
         if high > self._highs.get(epoch, (0,))[0]:
             self._highs[epoch] = high, event
 
     # Voter sets
 
-    def _voters(self, node: _NodeLogState, event: Event) -> None:
+    def _voters(self, node: _MonitoredNode, event: Event) -> None:
         voters, offset = event.body
         node.voters = [one for one in node.voters if one[0] < offset]
         if node.voters:
@@ -471,7 +471,7 @@ class _EventMonitor:
                 self._compare(node, other, *one)
 
     def _compare(
-        self, node: _NodeLogState, other: _NodeLogState, offset: int, voters: tuple[Any, ...], event: Event
+        self, node: _MonitoredNode, other: _MonitoredNode, offset: int, voters: tuple[Any, ...], event: Event
     ) -> None:
         """Compare a voter set with the one that another node has at its offset, if that node has read so far."""
         place = bisect_right(node.ever, offset, key=itemgetter(0)) - 1
@@ -487,7 +487,7 @@ class _EventMonitor:
             self._found("voter sets by offset", message, event, first, is_note=not committed)
 
 
-def _stored_quorum_state(node: int, state: dict[str, Any]) -> _StoredQuorumState:
+def _quorum_state_of_transition(node: int, state: dict[str, Any]) -> _StoredQuorumState:
     """Return the content of quorum-state in a state."""
     mode, voted = state["mode"], state.get("voted")
     if mode == "Candidate":

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kraftcheck.lockstep.jars import agent_jar
+from kraftcheck.lockstep.jars import compile_agent_jar
 
 AGENT_SOURCE = Path(__file__).with_name("agent") / "ObservingAgent.java"
 
 
 def build_observing_agent() -> Path:
     """Return the agent's jar: `-javaagent:JAR=FILE[,BYTES]` writes to FILE, at most BYTES."""
-    return agent_jar(AGENT_SOURCE)
+    return compile_agent_jar(AGENT_SOURCE)
 
 
 if __name__ == "__main__":

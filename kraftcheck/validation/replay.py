@@ -25,16 +25,20 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys, resigned, unattached
 from kraftcheck.spec import Record
-from kraftcheck.validation.completeness import LineOrderChecker, check_start_shows_snapshot, require_lines_for_changes
+from kraftcheck.validation.completeness import (
+    LineOrderChecker,
+    require_lines_for_changes,
+    require_snapshot_control_lines,
+)
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
 from kraftcheck.validation.starts import LateStartReplay, control_records_in_lines
 from kraftcheck.validation.state import (
     BOOT_KINDS,
+    EventRefusal,
     NodeProgress,
-    NodeState,
-    Refusal,
+    NodeReplayState,
     WaitingRequest,
     next_unit_events,
     transition_differences,
@@ -44,7 +48,7 @@ from kraftcheck.validation.translation import (
     batch_count_at,
     batch_end_offset,
     data_batch,
-    make_log,
+    make_log_from_ends,
     offset_after_batches,
 )
 
@@ -68,7 +72,7 @@ class UnitScheduler(ReplayedModel):
                 released = [node for node in waiting if self._released(node)]
                 if not released:
                     event = waiting[0].events[waiting[0].position]
-                    self.divergence = Refusal(event, "is received before it is sent")
+                    self.divergence = EventRefusal(event, "is received before it is sent")
                     return
                 idle = 0
             node = self.nodes[ready.popleft()]
@@ -77,7 +81,7 @@ class UnitScheduler(ReplayedModel):
                 idle = 0
                 try:
                     self.advance(node)
-                except Refusal as refusal:
+                except EventRefusal as refusal:
                     node.diverged = True
                     self.divergence = refusal
                     return
@@ -203,20 +207,22 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         self.orders[node.number].check(unit, is_last=is_last)
         node.state = self._accept(node, settled._replace(due=()), unit)
 
-    def _outcomes(self, node: NodeProgress, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeState]:
+    def _outcomes(self, node: NodeProgress, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeReplayState]:
         """Yield the states after a unit; raise Refusal behind the last one."""
-        best: Refusal | None = None
+        best: EventRefusal | None = None
         for start in self._starts(node, unit):
             try:
                 origin = start.me if node.state is None else node.state.me
                 state = self._follow(node, start._replace(origin=origin), unit)
                 yield self._settled(node, state, unit, is_last=is_last)
-            except Refusal as refusal:
+            except EventRefusal as refusal:
                 if best is None or refusal.event.seq > best.event.seq:
                     best = refusal
-        raise best or Refusal(unit[0], "is not allowed")
+        raise best or EventRefusal(unit[0], "is not allowed")
 
-    def _count_known(self, node: NodeProgress, unit: Sequence[Event], settled: NodeState, *, is_last: bool) -> None:
+    def _count_known(
+        self, node: NodeProgress, unit: Sequence[Event], settled: NodeReplayState, *, is_last: bool
+    ) -> None:
         """Count the known differences without which the model does not take a unit to the same state."""
         self.known.counts.update(set(settled.needs))
         for name in sorted(self.known.noted):
@@ -224,7 +230,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
                 try:
                     outcomes = self._outcomes(node, unit, is_last=is_last)
                     needed = all(one._replace(actions=settled.actions) != settled for one in outcomes)
-                except Refusal:
+                except EventRefusal:
                     needed = True
             if needed:
                 self.known.counts[name] += 1
@@ -245,7 +251,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             for one, state, alternatives in states:
                 one.state, one.alternatives = state, alternatives
 
-    def _accept(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> NodeState:
+    def _accept(self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]) -> NodeReplayState:
         node.position += len(unit)
         self.explained.update(event.kind for event in unit)
         self.done.update(id(event) for event in unit if event.kind in (EventKind.SEND, EventKind.ANSWER))
@@ -275,14 +281,14 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
 
     # The first event of a unit
 
-    def _starts(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _starts(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeReplayState]:
         """Yield the states after each outcome that the model has for the first event of a unit."""
         self.split_named(unit[0])
         event, state = unit[0], node.state
         if event.kind in BOOT_KINDS:
             yield from self._boots(node, unit)
         elif state is None:
-            raise Refusal(event, "comes before the process starts")
+            raise EventRefusal(event, "comes before the process starts")
         elif event.kind in (EventKind.REQUEST, EventKind.RESPONSE):
             handle = self._requested if event.kind is EventKind.REQUEST else self._responded
             for before in self._before_changes(node, state, unit):
@@ -290,7 +296,9 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         else:
             yield state
 
-    def _before_changes(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _before_changes(
+        self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]
+    ) -> Iterator[NodeReplayState]:
         """Yield the state, and a leader's states after the waiting batches that it appends before a voter set.
 
         It flushes all of them together, so the high watermark follows the new voter set.
@@ -307,7 +315,9 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             state = taken._replace(me=me, puts=state.puts)
             yield state
 
-    def _requested(self, state: NodeState, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _requested(
+        self, state: NodeReplayState, node: NodeProgress, unit: Sequence[Event]
+    ) -> Iterator[NodeReplayState]:
         event = unit[0]
         key = request_key(event)
         state = state._replace(waiting={**state.waiting, key: WaitingRequest(event, None)})
@@ -325,7 +335,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             for step in handler(before.me, request, self.shared):
                 yield self._taken(before, step, node, event, key)
 
-    def _prepared(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _prepared(self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]) -> Iterator[NodeReplayState]:
         """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
         yield state
         answer = next((e for e in unit if e.kind is EventKind.ANSWER and request_key(e) == request_key(unit[0])), None)
@@ -343,7 +353,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             found = [after for one in found for after in self._snapshot_steps(one, shown)]
             yield from found
 
-    def _snapshot_steps(self, state: NodeState, shown: set[int]) -> Iterator[NodeState]:
+    def _snapshot_steps(self, state: NodeReplayState, shown: set[int]) -> Iterator[NodeReplayState]:
         """Yield the states after a snapshot, or a deletion of the log, at a shown offset."""
         for step in self.protocol.take_snapshot(state.me):  # type: ignore[attr-defined]
             after = step.me
@@ -351,11 +361,13 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             if changed in shown:
                 yield state._replace(me=after, actions=(*state.actions, "TakeSnapshot"))
 
-    def _responded(self, state: NodeState, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _responded(
+        self, state: NodeReplayState, node: NodeProgress, unit: Sequence[Event]
+    ) -> Iterator[NodeReplayState]:
         event, me = unit[0], state.me
         request = node.asked.get(event.correlation)
         if request is None:
-            raise Refusal(event, "answers no request of this process")
+            raise EventRefusal(event, "answers no request of this process")
         if is_transport_error(event):
             yield state._replace(sent=None) if state.sent == event.correlation else state
             return
@@ -364,12 +376,12 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         source = request.dest  # type: ignore[attr-defined]
         if isinstance(request, ApiVersionsRequest):
             if event.body.number("errorCode") != 0:
-                raise Refusal(event, "has an error that the model lacks")
+                raise EventRefusal(event, "has an error that the model lacks")
             response: Record | None = self.terms.versions(event.body, request.of, source, me.id)
         else:
             response = self.terms.response(event.body, request, me, source, self._batches(event, unit, me))
         if response is None:
-            raise Refusal(event, f"has an error that the model lacks: {event.body.get('errorCode', 1)}")
+            raise EventRefusal(event, f"has an error that the model lacks: {event.body.get('errorCode', 1)}")
         free = state._replace(sent=None) if state.sent == event.correlation else state
         asked = self._answered(free, event)
         for step in getattr(self.protocol, RESPONSE_HANDLERS[event.body.api])(me, response, self.shared):
@@ -378,14 +390,14 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             yield from self._fetched_elsewhere(state, node, event, request, response)
 
     @staticmethod
-    def _answered(state: NodeState, event: Event) -> NodeState:
+    def _answered(state: NodeReplayState, event: Event) -> NodeReplayState:
         """Return the state in which the voter that a response to Vote comes from has answered in this round."""
         found = {voter: None if sent == event.correlation else sent for voter, sent in state.votes.items()}
         return state._replace(votes=found) if event.body.api == "Vote" else state
 
     def _fetched_elsewhere(
-        self, state: NodeState, node: NodeProgress, event: Event, request: FetchRequest, response: Record
-    ) -> Iterator[NodeState]:
+        self, state: NodeReplayState, node: NodeProgress, event: Event, request: FetchRequest, response: Record
+    ) -> Iterator[NodeReplayState]:
         """Yield the states after the response to a fetch beside the pending request, which goes to another node."""
         me = state.me
         for step in self.protocol.handle_fetch_response(  # type: ignore[attr-defined]
@@ -416,7 +428,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         if known is None:
             sender = me.pending.dest if isinstance(me.pending, FetchRequest) else None
             if sender is not None and self.check.is_whole:
-                raise Refusal(event, f"carries records that no response of {sender} has sent")
+                raise EventRefusal(event, f"carries records that no response of {sender} has sent")
             return self._unknown(me, end, epoch, unit)
         batches = tuple(takewhile(lambda batch: batch_end_offset(batch) <= end, known))
         if len(batches) < len(known) and (not batches or batch_end_offset(batches[-1]) < end):
@@ -428,7 +440,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
         found, in_snapshot = control_records_in_lines(self.terms, unit)
         records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
-        return make_log(
+        return make_log_from_ends(
             offset_after_batches(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")]
         )
 
@@ -449,7 +461,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
 
     # The other events of a unit
 
-    def _follow(self, node: NodeProgress, state: NodeState, unit: Sequence[Event]) -> NodeState:
+    def _follow(self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]) -> NodeReplayState:
         """Return the state after the lines of a unit; raise Refusal at the first that the model does not allow."""
         position = 0
         while position < len(unit):
@@ -467,7 +479,9 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
                     state = check(self, node, state, event)
         return state
 
-    def _settled(self, node: NodeProgress, state: NodeState, unit: Sequence[Event], *, is_last: bool) -> NodeState:
+    def _settled(
+        self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event], *, is_last: bool
+    ) -> NodeReplayState:
         """Return the state at the end of a unit, with its parked fetches.
 
         Raise Refusal if the model has taken a step whose lines are missing. At the end of a log or of a process they
@@ -484,17 +498,17 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             found = transition_differences(state.me, state.shown, self.terms, state.shown.get("high", 0))
             wrong = [d for d in found if d.field in ("mode", "epoch", "leader", "voted")]
             if wrong:
-                raise Refusal(unit[-1], "is not followed by the transition that the model takes", wrong)
+                raise EventRefusal(unit[-1], "is not followed by the transition that the model takes", wrong)
         if left:
-            raise Refusal(unit[-1], f"is not followed by the response to {left[0].api}")
+            raise EventRefusal(unit[-1], f"is not followed by the response to {left[0].api}")
         if unit[0].kind in BOOT_KINDS:
             if node.state is not None and not node.is_old:
-                check_start_shows_snapshot(state.me, unit)
+                require_snapshot_control_lines(state.me, unit)
         elif node.state is not None:
             require_lines_for_changes(node.state.me, state, unit)
         return state
 
-    def _transitions(self, node: NodeProgress, state: NodeState, run: list[Event]) -> NodeState:
+    def _transitions(self, node: NodeProgress, state: NodeReplayState, run: list[Event]) -> NodeReplayState:
         """Return the state after transitions in a row; the last one must be a state of the model."""
         if not run:
             return state
@@ -516,11 +530,11 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
                     shown = shown._replace(actions=(*shown.actions, name))
                 try:
                     return self._transitions(node, shown, run[position + 1 :])
-                except Refusal:
+                except EventRefusal:
                     continue
-        raise Refusal(run[-1], "is not a transition that the model takes", best, action)
+        raise EventRefusal(run[-1], "is not a transition that the model takes", best, action)
 
-    def _passes(self, before: NodeState, after: NodeState, event: Event) -> bool:
+    def _passes(self, before: NodeReplayState, after: NodeReplayState, event: Event) -> bool:
         """Whether a transition is an intermediate one of a step: to a newer epoch, or of a sole voter's election."""
         shown = event.body[0]
         first = before.origin or before.me
@@ -539,7 +553,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         return False
 
     @staticmethod
-    def _chained(state: NodeState, run: Iterable[Event]) -> None:
+    def _chained(state: NodeReplayState, run: Iterable[Event]) -> None:
         """Raise Refusal unless each transition starts where the one before it ended."""
         last = state.shown
         for event in run:
@@ -551,8 +565,8 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
                     if before.get(name) != last.get(name)
                 ]
                 if wrong:
-                    raise Refusal(event, "does not start from the state before it", wrong)
+                    raise EventRefusal(event, "does not start from the state before it", wrong)
             last = after
 
 
-__all__ = ["ClusterReplay", "Error", "NodeProgress", "Refusal"]
+__all__ = ["ClusterReplay", "Error", "EventRefusal", "NodeProgress"]

@@ -330,7 +330,7 @@ class _LogsReader:
                 f"{stream.name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json),"
                 " found JSON of another program; leave the file out"
             )
-        problem = _foreign_file_problem(stream.name, head, self._wanted.pattern)
+        problem = _log_pattern_problem(stream.name, head, self._wanted.pattern)
         return problem or self._log(stream, node, partial(events_of_lines, pattern=self._wanted.pattern))
 
     def _log(self, stream: FileStream, node: int | None, read: LineReader) -> str | None:
@@ -387,8 +387,8 @@ class _LogsReader:
             for event in events:
                 event.node = only
         else:
-            _require_node_names(name, events)
-            _assign_nodes(events)
+            _refuse_unassignable_events(name, events)
+            _assign_nodes_to_events(events)
             self._result.notes.append(f"{name}: has the lines of nodes {', '.join(map(str, sorted(named)))}")
         for one in sorted(named):
             own = [event for event in events if event.node == one] if len(named) > 1 else events
@@ -403,11 +403,11 @@ class _LogsReader:
         for file in self._found:
             of_node.setdefault(file.node, []).append(file)
         for node, files in sorted(of_node.items()):
-            kept = _files_in_time_order(_without_copies(files, result.notes))
+            kept = _files_in_time_order(_without_repeated_files(files, result.notes))
             result.files += kept
             for logs, shows_steps in ((result.logs, True), (result.quiet, False)):
                 chosen = [file for file in kept if file.shows_steps == shows_steps]
-                _note_overlaps(chosen, result.notes)
+                _note_overlapping_files(chosen, result.notes)
                 if chosen:
                     logs[node] = [event for file in chosen for event in file.events]
             self._from_start(node)
@@ -426,7 +426,7 @@ class _LogsReader:
                 del self._result.logs[node]
 
 
-def _foreign_file_problem(name: str, head: bytes, pattern: str) -> str | None:
+def _log_pattern_problem(name: str, head: bytes, pattern: str) -> str | None:
     """Return the problem of a file in whose beginning no line has the pattern."""
     match = line_pattern(pattern).match
     lines = head.decode("utf-8", "replace").split("\n")
@@ -440,7 +440,7 @@ def _foreign_file_problem(name: str, head: bytes, pattern: str) -> str | None:
     )
 
 
-def _require_node_names(name: str, events: Sequence[Event]) -> None:
+def _refuse_unassignable_events(name: str, events: Sequence[Event]) -> None:
     """Raise InputError if lines of several nodes alternate, and one names no node: nothing says whose it is.
 
     A line with a wrong id, or a log in two parts, has few blocks. The replay finds the former.
@@ -454,7 +454,7 @@ def _require_node_names(name: str, events: Sequence[Event]) -> None:
         )
 
 
-def _assign_nodes(events: Sequence[Event]) -> None:
+def _assign_nodes_to_events(events: Sequence[Event]) -> None:
     """Give events of a file of several nodes a node: the snapshots of a start the next named one, others the last."""
     following = -1
     for event in reversed(events):
@@ -469,7 +469,7 @@ def _assign_nodes(events: Sequence[Event]) -> None:
         last = event.node
 
 
-def _without_copies(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
+def _without_repeated_files(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
     """Leave out copies of a file, and files that another one continues."""
     kept: list[LogFile] = []
     for file in sorted(files, key=lambda one: -len(one.events)):
@@ -497,7 +497,7 @@ def _files_in_time_order(files: Iterable[LogFile]) -> list[LogFile]:
     return sorted(files, key=lambda file: (file.first, file.name))
 
 
-def _note_overlaps(files: Sequence[LogFile], notes: list[str]) -> None:
+def _note_overlapping_files(files: Sequence[LogFile], notes: list[str]) -> None:
     for before, after in pairwise(files):
         if after.first < before.last:
             notes.append(f"node {after.node}: {after.name} begins before {before.name} ends")

@@ -34,7 +34,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
-from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeProgress, NodeState, WaitingRequest
+from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeProgress, NodeReplayState, WaitingRequest
 from kraftcheck.validation.translation import (
     UNSET_DIRECTORY_IDS,
     Log,
@@ -43,7 +43,7 @@ from kraftcheck.validation.translation import (
     batch_count_at,
     batch_end_offset,
     data_batch,
-    make_log,
+    make_log_from_ends,
     offset_after_batches,
 )
 
@@ -144,7 +144,7 @@ FIRST_SHORTENED_LENGTH = 64
 """Batches of a log at which it is rebased first."""
 
 
-class LogShortener(ReplayedModel):
+class CommittedBatchMerger(ReplayedModel):
     """Shortens the logs of a replay."""
 
     longest = FIRST_SHORTENED_LENGTH
@@ -153,7 +153,7 @@ class LogShortener(ReplayedModel):
         """Merge committed data batches in every log."""
         kept = set(self._kept())
         committed = offset_after_batches(self.shared.committed, len(self.shared.committed))
-        self._rewrite(lambda log: merge_batches(log, kept, committed))
+        self._rewrite(lambda log: merge_committed_data_batches(log, kept, committed))
         longest = max((len(replica.log) for replica in self._replicas()), default=0)
         self.longest = max(FIRST_SHORTENED_LENGTH, 2 * longest)
 
@@ -177,7 +177,7 @@ class LogShortener(ReplayedModel):
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
-            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts_in_fields(me))
+            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts_in_replica(me))
         for log in logs:
             yield offset_after_batches(log, len(log))
             for batch, after in pairwise(log):
@@ -196,7 +196,7 @@ class LogShortener(ReplayedModel):
         self.check.divided(self.replicas(), self.shared)
 
 
-def batch_counts_in_fields(me: Replica) -> Iterable[int]:
+def batch_counts_in_replica(me: Replica) -> Iterable[int]:
     """Return the numbers of batches that a replica's fields hold."""
     found = [me.start, me.flushed, me.high_watermark, *me.offsets.values()]
     if isinstance(me, DiskReplica):
@@ -211,7 +211,7 @@ def is_data_batch(batch: Batch) -> bool:
     return all(isinstance(record, Data) for record in batch.records)
 
 
-def merge_batches(log: Log, kept: set[int], committed: int) -> Log:
+def merge_committed_data_batches(log: Log, kept: set[int], committed: int) -> Log:
     """Return a log without the ends of data batches up to the committed offset, except those that are kept."""
     found = []
     for position, batch in enumerate(log):
@@ -264,12 +264,12 @@ def replica_with_rewritten_log(me: Replica, change: LogRewrite) -> Replica:
     return after
 
 
-class ProcessStartReplay(LogShortener):
+class ProcessStartReplay(CommittedBatchMerger):
     """States of a starting process."""
 
     is_late = False  # whether the replay of some node begins in the life of a process
 
-    def _boots(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _boots(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeReplayState]:
         """Yield the states in which a process may start."""
         node.asked = {}
         number, endpoint = self._directory(node, unit[0].incarnation), self._own_endpoint(node, unit[0].incarnation)
@@ -278,25 +278,25 @@ class ProcessStartReplay(LogShortener):
             self._formatted(host, number or 1, unit)
         if node.state is None:
             fresh = self.protocol.formatted(host, number or 1, endpoint or 1)
-            yield NodeState(self._first(node, unit, self._with_snapshots(fresh, unit)))
+            yield NodeReplayState(self._first(node, unit, self._with_snapshots(fresh, unit)))
             return
         known = self._left(node, node.state)
         if number and number != node.state.me.directory:
             lost = self.shared.lost.put(node.state.me.key, node.state.me.log)
             blank = self.protocol.formatted(host, number, endpoint or node.state.me.endpoint)
-            yield NodeState(self._with_snapshots(blank, unit), puts=(("lost", lost),), actions=("LoseDisk",))
+            yield NodeReplayState(self._with_snapshots(blank, unit), puts=(("lost", lost),), actions=("LoseDisk",))
             return
         for before in (*known, *(after for one in known for after, name in self._moves(node, one, unit[0]) if name)):
             kept = self._extended(before.me if not endpoint else before.me.but(endpoint=endpoint), node, unit[0])
             me, _ = self.protocol.next_request(self.protocol.after_restart(kept))
-            yield NodeState(self._with_snapshots(me, unit), ends=())
+            yield NodeReplayState(self._with_snapshots(me, unit), ends=())
 
-    def _left(self, node: NodeProgress, last: NodeState) -> list[NodeState]:
+    def _left(self, node: NodeProgress, last: NodeReplayState) -> list[NodeReplayState]:
         """Return the states in which a process may have ended.
 
         They are without an append that has no line if a later process shows a log without it.
         """
-        shown, found = node.shown_end(), list[NodeState]()
+        shown, found = node.shown_end(), list[NodeReplayState]()
         for state in (last, *node.alternatives):
             log = state.me.log
             is_short = shown is not None and log and shown[0] == offset_after_batches(log, len(log) - 1)
@@ -364,7 +364,9 @@ class ProcessStartReplay(LogShortener):
             event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _lines_until_voters(unit)
         ):  # a bootstrap snapshot
             controls = chain.from_iterable(control_records_in_lines(self.terms, _lines_until_voters(unit))[0].values())
-            me = self.protocol.with_log(me, make_log(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
+            me = self.protocol.with_log(
+                me, make_log_from_ends(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True
+            )
         if shown["epoch"] == 0 and end <= 0:
             return me
         voted = shown.get("voted")
@@ -402,7 +404,7 @@ class ProcessStartReplay(LogShortener):
         for offset, controls in [*claims, (end, otherwise)]:
             for one in controls:
                 add_control_unless_effective(records, offset, one)
-        return make_log(start, ends, records, ())
+        return make_log_from_ends(start, ends, records, ())
 
     def log_start(self, node: NodeProgress, incarnation: int) -> int:
         """Return the start of a process's log, as its next or else its last response to a fetch shows it."""
@@ -450,13 +452,13 @@ class ProcessStartReplay(LogShortener):
             if event.incarnation != incarnation:
                 break
             leads = leads or (event.kind is EventKind.TRANSITION and event.body[0]["mode"] == "Leader")
-            address = _own_address(event, node.number, leads=leads)
+            address = _own_address_in_event(event, node.number, leads=leads)
             if address:
                 return self.terms.endpoint(node.number, address)
         return 0
 
 
-def _own_address(event: Event, node: int, *, leads: bool) -> str | None:
+def _own_address_in_event(event: Event, node: int, *, leads: bool) -> str | None:
     """Return the host and port that a node's event names for the node."""
     if event.kind is EventKind.VOTERS:
         return next((voter[2] for voter in event.body[0] if voter[0] == node and leads), None)
@@ -497,7 +499,7 @@ class LateStartReplay(ProcessStartReplay):
             for text in chain.from_iterable(map(event.body.all, OFFSET_FIELDS)):
                 self.split(int(text))
 
-    def _late(self, node: NodeProgress, head: Sequence[Event]) -> NodeState:
+    def _late(self, node: NodeProgress, head: Sequence[Event]) -> NodeReplayState:
         """Return the state of a node behind the transition that ends its head."""
         shown = head[-1].body[0]
         me = self._with_old_log(self._fresh(node, head), node, head)
@@ -510,7 +512,7 @@ class LateStartReplay(ProcessStartReplay):
             voted=self.terms.key(*voted) if voted else Nil.NIL,
         )
         me, _ = self.protocol.next_request(me)
-        return NodeState(me, shown, waiting=_unanswered_requests(head), origin=me, high=shown["high"])
+        return NodeReplayState(me, shown, waiting=_unanswered_requests(head), origin=me, high=shown["high"])
 
     def _fresh(self, node: NodeProgress, head: Sequence[Event]) -> Replica:
         """Return a replica with its key, its endpoint and its voters, as formatted."""
@@ -552,14 +554,18 @@ class LateStartReplay(ProcessStartReplay):
         """Return directory ids and addresses by voter: those that lines of this node name, else those of others."""
         before, after = node.events[: node.position], node.events[node.position :]
         others = (other.events for other in self.nodes.values() if other is not node)
-        named = list(chain(_named_voters(reversed(before)), _named_voters(after), *map(_named_voters, others)))[
-            ::-1
-        ]  # the nearest last
+        named = list(
+            chain(
+                _voters_named_in_events(reversed(before)),
+                _voters_named_in_events(after),
+                *map(_voters_named_in_events, others),
+            )
+        )[::-1]  # the nearest last
         addresses = {one: address for address, one in self.homes.items()}
         return {one: text for one, text, _ in named}, addresses | {one: at for one, _, at in named if at}
 
 
-def _named_voters(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
+def _voters_named_in_events(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
     """Yield the voters that events name: id, directory id, and the address or an empty text."""
     for event in events:
         name = VOTER_READERS_BY_KIND.get(event.kind)

@@ -52,7 +52,7 @@ class WaitingRequest(NamedTuple):
         return body_differences(answer.body, self.first.expected) if self.first is not None else []
 
 
-class NodeState(NamedTuple):
+class NodeReplayState(NamedTuple):
     """A replica of the model, and the part of the log's lines that it has explained."""
 
     me: Replica
@@ -71,12 +71,12 @@ class NodeState(NamedTuple):
     needs: tuple[str, ...] = ()  # the known differences that a step of this unit needs
     owed: ApiVersionsRequest | None = None  # the question to a new voter that the model has sent
 
-    def without(self, key: Any) -> NodeState:
+    def without(self, key: Any) -> NodeReplayState:
         """Return the state without a received request."""
         return self._replace(waiting={known: value for known, value in self.waiting.items() if known != key})
 
 
-class Refusal(Exception):  # noqa: N818 - the model's, not a fault of the program
+class EventRefusal(Exception):  # noqa: N818 - the model's, not a fault of the program
     """The model does not allow an event: the fields that differ, with the action that came nearest."""
 
     def __init__(self, event: Event, what: str, differences: Sequence[FieldDifference] = (), action: str = "") -> None:
@@ -94,8 +94,8 @@ class NodeProgress:
         self.number = number
         self.events = events
         self.position = position
-        self.state: NodeState | None = None
-        self.alternatives: list[NodeState] = []
+        self.state: NodeReplayState | None = None
+        self.alternatives: list[NodeReplayState] = []
         self.asked: MutableMapping[int, Record] = {}  # requests of this incarnation, by correlation id
         self.diverged = False
         self.is_old = False  # whether its disk is older than its events

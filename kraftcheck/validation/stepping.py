@@ -19,7 +19,7 @@ from kraftcheck.validation.events import (
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
     from kraftcheck.validation.replay import ClusterReplay
-    from kraftcheck.validation.state import Refusal
+    from kraftcheck.validation.state import EventRefusal
 
 
 class Refused(NamedTuple):
@@ -83,7 +83,7 @@ class ValidationState:
         nodes = self._replay.replay.nodes.items()
         return {number: node.state.me for number, node in nodes if node.state is not None}
 
-    def _step(self, events: Sequence[Event], *, is_last: bool) -> Refusal | None:
+    def _step(self, events: Sequence[Event], *, is_last: bool) -> EventRefusal | None:
         """Take a step; a refused one leaves no trace."""
         (number,) = {event.node for event in events}
         log = self._logs.setdefault(number, [])
@@ -91,7 +91,7 @@ class ValidationState:
         assign_sequence_numbers(log)
         step = _TakenStep(number, len(log), is_last)
         facts = {fact for event in events for fact in _cluster_facts(event)}
-        refusal: Refusal | None = None
+        refusal: EventRefusal | None = None
         if self._replay is not None and facts <= self._facts:
             refusal = self._replay.refusal(step)
             if refusal is None:
@@ -109,7 +109,7 @@ class ValidationState:
         self._replay = self._again(self._taken)[0] if self._taken else None
         return refusal
 
-    def _again(self, steps: Iterable[_TakenStep]) -> tuple[_StepReplay, Refusal | None]:
+    def _again(self, steps: Iterable[_TakenStep]) -> tuple[_StepReplay, EventRefusal | None]:
         replay = _StepReplay(self._logs, self._without)
         return replay, next(filter(None, map(replay.refusal, steps)), None)
 
@@ -127,9 +127,9 @@ class _StepReplay:
         self._asked: dict[tuple[int, int, int], Event] = {}
         self._answers: dict[tuple[int, int | None, MessageBody], list[Event]] = defaultdict(list)
 
-    def refusal(self, step: _TakenStep) -> Refusal | None:
+    def refusal(self, step: _TakenStep) -> EventRefusal | None:
         """Take a step; return why the model does not allow it, or None."""
-        from kraftcheck.validation.state import Refusal, next_unit_events
+        from kraftcheck.validation.state import EventRefusal, next_unit_events
 
         node = self.replay.nodes[step.node]
         try:
@@ -141,7 +141,7 @@ class _StepReplay:
                 self._note(unit)
             if step.is_last:
                 self._killed.add(step.node)
-        except Refusal as refusal:
+        except EventRefusal as refusal:
             return refusal
         return None
 
@@ -179,10 +179,10 @@ class _StepReplay:
             self._require_killed(event, receiver)
 
     def _require_killed(self, event: Event, sender: int) -> None:
-        from kraftcheck.validation.state import Refusal
+        from kraftcheck.validation.state import EventRefusal
 
         if sender not in self._killed:
-            raise Refusal(event, f"is received, and node {sender} has not sent it")
+            raise EventRefusal(event, f"is received, and node {sender} has not sent it")
 
     def _note(self, unit: Sequence[Event]) -> None:
         for event in unit:
@@ -253,7 +253,7 @@ def validate_step(
     return Refused(_refusal_text(refusal), refusal.event, refusal.action)
 
 
-def _refusal_text(refusal: Refusal) -> str:
+def _refusal_text(refusal: EventRefusal) -> str:
     event = refusal.event
     subject = f"{event.kind} {event.body.api}" if isinstance(event.body, MessageBody) else event.kind
     shown = "; ".join(f"{one.field}: {one.kafka}, model {one.model}" for one in refusal.differences)

@@ -62,7 +62,9 @@ LogEnd = tuple[int, int]
 """End offset of a part of a log, and its epoch."""
 
 
-def make_log(start: int, ends: Sequence[LogEnd], records: Mapping[int, Sequence[Record]], marks: Iterable[int]) -> Log:
+def make_log_from_ends(
+    start: int, ends: Sequence[LogEnd], records: Mapping[int, Sequence[Record]], marks: Iterable[int]
+) -> Log:
     """Return batches of unknown contents from an offset on: with these ends and epochs, records, and further ends.
 
     Control records are given by their offsets; each is at the end of a batch.
@@ -264,7 +266,7 @@ def _make_fetch_snapshot_response(
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
-def _vote_response(
+def _make_vote_response(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     granted = body.get("voteGranted") == "true"
@@ -292,7 +294,7 @@ def _make_update_voter_response(
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
-def _admin_response(
+def _make_admin_response(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
@@ -302,12 +304,12 @@ def _admin_response(
 RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
     FetchRequest: _make_fetch_response,
     FetchSnapshotRequest: _make_fetch_snapshot_response,
-    VoteRequest: _vote_response,
+    VoteRequest: _make_vote_response,
     BeginQuorumEpochRequest: _make_begin_epoch_response,
     EndQuorumEpochRequest: _make_end_epoch_response,
     UpdateVoterRequest: _make_update_voter_response,
-    AddVoterRequest: _admin_response,
-    RemoveVoterRequest: _admin_response,
+    AddVoterRequest: _make_admin_response,
+    RemoveVoterRequest: _make_admin_response,
 }
 """The model's response by the type of its request."""
 
@@ -333,7 +335,9 @@ def _make_fetch_snapshot_request(
     return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
 
 
-def _vote_request(terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+def _make_vote_request(
+    terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
+) -> Record:
     return VoteRequest(
         body.number("replicaEpoch"), body.get("preVote") == "true",
         terms.key(terms.nodes[source], body.get("replicaDirectoryId")),
@@ -388,7 +392,7 @@ def _make_update_voter_request(
 REQUEST_MAKERS: dict[str, Callable[[ModelTranslator, MessageBody, ModelValue, ModelValue, Log], Record]] = {
     "Fetch": _make_fetch_request,
     "FetchSnapshot": _make_fetch_snapshot_request,
-    "Vote": _vote_request,
+    "Vote": _make_vote_request,
     "BeginQuorumEpoch": _make_begin_epoch_request,
     "EndQuorumEpoch": _make_end_epoch_request,
     "AddRaftVoter": _make_add_voter_request,

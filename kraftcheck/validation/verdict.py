@@ -13,7 +13,7 @@ from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_transport_error
 from kraftcheck.validation.findings import CheckReport
 from kraftcheck.validation.sources import ClusterLogs, all_voters
-from kraftcheck.validation.state import Refusal
+from kraftcheck.validation.state import EventRefusal
 
 STORM_REQUESTS_A_SECOND = 300
 """Equal requests within a second, from which they are a storm."""
@@ -95,9 +95,9 @@ class Validation:
         return sum(map(len, self.sources.logs.values()))
 
     @property
-    def divergence(self) -> Refusal | None:
+    def divergence(self) -> EventRefusal | None:
         """The first divergence."""
-        found: Refusal | None = None if self.replay is None else self.replay.divergence
+        found: EventRefusal | None = None if self.replay is None else self.replay.divergence
         return found
 
     @property
@@ -228,7 +228,7 @@ def find_log_gaps(replay: ClusterReplayLike, late: Collection[int] = (), *, ends
     return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
 
 
-def senders_of_unlogged(replay: ClusterReplayLike) -> dict[int, int]:
+def senders_of_unlogged_messages(replay: ClusterReplayLike) -> dict[int, int]:
     """Return the senders of the received messages that their logs lack, by id() of the receipt."""
     paired = replay.pairs.sent.keys() | replay.pairs.answered.keys()
     return {

@@ -52,7 +52,7 @@ def with_assignments(config: ModelConfig, assignments: Iterable[Assignment]) -> 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     """Bind a configuration to a protocol."""
     instance = bind_constants(protocol, config)
-    _refuse_unsupported(config)
+    _refuse_unsupported_sections(config)
     found = protocol.properties.values()
     goals = [p for p in found if p.kind in (*GRAPH_PROPERTY_KINDS, REFINES)]
     steps = [p for p in found if p not in goals and p.over_steps]
@@ -94,7 +94,7 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
                 _unknown_constant_message(protocol, assignment, ModelValue(name) in used, symbols), assignment
             )
     _require_all_constants(protocol, config)
-    _require_constructor_keywords(protocol, values)
+    _require_constructor_takes_constants(protocol, values)
     return _protocol_instance(protocol, values, config)
 
 
@@ -112,7 +112,7 @@ def _protocol_instance(protocol: type[Protocol], values: dict[str, Value], confi
         _raise_at_name(message, found)
 
 
-def _require_constructor_keywords(protocol: type[Protocol], values: dict[str, Value]) -> None:
+def _require_constructor_takes_constants(protocol: type[Protocol], values: dict[str, Value]) -> None:
     """Raise ProtocolError if the protocol's constructor does not accept its constants as keywords."""
     try:
         signature(protocol.__init__).bind(None, **values)
@@ -197,7 +197,7 @@ def _require_all_constants(protocol: type[Protocol], config: ModelConfig) -> Non
 # Properties
 
 
-def _refuse_unsupported(config: ModelConfig) -> None:
+def _refuse_unsupported_sections(config: ModelConfig) -> None:
     if config.alias is not None:
         _raise_at_name(f"ALIAS {config.alias.name} is not supported: states are shown as they are", config.alias)
     if config.postcondition is not None:

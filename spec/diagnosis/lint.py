@@ -22,7 +22,7 @@ from pickle import dumps, loads
 from types import CodeType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of, syntax_tree
+from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of_type, syntax_tree
 from kraftcheck.spec.discovery import modules_of, source_path
 from kraftcheck.spec.errors import ProtocolError, near_misses, unknown_name_message
 from kraftcheck.spec.kinds import describe_type
@@ -74,7 +74,7 @@ class Vacuity(NamedTuple):
     reason: str  # the reason, as a clause
 
 
-class CoverageProbe:
+class PropertyCoverageProbe:
     """Coverage probe of a property, called in its place."""
 
     def __init__(self, prop: Property) -> None:
@@ -263,9 +263,9 @@ def _is_negation(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
-def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[CoverageProbe]:
+def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[PropertyCoverageProbe]:
     """Install coverage probes on a protocol's properties, except refinements, and return them."""
-    found = [CoverageProbe(prop) for prop in properties if prop.kind != REFINES]
+    found = [PropertyCoverageProbe(prop) for prop in properties if prop.kind != REFINES]
     for one in found:
         for name in one.prop.needs:
             if name not in protocol.constants:
@@ -277,24 +277,24 @@ def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[C
 
 def checkpoint_of_probes(protocol: Protocol) -> dict[str, Any]:
     """Return the checkpoint data of a protocol's coverage probes."""
-    return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, CoverageProbe)}
+    return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, PropertyCoverageProbe)}
 
 
 def restore_probe_checkpoint(protocol: Protocol, kept: object) -> None:
     """Restore the checkpoint data of coverage probes; remove probes without data, whose coverage is unknown."""
     known = kept if isinstance(kept, dict) else {}
     for name, probe in list(protocol.probes.items()):
-        if isinstance(probe, CoverageProbe) and not probe.restore(known.get(name)):
+        if isinstance(probe, PropertyCoverageProbe) and not probe.restore(known.get(name)):
             del protocol.probes[name]
 
 
-def vacuous_properties(protocol: Protocol, watched: Iterable[CoverageProbe]) -> list[Vacuity]:
+def vacuous_properties(protocol: Protocol, watched: Iterable[PropertyCoverageProbe]) -> list[Vacuity]:
     """Return the vacuous properties after a search."""
     reasons = [(one.prop.name, _vacuity_reason(protocol, one)) for one in watched]
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
 
 
-def notes_on_unevaluated_parts(watched: Iterable[CoverageProbe], told: Collection[str]) -> Iterator[str]:
+def notes_on_unevaluated_parts(watched: Iterable[PropertyCoverageProbe], told: Collection[str]) -> Iterator[str]:
     """Yield a note on parts of properties that a complete search never evaluated; skip properties in `told`."""
     found = [
         f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"
@@ -307,7 +307,7 @@ def notes_on_unevaluated_parts(watched: Iterable[CoverageProbe], told: Collectio
         yield f"never evaluated: {', '.join(found[:MAX_PARTS_IN_NOTE])}{more}"
 
 
-def _vacuity_reason(protocol: Protocol, watched: CoverageProbe) -> str | None:
+def _vacuity_reason(protocol: Protocol, watched: PropertyCoverageProbe) -> str | None:
     prop = watched.prop
     constants = protocol.constant_values()
     lacking = next((name for name in prop.needs if not constants[name]), None)
@@ -333,15 +333,15 @@ _TYPES_OF_LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.
 _PLAIN_TYPES = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
-def never_equal_comparisons(function: FunctionType, owner: type | None, tree: ast.FunctionDef) -> Iterator[LineWarning]:
+def never_equal_warnings(function: FunctionType, owner: type | None, tree: ast.FunctionDef) -> Iterator[LineWarning]:
     """Yield (line, warning) for each comparison in a method between values of types that are never equal."""
-    compared = [node for node in nodes_of(tree, ast.Compare) if len(node.ops) == 1]
+    compared = [node for node in nodes_of_type(tree, ast.Compare) if len(node.ops) == 1]
     if not compared:
         return
     types = _TypeInference(function, owner, tree)
     for node in compared:
         left, right = types.of(node.left), types.other(node.ops[0], node.comparators[0])
-        if left and right and not any(_may_equal(one, other) for one in left for other in right):
+        if left and right and not any(_may_types_compare_equal(one, other) for one in left for other in right):
             told = [" or ".join(dict.fromkeys(map(describe_type, kinds))) for kinds in (left, right)]
             yield node.lineno, f"`{ast.unparse(node)}` compares {told[0]} with {told[1]}, which are never equal"
 
@@ -354,8 +354,8 @@ class _TypeInference:
         known = {name: _union_alternatives(kind) for name, kind in _resolved_hints(function).items()}
         if owner is not None and definition.args.args:
             known[definition.args.args[0].arg] = (owner,)
-        inner: list[Any] = [*nodes_of(definition, ast.Lambda), *nodes_of(definition, ast.FunctionDef)[1:]]
-        stored = {node.id for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)}
+        inner: list[Any] = [*nodes_of_type(definition, ast.Lambda), *nodes_of_type(definition, ast.FunctionDef)[1:]]
+        stored = {node.id for node in nodes_of_type(definition, ast.Name) if isinstance(node.ctx, ast.Store)}
         stored |= {one.arg for node in inner for one in node.args.args}
         self._names = {name: kinds for name, kinds in known.items() if name not in stored}
 
@@ -410,7 +410,7 @@ def _types_of_fields(owner: Any) -> Mapping[str, Any]:
 
 
 def _union_alternatives(kind: Any) -> PossibleTypes:
-    """Return the alternatives of a type, several for a union; None if `_may_equal` does not support one of them."""
+    """Return the alternatives of a type, several for a union; None if `_may_types_compare_equal` does not know one."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         return _union_of_types(map(_union_alternatives, get_args(kind)))
@@ -434,7 +434,7 @@ def _union_of_types(parts: Iterable[PossibleTypes]) -> PossibleTypes:
     return None if None in found else tuple(kind for kinds in found for kind in kinds or ())
 
 
-def _may_equal(one: Any, other: Any) -> bool:
+def _may_types_compare_equal(one: Any, other: Any) -> bool:
     """Return whether values of two types may be equal, as 1 and True are."""
     first, second = get_origin(one) or one, get_origin(other) or other
     return issubclass(first, second) or issubclass(second, first) or _are_both_int_or_str(first, second)
@@ -463,8 +463,14 @@ def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     for owner, function in (pair for module in modules for pair in _members_of_module(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
-            found = [*_discarded_steps(definition, function), *_outside_mutations(definition, function, owner)]
-            found += [*never_equal_comparisons(function, owner, definition), *_unrepeatable_calls(definition, function)]
+            found = [
+                *_discarded_result_warnings(definition, function),
+                *_nonstate_mutation_warnings(definition, function, owner),
+            ]
+            found += [
+                *never_equal_warnings(function, owner, definition),
+                *_unrepeatable_call_warnings(definition, function),
+            ]
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
 
@@ -476,16 +482,20 @@ def _members_of_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
     yield from ((None, one) for one in own if not getattr(one, "__name__", "").startswith("test_"))
 
 
-def _discarded_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
+def _discarded_result_warnings(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
     """Yield (line, warning) for each statement that makes a step or a copy of a record and discards it."""
-    for node in nodes_of(definition, ast.Expr):
+    for node in nodes_of_type(definition, ast.Expr):
         if not isinstance(node.value, ast.Call):
             continue
         method, root = node.value.func, _root_name(node.value)
         shown = ast.unparse(node.value).partition("(")[0]
         if function.__globals__.get(root) in STEP_MAKERS:
             yield node.lineno, f"`{shown}(...)` makes a step that is discarded; forgot `yield`?"
-        elif isinstance(method, ast.Attribute) and method.attr in COPY_METHODS and root in _parameters(definition):
+        elif (
+            isinstance(method, ast.Attribute)
+            and method.attr in COPY_METHODS
+            and root in _parameters_after_self(definition)
+        ):
             yield node.lineno, f"`{shown}(...)` returns a copy that is discarded; the original is unchanged"
 
 
@@ -496,15 +506,17 @@ def _root_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _parameters(definition: ast.FunctionDef) -> list[str]:
+def _parameters_after_self(definition: ast.FunctionDef) -> list[str]:
     """Return the parameters of a method except `self`."""
     return [one.arg for one in definition.args.args[1:]]
 
 
-def _outside_mutations(tree: ast.FunctionDef, function: FunctionType, owner: type | None) -> Iterator[LineWarning]:
+def _nonstate_mutation_warnings(
+    tree: ast.FunctionDef, function: FunctionType, owner: type | None
+) -> Iterator[LineWarning]:
     """Yield (line, warning) for each statement that mutates a global, a class attribute or a default."""
-    stored = [node for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Store)]
-    declared = {name for node in nodes_of(tree, ast.Global) for name in node.names}
+    stored = [node for node in nodes_of_type(tree, ast.Name) if isinstance(node.ctx, ast.Store)]
+    declared = {name for node in nodes_of_type(tree, ast.Global) for name in node.names}
     defaults = {name: one.default for name, one in inspect.signature(function).parameters.items()}
     known = function.__globals__ | defaults | {node.id: None for node in stored}
 
@@ -521,9 +533,9 @@ def _outside_mutations(tree: ast.FunctionDef, function: FunctionType, owner: typ
         yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
 
 
-def _unrepeatable_calls(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
+def _unrepeatable_call_warnings(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
     """Yield (line, warning) for each call of a built-in function whose result another process does not repeat."""
-    for node in nodes_of(definition, ast.Call):
+    for node in nodes_of_type(definition, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in ("hash", "id") and name not in function.__globals__ and definition.name != "__hash__":
             yield node.lineno, f"`{ast.unparse(node)}` may differ from run to run"
@@ -531,9 +543,9 @@ def _unrepeatable_calls(definition: ast.FunctionDef, function: FunctionType) -> 
 
 def _mutated_collections(definition: ast.FunctionDef) -> Iterator[ast.expr]:
     """Yield the collections that a method mutates."""
-    calls = [node.func for node in nodes_of(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
+    calls = [node.func for node in nodes_of_type(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
     yield from (method.value for method in calls if method.attr in MUTATING_METHODS)
-    yield from (node.value for node in nodes_of(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load))
+    yield from (node.value for node in nodes_of_type(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load))
 
 
 def unused_attributes(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
@@ -578,14 +590,18 @@ def declaration_warnings(protocol: Protocol, states: Iterable[State]) -> list[st
     return [
         *_unread_constant_warnings(protocol, trees, read),
         *_unread_field_warnings(protocol, states, trees, read),
-        *(_attribute_warnings(type(protocol), trees, read) if trees else ()),
+        *(_unused_attribute_warnings(type(protocol), trees, read) if trees else ()),
         *_redefinition_warnings(trees),
         *warnings_in_methods(modules),
     ]
 
 
-def _attribute_warnings(protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
-    loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
+def _unused_attribute_warnings(
+    protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]
+) -> Iterator[str]:
+    loaded = [
+        node.id for tree in trees.values() for node in nodes_of_type(tree, ast.Name) if isinstance(node.ctx, ast.Load)
+    ]
     declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
     loaded += [one.when for one in chain.from_iterable(declared)]
     for base in protocol.__mro__[: protocol.__mro__.index(Protocol)]:
@@ -596,7 +612,7 @@ def _attribute_warnings(protocol: type[Protocol], trees: dict[Path, ast.Module],
 def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Yield a warning for each action or property that its class defines twice."""
     for path, tree in trees.items():
-        for owner in nodes_of(tree, ast.ClassDef):
+        for owner in nodes_of_type(tree, ast.ClassDef):
             found: dict[str, int] = {}
             for method in owner.body:
                 if isinstance(method, ast.FunctionDef):
@@ -610,13 +626,16 @@ def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
 
 def lint(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return all lint warnings after a search: unused declarations, and unhandled messages."""
-    return [*declaration_warnings(protocol, protocol.initial()), *message_warnings(protocol, complete=complete)]
+    return [
+        *declaration_warnings(protocol, protocol.initial()),
+        *unhandled_message_warnings(protocol, complete=complete),
+    ]
 
 
 def _names_read(tree: ast.Module) -> Iterator[str]:
-    yield from (node.attr for node in nodes_of(tree, ast.Attribute) if isinstance(node.ctx, ast.Load))
-    yield from (node.value for node in nodes_of(tree, ast.Constant) if isinstance(node.value, str))
-    for node in nodes_of(tree, ast.MatchClass):
+    yield from (node.attr for node in nodes_of_type(tree, ast.Attribute) if isinstance(node.ctx, ast.Load))
+    yield from (node.value for node in nodes_of_type(tree, ast.Constant) if isinstance(node.value, str))
+    for node in nodes_of_type(tree, ast.MatchClass):
         yield from node.kwd_attrs
 
 
@@ -652,10 +671,10 @@ def _place_of_declaration(owner: type, name: str, trees: dict[Path, ast.Module])
         if name not in vars(cls).get("__annotations__", {}) and name not in vars(cls):
             continue
         for path, tree in trees.items():
-            for node in nodes_of(tree, ast.ClassDef):
+            for node in nodes_of_type(tree, ast.ClassDef):
                 if node.name == cls.__name__ and _is_defined_in(cls, path):
                     for line in node.body:
-                        if name in _assigned_names(line):
+                        if name in _names_declared_by_statement(line):
                             return f"{path}:{line.lineno}"
     return None
 
@@ -665,7 +684,7 @@ def _is_defined_in(cls: type, path: Path) -> bool:
     return module is not None and source_path(module) == path
 
 
-def _assigned_names(line: ast.stmt) -> list[str]:
+def _names_declared_by_statement(line: ast.stmt) -> list[str]:
     if isinstance(line, ast.FunctionDef):
         return [line.name]
     if not isinstance(line, ast.AnnAssign | ast.Assign):
@@ -674,7 +693,7 @@ def _assigned_names(line: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def message_warnings(protocol: Protocol, *, complete: bool) -> list[str]:
+def unhandled_message_warnings(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return warnings about sent messages that no action handles, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
     readers: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]

@@ -69,7 +69,9 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
             found = outer if frame.f_code is code and outer not in traced.values() else TracedCall(frame.f_code)
             if found is outer:
                 pass
-            elif caller is not None and _is_traced_caller(caller, outer) and not frame.f_code.co_name.startswith("<"):
+            elif (
+                caller is not None and _should_trace_callees(caller, outer) and not frame.f_code.co_name.startswith("<")
+            ):
                 caller.inner.append((getattr(frame.f_back, "f_lineno", 0), found))
             elif found.is_generator and _is_returned_generator(frame.f_code, outer):
                 outer.inner.append((outer.end, found))  # a handler may return the generator of another method
@@ -95,7 +97,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
     return result, outer
 
 
-def _is_traced_caller(caller: TracedCall, outer: TracedCall) -> bool:
+def _should_trace_callees(caller: TracedCall, outer: TracedCall) -> bool:
     """Whether to trace the calls that `caller` makes: it is the call `outer` itself, or that of a generator."""
     return caller is outer or caller.is_generator
 
@@ -153,7 +155,7 @@ def source_of_function(code: CodeType) -> FunctionSource | None:
 def definition_of(code: CodeType) -> ast.FunctionDef | None:
     """Return the shared syntax tree of a function's definition, or None."""
     module = syntax_tree(code.co_filename)
-    for node in nodes_of(module, ast.FunctionDef) if module is not None else ():
+    for node in nodes_of_type(module, ast.FunctionDef) if module is not None else ():
         if node.name == code.co_name:
             first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
             if first == code.co_firstlineno:
@@ -207,7 +209,7 @@ def _compiled_code(function: Any, definition: ast.FunctionDef, more: Iterable[st
 def _imported_names(file: str) -> set[str]:
     module, imports = syntax_tree(file), list[ast.Import | ast.ImportFrom]()
     if module is not None:
-        imports = [*nodes_of(module, ast.Import), *nodes_of(module, ast.ImportFrom)]
+        imports = [*nodes_of_type(module, ast.Import), *nodes_of_type(module, ast.ImportFrom)]
     return {(one.asname or one.name).partition(".")[0] for node in imports for one in node.names}
 
 
@@ -229,7 +231,7 @@ def _parsed_module(text: str) -> ast.Module | None:
         return None
 
 
-def nodes_of(root: ast.AST, kind: type[Node]) -> Sequence[Node]:
+def nodes_of_type(root: ast.AST, kind: type[Node]) -> Sequence[Node]:
     """Return the nodes of a type in a tree, in the order of `ast.walk`; the result is cached."""
     return _nodes_by_kind(root).get(kind, ())  # type: ignore[return-value]
 
@@ -340,7 +342,7 @@ def find_guard(call: TracedCall) -> EndingGuard:
     return _GuardFinder(call, source).guard()
 
 
-class _Condition(NamedTuple):
+class _MetCondition(NamedTuple):
     """A test that was true, as an expression or text, with the moment of its evaluation."""
 
     test: ast.expr | str
@@ -389,13 +391,13 @@ class _GuardFinder:
         decisions = [self._last_decision(a + 1, b) for a, b in pairwise([*heads, len(moments)])]
         found = [decision for decision in decisions if decision is not None]
         if not found and isinstance(loop, ast.For) and heads == [len(moments) - 1]:
-            condition = _Condition(f"{ast.unparse(loop.iter)} is empty", moments[heads[0]])
+            condition = _MetCondition(f"{ast.unparse(loop.iter)} is empty", moments[heads[0]])
             return self._guard([condition, *self._around(loop, moments[heads[0]])], line)
         texts = list(dict.fromkeys(self._guard(*decision).text for decision in found))
         told = [*texts[:MAX_EXPLAINED_ITERATIONS], *(["..."] if len(texts) > MAX_EXPLAINED_ITERATIONS else [])]
         return EndingGuard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
 
-    def _last_decision(self, first: int, after: int) -> tuple[list[_Condition], int] | None:
+    def _last_decision(self, first: int, after: int) -> tuple[list[_MetCondition], int] | None:
         """Return the conditions and the line of the last branch taken between two traced moments."""
         moments = self._call.moments
         for number in range(after - 1, first - 1, -1):
@@ -406,18 +408,18 @@ class _GuardFinder:
             if isinstance(statement, ast.If):
                 following = moments[number + 1].line if number + 1 < len(moments) else None
                 if not _is_line_within(following, statement.body) and not _is_line_within(following, statement.orelse):
-                    test = _Condition(negation(statement.test), moment)
+                    test = _MetCondition(negation(statement.test), moment)
                     return [test, *self._before(statement, moment)], moment.line
         return None
 
-    def _before(self, statement: ast.If, moment: TracedLine) -> list[_Condition]:
+    def _before(self, statement: ast.If, moment: TracedLine) -> list[_MetCondition]:
         """Return the conditions under which an `elif` is tested; none for a plain `if`."""
         parent = self._source.parents[statement]
         if isinstance(parent, ast.If) and statement in parent.orelse:
             return self._around(statement, moment)
         return []
 
-    def _around(self, node: ast.AST, moment: TracedLine) -> list[_Condition]:
+    def _around(self, node: ast.AST, moment: TracedLine) -> list[_MetCondition]:
         """Return the tests of the innermost `if` around a statement, including preceding `elif`s."""
         while not isinstance(node, ast.FunctionDef):
             parent = self._source.parents.get(node)
@@ -426,12 +428,12 @@ class _GuardFinder:
             if isinstance(parent, ast.match_case):
                 match = self._source.parents[parent]
                 assert isinstance(match, ast.Match)
-                return [_Condition(f"{ast.unparse(match.subject)} is {ast.unparse(parent.pattern)}", moment)]
+                return [_MetCondition(f"{ast.unparse(match.subject)} is {ast.unparse(parent.pattern)}", moment)]
             if isinstance(parent, ast.If):
                 tested = self._moment(parent.lineno, len(self._call.moments))
                 if node in parent.body:
-                    return [_Condition(parent.test, tested), *self._before(parent, tested)]
-                return [*self._before(parent, tested), _Condition(negation(parent.test), tested)]
+                    return [_MetCondition(parent.test, tested), *self._before(parent, tested)]
+                return [*self._before(parent, tested), _MetCondition(negation(parent.test), tested)]
             node = parent
         return []
 
@@ -443,7 +445,7 @@ class _GuardFinder:
                 return moment
         return TracedLine(line, {})
 
-    def _guard(self, conditions: list[_Condition], line: int) -> EndingGuard:
+    def _guard(self, conditions: list[_MetCondition], line: int) -> EndingGuard:
         texts = [c.test if isinstance(c.test, str) else ast.unparse(c.test) for c in conditions]
         tests = [(c.test, c.moment) for c in conditions if not isinstance(c.test, str)]
         values = list(dict.fromkeys(value for test, moment in tests for value in self._values(test, moment)))
@@ -508,10 +510,10 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
     return _false_parts_as_text(statement.value, function.__globals__, call.moments[-1].names)
 
 
-def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
+def why_assertion_failed(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
     """Return the false parts of the test of a failed `assert`, with their values."""
     module, traceback = syntax_tree(place[0]), error.__traceback__
-    for node in nodes_of(module, ast.Assert) if module is not None else ():
+    for node in nodes_of_type(module, ast.Assert) if module is not None else ():
         if node.lineno <= place[1] <= (node.end_lineno or node.lineno):
             while traceback is not None:
                 frame = traceback.tb_frame

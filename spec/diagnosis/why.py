@@ -58,7 +58,7 @@ def explain_action(
     if action is not None:
         return list(_explanations_of_action(semantics, state, action, actor, message))
     if action_name in network_actions:
-        return list(_network_explanations(semantics, state, action_name, actor, message))
+        return list(_explanations_of_network_action(semantics, state, action_name, actor, message))
     known = [*semantics.protocol.actions, *network_actions]
     raise InputError(unknown_name_message("action", action_name, known, semantics.protocol.name()))
 
@@ -67,10 +67,10 @@ def action_diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
     """Return the explanations of `explain_action` as text, without duplicates."""
-    return reasons_text(action_name, explain_action(semantics, state, action_name, actor, message))
+    return action_explanations_text(action_name, explain_action(semantics, state, action_name, actor, message))
 
 
-def reasons_text(action_name: str, reasons: list[ActionExplanation]) -> str:
+def action_explanations_text(action_name: str, reasons: list[ActionExplanation]) -> str:
     """Return explanations of an action as text, without duplicates."""
     enabled = any(reason.kind == ENABLED_KIND for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED_KIND) == enabled]
@@ -79,10 +79,10 @@ def reasons_text(action_name: str, reasons: list[ActionExplanation]) -> str:
         place = f", {_relative_path(reason.file)}:{reason.line}" if reason.file is not None and not enabled else ""
         lines.setdefault(reason.text + place, []).append(_actor_and_message_text(reason))
     head = f"{action_name} is enabled:" if enabled else f"{action_name} is not enabled:"
-    return "\n".join([head, *[_indented_line(who, text) for text, who in lines.items()]])
+    return "\n".join([head, *[_explanation_line(who, text) for text, who in lines.items()]])
 
 
-def _indented_line(who: list[str], text: str) -> str:
+def _explanation_line(who: list[str], text: str) -> str:
     named = [name for name in who if name]
     return f"  {'; '.join(named)}: {text}" if named else f"  {text}"
 
@@ -104,15 +104,17 @@ def _explanations_of_action(
         return
     acting = [key for key in ordered(state.replicas) if isinstance(state.replicas[key], action.actors)]
     if actor is not None and actor not in acting:
-        yield ActionExplanation("no replica", f"{_actor_description(actor, state)}: {_actors_text(action)}", actor)
+        yield ActionExplanation(
+            "no replica", f"{_actor_description(actor, state)}: {_allowed_actors_text(action)}", actor
+        )
         return
     if not acting:
-        yield ActionExplanation("no replica", f"there is none: {_actors_text(action)}")
+        yield ActionExplanation("no replica", f"there is none: {_allowed_actors_text(action)}")
     for key in acting if actor is None else [actor]:
         if action.kind == "internal":
             yield _explanation_by_traced_call(semantics, state, action, key, None)
         else:
-            yield from _delivery_reasons(semantics, state, action, key, message)
+            yield from _explanations_of_delivery(semantics, state, action, key, message)
 
 
 def _actor_description(actor: Value, state: State) -> str:
@@ -121,12 +123,12 @@ def _actor_description(actor: Value, state: State) -> str:
     return f"there is no replica {name}" if there is None else f"{name} is a {type(there).__name__}"
 
 
-def _actors_text(action: Action) -> str:
+def _allowed_actors_text(action: Action) -> str:
     kinds = " or ".join(f"a {cls.__name__}" for cls in action.actors)
     return f"{action.name} is taken by {'any replica' if kinds == 'a Record' else kinds}"
 
 
-def _delivery_reasons(
+def _explanations_of_delivery(
     semantics: Semantics, state: State, action: Action, key: Value, message: Record | None
 ) -> Iterator[ActionExplanation]:
     network = semantics.network
@@ -185,7 +187,7 @@ def _refusal_with_message(semantics: Semantics, state: State, step: Step, refusa
     return refusal
 
 
-def _network_explanations(
+def _explanations_of_network_action(
     semantics: Semantics, state: State, name: str, actor: Value, message: Record | None
 ) -> Iterator[ActionExplanation]:
     """Yield an explanation of a network action for every message in flight."""

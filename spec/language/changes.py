@@ -22,7 +22,7 @@ def broken_state_properties(
         if _requires_full_evaluation(semantics, prop, kept, changed, same_shared):
             holds = semantics.holds(prop, after)
         else:
-            holds = _holds_for_changed(semantics, prop, changed, after)
+            holds = _holds_for_changed_replicas(semantics, prop, changed, after)
         if not holds:
             yield prop
 
@@ -41,7 +41,9 @@ def _requires_full_evaluation(
     )
 
 
-def _holds_for_changed(semantics: Semantics, prop: Property, changed: Mapping[Any, Record], state: State) -> bool:
+def _holds_for_changed_replicas(
+    semantics: Semantics, prop: Property, changed: Mapping[Any, Record], state: State
+) -> bool:
     """Whether a property holds for every binding to a changed replica."""
     if "me" not in prop.asks:
         return True

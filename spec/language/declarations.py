@@ -30,7 +30,7 @@ from typing import (
 )
 
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.language.formula import Each, Fairness, Formula, StatePredicate, fairness_problem
+from kraftcheck.spec.language.formula import Each, Fairness, Formula, StatePredicate, fairness_declaration_problem
 from kraftcheck.spec.values import Record, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -506,7 +506,7 @@ def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> M
         If `fairness` contains anything else.
     """
     assumed = tuple(fairness)
-    problem = fairness_problem(assumed)
+    problem = fairness_declaration_problem(assumed)
     if problem is not None:
         raise ProtocolError(f"@temporal(fairness=...): {problem}")
     return _mark_property(TEMPORAL, (), name, fairness=assumed)

@@ -338,7 +338,7 @@ class Fairness:
         return NEXT_ACTION in self.actions or action in self.actions
 
 
-def fairness_problem(declared: object) -> str | None:
+def fairness_declaration_problem(declared: object) -> str | None:
     """Return the error text for a value that is no tuple of fairness conditions; None for a valid value."""
     wrong = [one for one in declared if not isinstance(one, Fairness)] if isinstance(declared, tuple) else [declared]
     return f"expected a tuple of weak(...) and strong(...), found {wrong[0]!r}" if wrong else None
@@ -357,7 +357,7 @@ def weak(*actions: str, each: Each = "", when: str = "") -> Fairness:
     when
         Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("weak", _distinct_action_names("weak", actions), _require_valid_each("weak", each), when)
+    return Fairness("weak", _distinct_action_names("weak", actions), _require_valid_fairness_each("weak", each), when)
 
 
 def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
@@ -373,7 +373,9 @@ def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
     when
         Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("strong", _distinct_action_names("strong", actions), _require_valid_each("strong", each), when)
+    return Fairness(
+        "strong", _distinct_action_names("strong", actions), _require_valid_fairness_each("strong", each), when
+    )
 
 
 def _distinct_action_names(word: str, actions: tuple[str, ...]) -> tuple[str, ...]:
@@ -381,7 +383,7 @@ def _distinct_action_names(word: str, actions: tuple[str, ...]) -> tuple[str, ..
     return tuple(dict.fromkeys(actions))
 
 
-def _require_valid_each(word: str, each: Each) -> Each:
+def _require_valid_fairness_each(word: str, each: Each) -> Each:
     if each not in get_args(Each):
         raise ProtocolError(f'{word}(each=...): expected "replica", "pair" or "message", found {each!r}')
     return each

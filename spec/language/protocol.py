@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name_message
 from kraftcheck.spec.kinds import describe_value, type_mismatch
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of_method
-from kraftcheck.spec.language.formula import Fairness, fairness_problem
+from kraftcheck.spec.language.formula import Fairness, fairness_declaration_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
 from kraftcheck.spec.language.views import HiddenNames, HiddenReadLog
@@ -96,7 +96,7 @@ def bound(name: str, *, default: Value = NO_DEFAULT, counter: str = "") -> Any:
     return Constant(name, default, 0, counter)
 
 
-def _non_record_text(given: object) -> str:
+def _non_record_argument_text(given: object) -> str:
     """Return a description of a value that `start` is given instead of a record, with the probable fix."""
     if isinstance(given, list | tuple):
         return f"a {type(given).__name__}; messages are messages=[...]"
@@ -173,7 +173,7 @@ class Protocol:
     replica_types: dict[Value, set[type]]  # by id, of these and of replicas that actions create
     message_senders: dict[tuple[type, Value], Action]  # message types and destinations, with a sending action
     is_sampled: bool  # whether a search repeats a sample of calls, to detect impure actions
-    probes: dict[str, Any]  # property -> `CoverageProbe` of `diagnosis/lint`, called in its place
+    probes: dict[str, Any]  # property -> `PropertyCoverageProbe` of `diagnosis/lint`, called in its place
     by_type: Container[str]  # actions and properties that may tell a proxy from its record
     kept_initial: dict[str, list[State]] | None  # initial states by name, while several engines try one search
     hidden_reads: HiddenReadLog | None  # records the methods' reads of fields that a VIEW hides
@@ -193,7 +193,7 @@ class Protocol:
             cls.variants[variant] = cls
         declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
         cls.constants = MappingProxyType({c.name: c for c in declared})
-        cls.actions, cls.properties = (_declared_members(cls, mark) for mark in MARK_ATTRIBUTES)
+        cls.actions, cls.properties = (_declared_actions_or_properties(cls, mark) for mark in MARK_ATTRIBUTES)
         _refuse_projection_name_clash((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
@@ -265,7 +265,7 @@ class Protocol:
                 place = place_of_method(self.actions[action].function)
                 raise ProtocolError(f"{place}: a step of the network is called {action} too; name= gives another name")
         for specification, declared in self.specifications.items():
-            if not isinstance(declared, bool) and (problem := fairness_problem(declared)) is not None:
+            if not isinstance(declared, bool) and (problem := fairness_declaration_problem(declared)) is not None:
                 raise ProtocolError(f"{at('specifications')}{name}.specifications[{specification!r}]: {problem}")
         for symmetry, attributes in self.symmetries.items():
             if (problem := self._symmetry_problem(attributes)) is not None:
@@ -321,7 +321,7 @@ class Protocol:
             if type(one) is Record:
                 raise ProtocolError(f"{self._start()}: expected a record of a class of your own, found Record()")
             if not isinstance(one, Record):
-                raise ProtocolError(f"{self._start()}: expected a record, found {_non_record_text(one)}")
+                raise ProtocolError(f"{self._start()}: expected a record, found {_non_record_argument_text(one)}")
         by_id = Map((replica.id, replica) for replica in replicas)  # type: ignore[attr-defined]
         for replica in replicas:
             if by_id[replica.id] is not replica:  # type: ignore[attr-defined]
@@ -489,7 +489,7 @@ def _refuse_reserved_names(cls: type, more: set[str]) -> None:
         raise ProtocolError(f"{_place_of_attribute(cls, name)}{cls.__name__}.{name}: {what}")
 
 
-def _declared_members(cls: type, mark: str) -> Mapping[str, Any]:
+def _declared_actions_or_properties(cls: type, mark: str) -> Mapping[str, Any]:
     """Return the actions, or the properties, of a class and its bases by name; `mark` is the decorator's attribute.
 
     They are in the order of first definition. An override inherits the mark of the overridden method unless it has its

@@ -53,7 +53,7 @@ def call_action(
     leading = [item for item in (me, message) if item is not None]
     reads, steps = protocol.hidden_reads, list[Step]()
     try:
-        made = action.function(protocol, *leading, *_arguments_of(protocol, action, context))
+        made = action.function(protocol, *leading, *_read_tracked_arguments(protocol, action, context))
         if type(made) is not GeneratorType and not isinstance(made, Iterable):
             raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD_MESSAGE}")
         for step in made:
@@ -61,7 +61,7 @@ def call_action(
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=generator_line(made))
             steps.append(step)
-            _note_types_and_senders(protocol, action, step)
+            _note_written_and_sent(protocol, action, step)
             if reads is not None:
                 reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
@@ -71,7 +71,7 @@ def call_action(
     return distinct_steps(steps)
 
 
-def _arguments_of(protocol: Protocol, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
+def _read_tracked_arguments(protocol: Protocol, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
     """Return the arguments of an action or a property; record which hidden fields the call reads.
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
@@ -90,7 +90,7 @@ def generator_line(made: object) -> int | None:
     return None if frame is None else frame.f_lineno
 
 
-def _note_types_and_senders(protocol: Protocol, action: Action, step: Step) -> None:
+def _note_written_and_sent(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         note_replica_types(step.writes, protocol.replica_types)
@@ -99,7 +99,7 @@ def _note_types_and_senders(protocol: Protocol, action: Action, step: Step) -> N
                 protocol.message_senders.setdefault((type(sent), sent.dest), action)
 
 
-def parameter_bindings(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def property_bindings(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Yield the bindings of a state property's parameters: each replica, each pair of replicas, each message."""
     mes: Sequence[Any] = [None]
     if "me" in prop.asks:
@@ -121,7 +121,7 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     """Return whether a property is true of the given arguments."""
     function, cause = protocol.probes.get(prop.name, prop.function), None
     try:
-        result = function(protocol, *_arguments_of(protocol, prop, arguments), **dict(prop.fixed))
+        result = function(protocol, *_read_tracked_arguments(protocol, prop, arguments), **dict(prop.fixed))
     except (Exception, SystemExit) as error:
         cause, result = error, None
     if protocol.hidden_reads is not None:
@@ -175,7 +175,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
         return problem
     for value in (*written, *[sent for _, sent in step.sends]):
         if not isinstance(value, Record) or not fits_type(value, type(value)):
-            return _type_problem(step, value)
+            return _written_or_sent_problem(step, value)
     return _effects_problem(protocol, step)
 
 
@@ -185,7 +185,7 @@ def _repeated_id_problem(written: Sequence[Any]) -> str | None:
     return f"writes the replica {twice[0]!r} twice in one step" if twice else None
 
 
-def _type_problem(step: Step, value: Any) -> str | None:
+def _written_or_sent_problem(step: Step, value: Any) -> str | None:
     """Return the error text for an invalid `value`: a replica that `step` writes, or a message that it sends."""
     written = value is step.me or any(value is replica for replica in step.writes)
     if not isinstance(value, Record):
@@ -548,7 +548,7 @@ class Semantics:
         messages: list[Any] = []
         if "message" in prop.asks:
             messages = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
-        for about in parameter_bindings(prop, list(state.replicas.values()), messages):
+        for about in property_bindings(prop, list(state.replicas.values()), messages):
             known.update(about)
             if not self.verdict(prop, known):
                 return known
@@ -699,17 +699,17 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
     """Return the initial states of a search."""
     kept = {} if semantics.protocol.kept_initial is None else semantics.protocol.kept_initial
     if init not in kept:
-        kept[init] = _made_initial_states(semantics, init)
+        kept[init] = _uncached_initial_states(semantics, init)
     return kept[init]
 
 
-def _made_initial_states(semantics: Semantics, init: str) -> list[State]:
+def _uncached_initial_states(semantics: Semantics, init: str) -> list[State]:
     method = initial_state_methods(semantics.protocol)[init]
     if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
         return semantics.protocol.checked_initial(method)
     state = semantics.initial()[0]
     for number, chosen in enumerate(path_to_named_start(semantics.protocol, init), start=1):
-        state = choose_transition(semantics, state, chosen, f"step {number} of {init}").target
+        state = transition_matching_take(semantics, state, chosen, f"step {number} of {init}").target
     return [state]
 
 
@@ -721,11 +721,11 @@ def path_to_named_start(protocol: Protocol, init: str) -> Iterator[Take]:
     made = method()
     if not isinstance(made, Iterable):
         what = f"{init} returned {describe_value(made)}; {FORGOT_YIELD_MESSAGE}"
-        raise ProtocolError(f"{_place_in_scenario(method)}: {what}")
+        raise ProtocolError(f"{_scenario_source_location(method)}: {what}")
     for number, chosen in enumerate(made, start=1):
         problem = _take_problem(protocol, chosen)
         if problem is not None:
-            where = _place_in_scenario(method, generator_line(made))
+            where = _scenario_source_location(method, generator_line(made))
             raise ProtocolError(f"{where}: step {number} of {init}: {problem}")
         yield chosen
 
@@ -743,13 +743,13 @@ def _take_problem(protocol: Protocol, chosen: object) -> str | None:
     return None
 
 
-def _place_in_scenario(method: Callable[..., Any], line: int | None = None) -> str:
+def _scenario_source_location(method: Callable[..., Any], line: int | None = None) -> str:
     """Return the file and a line of a scenario, by default its first."""
     code = unwrap(method).__code__
     return f"{code.co_filename}:{line or code.co_firstlineno}"
 
 
-def choose_transition(
+def transition_matching_take(
     semantics: Semantics, state: State, chosen: Take, where: str = "the step", *, any_outcome: bool = False
 ) -> Transition:
     """Return the transition that a scenario step selects in a state."""
@@ -758,11 +758,11 @@ def choose_transition(
         enabled = list(semantics.transitions(state))
         alike = [_transition_text(t) for t in enabled if t.action == chosen.action]
         names = ", ".join(dict.fromkeys(alike or sorted(t.action for t in enabled)))
-        raise ProtocolError(f"{where}: {_chosen_step_text(chosen)} is not enabled; enabled are {names}")
+        raise ProtocolError(f"{where}: {_take_text(chosen)} is not enabled; enabled are {names}")
     if len({t[:3] if any_outcome else t.target for t in fitting}) > 1:
         ways = "; ".join(dict.fromkeys(f"{_transition_text(t)}{sent_messages_text(t)}" for t in fitting))
         raise ProtocolError(
-            f"{where}: {_chosen_step_text(chosen)} has {len(fitting)} matching steps; add fields or result=: {ways}"
+            f"{where}: {_take_text(chosen)} has {len(fitting)} matching steps; add fields or result=: {ways}"
         )
     return fitting[0]
 
@@ -791,7 +791,7 @@ def sent_messages_text(transition: Transition) -> str:
     return f", sends {', '.join(to)}" if to else ""
 
 
-def _chosen_step_text(chosen: Take) -> str:
+def _take_text(chosen: Take) -> str:
     parts = [chosen.action]
     if chosen.actor is not None:
         parts.append(f"by {chosen.actor!r}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names, proxy_class_with_specials
+from kraftcheck.spec.values import Map, Record, Value, field_names, proxy_class_forwarding_dunders
 
 KINDS_EVALUATED_ON_VIEW = ("reachable ", "predicate ")
 """Kinds of property that are evaluated on the view of a state."""
@@ -140,7 +140,7 @@ class _TrackedRecord:
 
     def __new__(cls, record: Any, *_: Any) -> Any:
         """Return a proxy with the special methods of the record's class."""
-        return object.__new__(proxy_class_with_specials((cls, record.__class__)))
+        return object.__new__(proxy_class_forwarding_dunders((cls, record.__class__)))
 
     def __init__(self, record: Any, hidden: frozenset[str], note: NoteReadsCallback) -> None:
         self.__record__, self.__hidden__, self.__note__ = record, hidden, note
@@ -216,7 +216,7 @@ class RelativeNumbers:
             return frozenset()
         found = self._held.get(value)
         if found is None:
-            found = frozenset().union(*map(self.held, _direct_parts(value)))
+            found = frozenset().union(*map(self.held, _direct_subvalues(value)))
             if isinstance(value, Record):
                 found |= {getattr(value, name) for name in self._own(value)}
             if len(self._held) > MOST_CACHED_PARTS:
@@ -300,7 +300,7 @@ class RelativeNumbers:
         ]
 
 
-def _direct_parts(value: Value) -> Iterable[Value]:
+def _direct_subvalues(value: Value) -> Iterable[Value]:
     if isinstance(value, Record):
         return [getattr(value, name) for name in field_names(type(value))]
     return [part for item in value.items() for part in item] if isinstance(value, Map) else value

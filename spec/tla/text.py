@@ -93,7 +93,7 @@ def format_value(
     return _break_into_lines(box, width, 0, "\n" + " " * indent)
 
 
-def value_on_one_line(value: Value) -> str:
+def one_line(value: Value) -> str:
     """Return a value on one line, as TLC writes it with enough room.
 
     >>> one_line((1, frozenset({"b", "a"})))
@@ -283,7 +283,7 @@ class TlaSyntaxError(InputError):
         return (type(self), (self.file, self.line, self.column, self.found, self.expected))
 
 
-class IntervalBudget:
+class IntervalElementBudget:
     """Counter of the elements of intervals, such as `1..9`, that a text or file may still contain."""
 
     def __init__(self, left: int = MAX_INTERVAL_ELEMENTS) -> None:
@@ -329,17 +329,17 @@ class ValueParser:
         where: str = "<text>",
         line: int = 1,
         column: int = 1,
-        intervals: IntervalBudget | None = None,
+        intervals: IntervalElementBudget | None = None,
     ) -> Value:
         """Parse one value."""
-        self._builder.intervals = intervals or IntervalBudget()
+        self._builder.intervals = intervals or IntervalElementBudget()
         try:
-            _reject_deep(text)
+            _reject_deep_nesting(text)
             return self._lark.parse(text)
-        except _RejectedError as rejected:
+        except _RejectedValueError as rejected:
             offset, found, expected = rejected.args
         except UnexpectedInput as error:
-            offset, found = _found_at_error(text, error)
+            offset, found = _offset_and_found_text(text, error)
             expected = self._expected(error)
         before = text[:offset]
         row, start = before.count("\n"), before.rfind("\n") + 1
@@ -362,22 +362,22 @@ def parse_value(
     text: str, *, where: str = "<text>", line: int = 1, column: int = 1, names: Mapping[str, Value] | None = None
 ) -> Value:
     """Parse one value."""
-    parser = shared_parser() if names is None else ValueParser(names)
+    parser = shared_value_parser() if names is None else ValueParser(names)
     return parser.parse(text, where=where, line=line, column=column)
 
 
-def quoted(text: str) -> str:
+def quoted_for_error(text: str) -> str:
     """Return quoted text, truncated for an error message."""
     return repr(truncate_text(str(text), _MAX_FOUND_TEXT_LENGTH))
 
 
 @cache
-def shared_parser() -> ValueParser:
+def shared_value_parser() -> ValueParser:
     """Return the parser without `names`, built only once: building takes longer than parsing a value."""
     return ValueParser()
 
 
-class _RejectedError(Exception):
+class _RejectedValueError(Exception):
     """A well-formed text with a rejected value: the offset, the value found, the value expected."""
 
 
@@ -386,7 +386,7 @@ class _ValueBuilder(Transformer[Token, Value]):
 
     def __init__(self, names: Mapping[str, Value]) -> None:
         super().__init__()
-        self.intervals = IntervalBudget()
+        self.intervals = IntervalElementBudget()
         self._names = names
         self._model_value = lru_cache(maxsize=100_000)(ModelValue)  # one object per name speeds up comparisons
 
@@ -394,7 +394,7 @@ class _ValueBuilder(Transformer[Token, Value]):
         (digits,) = children
         if len(digits) > MAX_DIGITS:
             found = f"one of {len(digits):,}"
-            raise _RejectedError(_token_offset(digits), found, f"a number of at most {MAX_DIGITS:,} digits")
+            raise _RejectedValueError(_token_offset(digits), found, f"a number of at most {MAX_DIGITS:,} digits")
         return int(digits)
 
     def interval(self, children: list[Token]) -> frozenset[int]:
@@ -404,7 +404,7 @@ class _ValueBuilder(Transformer[Token, Value]):
             expected = f"an interval of at most {MAX_INTERVAL_ELEMENTS:,} elements"
             if count <= MAX_INTERVAL_ELEMENTS:
                 expected = f"intervals of at most {MAX_INTERVAL_ELEMENTS:,} elements in one file"
-            raise _RejectedError(_token_offset(children[0]), f"one of {count:,}", expected)
+            raise _RejectedValueError(_token_offset(children[0]), f"one of {count:,}", expected)
         self.intervals.left -= count
         return frozenset(range(low, high + 1))
 
@@ -444,7 +444,7 @@ class _ValueBuilder(Transformer[Token, Value]):
     def record(self, children: list[tuple[Token, Value]]) -> Value:
         fields = {str(name): value for name, value in children}
         if len(fields) < len(children):
-            _reject_repeated([(str(name), name) for name, _ in children])
+            _reject_repeated_keys([(str(name), name) for name, _ in children])
         return Map(fields) if fields else ()
 
     def pair(self, children: list[Value]) -> tuple[Value, Token, Value]:
@@ -454,7 +454,7 @@ class _ValueBuilder(Transformer[Token, Value]):
     def function(self, children: list[tuple[Value, Token, Value]]) -> Value:
         pairs = {key: value for key, _, value in children}
         if len(pairs) < len(children):
-            _reject_repeated([(key, arrow) for key, arrow, _ in children])
+            _reject_repeated_keys([(key, arrow) for key, arrow, _ in children])
         return tuple_or_map_of_function(pairs)
 
 
@@ -485,22 +485,22 @@ def tla_enum_value(value: enum.Enum | None) -> Value:
     return ModelValue(enum_name(value))
 
 
-def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:
+def _reject_repeated_keys(keys: list[tuple[Value, Token]]) -> None:
     seen: dict[Value, Value] = {}
     for key, token in keys:
         if key in seen:
             _reject_incomparable_values(_token_offset(token), [key, seen[key]])
-            raise _RejectedError(_token_offset(token), "one twice", "each field or argument once")
+            raise _RejectedValueError(_token_offset(token), "one twice", "each field or argument once")
         seen[key] = key
 
 
 def _reject_incomparable_values(offset: int, values: list[Value]) -> None:
     """Reject values that are equal in Python but not in TLA+: ``TRUE`` is not 1."""
     if len({encode(value) for value in values}) > len(frozenset(values)):
-        raise _RejectedError(offset, "a mixture of numbers and TRUE or FALSE", "elements that can be compared")
+        raise _RejectedValueError(offset, "a mixture of numbers and TRUE or FALSE", "elements that can be compared")
 
 
-def _reject_deep(text: str) -> None:
+def _reject_deep_nesting(text: str) -> None:
     if sum(map(text.count, ("{", "<<", "[", "("))) <= MAX_NESTING:
         return
     depth = 0
@@ -508,7 +508,9 @@ def _reject_deep(text: str) -> None:
         if bracket[0] in ("{", "<<", "[", "("):
             depth += 1
             if depth > MAX_NESTING:
-                raise _RejectedError(bracket.start(), "one that is deeper", f"a value of at most {MAX_NESTING} levels")
+                raise _RejectedValueError(
+                    bracket.start(), "one that is deeper", f"a value of at most {MAX_NESTING} levels"
+                )
         elif not bracket[0].startswith('"'):
             depth -= 1
 
@@ -518,12 +520,12 @@ def _token_offset(token: Token) -> int:
     return token.start_pos
 
 
-def _found_at_error(text: str, error: UnexpectedInput) -> tuple[int, str]:
+def _offset_and_found_text(text: str, error: UnexpectedInput) -> tuple[int, str]:
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        return _token_offset(error.token), quoted(error.token)
+        return _token_offset(error.token), quoted_for_error(error.token)
     if isinstance(error, UnexpectedCharacters):
         offset = error.pos_in_stream or 0
         if text[offset] == '"':
             return offset, "a string that does not end, or has an escape that TLA+ does not know"
-        return offset, quoted(text[offset])
+        return offset, quoted_for_error(text[offset])
     return len(text.rstrip()), "the end of the text"

@@ -28,12 +28,12 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
 from kraftcheck.spec.tla.text import (
-    IntervalBudget,
+    IntervalElementBudget,
     TlaSyntaxError,
-    shared_parser,
+    one_line,
+    shared_value_parser,
     tla_enum_value,
     tuple_or_map_of_function,
-    value_on_one_line,
 )
 from kraftcheck.spec.values import (
     Map,
@@ -60,10 +60,10 @@ def camel_case_field(name: str) -> str:
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def quoted_value(value: Value) -> str:
+def truncated_value_text(value: Value) -> str:
     """Return a TLA+ or JSON value as text for an error message."""
     try:
-        text = "null" if value is None else value_on_one_line(value)
+        text = "null" if value is None else one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
     return truncate_text(text, MAX_QUOTED_LENGTH)
@@ -227,7 +227,7 @@ class Decoder:
         self._untyped = untyped
         self._decoders: dict[Any, Decode] = {}
         self._keys: dict[str, Value] = {}
-        self._intervals = IntervalBudget()
+        self._intervals = IntervalElementBudget()
         self._of_keys = Decoder(encoder, names, self._records) if untyped else self  # text is typed once it is parsed
 
     def of(self, kind: Any) -> Decode:
@@ -264,7 +264,7 @@ class Decoder:
     def _scalar(self, kind: type) -> Decode:
         def decode(value: Value) -> Value:
             if type(value) is not kind:
-                raise MismatchError(quoted_value(value), PHRASE_OF_SCALAR[kind])
+                raise MismatchError(truncated_value_text(value), PHRASE_OF_SCALAR[kind])
             return value
 
         return decode
@@ -273,7 +273,7 @@ class Decoder:
         name = self._name(value)
         if name not in self._model_values:
             expected = "a model value: " + or_phrase(sorted(self._model_values))
-            raise MismatchError(quoted_value(value), expected, wrong_kind=name is None)
+            raise MismatchError(truncated_value_text(value), expected, wrong_kind=name is None)
         return self._model_values[name]
 
     def _name(self, value: Value) -> str | None:
@@ -294,14 +294,14 @@ class Decoder:
                 named[stand_in.name] = choice
             else:
                 plain[type(stand_in), stand_in] = choice
-        known = or_phrase(sorted([*named, *[quoted_value(value) for _, value in plain]]))
+        known = or_phrase(sorted([*named, *[truncated_value_text(value) for _, value in plain]]))
 
         def decode(value: Value) -> Value:
             if plain and isinstance(value, Hashable) and (type(value), value) in plain:
                 return plain[type(value), value]
             name = self._name(value)
             if name not in named:
-                raise MismatchError(quoted_value(value), known, wrong_kind=name is None or not named)
+                raise MismatchError(truncated_value_text(value), known, wrong_kind=name is None or not named)
             return named[name]
 
         return decode
@@ -312,10 +312,10 @@ class Decoder:
 
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
-                raise MismatchError(quoted_value(value), "a set")
+                raise MismatchError(truncated_value_text(value), "a set")
             elements = frozenset([_decode_with_error_path(_element_path, item, element, item) for item in value])
             if len(elements) < len(value):
-                raise MismatchError(quoted_value(value), "a set (each element once)")
+                raise MismatchError(truncated_value_text(value), "a set (each element once)")
             return elements
 
         return self._memoised(decode)
@@ -327,9 +327,9 @@ class Decoder:
 
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
-                raise MismatchError(quoted_value(value), "a sequence")
+                raise MismatchError(truncated_value_text(value), "a sequence")
             if fixed is not None and len(value) != len(fixed):
-                raise MismatchError(quoted_value(value), f"a sequence of {len(fixed)}")
+                raise MismatchError(truncated_value_text(value), f"a sequence of {len(fixed)}")
             readers = fixed if every is None else [every] * len(value)
             assert readers is not None
             items = zip(range(1, len(value) + 1), readers, value, strict=True)
@@ -341,7 +341,7 @@ class Decoder:
         read = self.of(kind)
 
         def decode(value: Value) -> Value:
-            pairs = self.pairs(value, text_keys=not is_string_in_tla(key_kind))
+            pairs = self.pairs(value, text_keys=not is_tla_string_type(key_kind))
             return Map(
                 [
                     (self.argument(key_kind, key), _decode_with_error_path(_argument_path, key, read, item))
@@ -368,21 +368,21 @@ class Decoder:
         if isinstance(value, dict) and self._untyped:
             found = [(self._key(key) if text_keys else key, item) for key, item in value.items()]
             if len(dict(found)) < len(found):
-                raise MismatchError(quoted_value(value), "a function (each argument once)")
+                raise MismatchError(truncated_value_text(value), "a function (each argument once)")
             return found
         if isinstance(value, Map):
             return list(value.items())
         if type(value) is (list if self._untyped else tuple):
             return list(enumerate(value, start=1))
-        raise MismatchError(quoted_value(value), "a function")
+        raise MismatchError(truncated_value_text(value), "a function")
 
     def _key(self, text: str) -> Value:
         if text not in self._keys:
             self._intervals.left += len(text)
             try:
-                self._keys[text] = shared_parser().parse(text, intervals=self._intervals)
+                self._keys[text] = shared_value_parser().parse(text, intervals=self._intervals)
             except TlaSyntaxError as error:
-                raise MismatchError(quoted_value(text), f"an argument as TLA+ text ({error})") from None
+                raise MismatchError(truncated_value_text(text), f"an argument as TLA+ text ({error})") from None
         return self._keys[text]
 
     def _record(self, kinds: tuple[type[Record], ...]) -> Decode:
@@ -396,7 +396,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             fields: Mapping[Any, Value] = {} if value in ((), []) else value
             if type(fields) not in (Map, dict) or not all(type(name) is str for name in fields):
-                raise MismatchError(quoted_value(value), _shapes_text(shapes))
+                raise MismatchError(truncated_value_text(value), _shapes_text(shapes))
             alike = by_fields.get(frozenset(fields), [])
             fitting = [shape for shape in alike if self._has(fields, shape.constants)]
             if not fitting:
@@ -467,8 +467,8 @@ class Decoder:
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():
             if name in fields and not self._is(fields[name], value):
-                wanted = dict.fromkeys(value_on_one_line(s.constants[name]) for s in shapes if name in s.constants)
-                found, is_name = quoted_value(fields[name]), self._name(fields[name]) is not None
+                wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
+                found, is_name = truncated_value_text(fields[name]), self._name(fields[name]) is not None
                 return MismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {or_phrase(lacking)}"] if lacking else []
         problems += [f"also {name_list_text(more)}"] if more else []
@@ -492,7 +492,9 @@ class Decoder:
             if len(deep) == 1:
                 raise deep[0]
             expected = " or ".join(dict.fromkeys(error.expected for error in errors))
-            raise MismatchError(quoted_value(value), expected, wrong_kind=all(error.wrong_kind for error in errors))
+            raise MismatchError(
+                truncated_value_text(value), expected, wrong_kind=all(error.wrong_kind for error in errors)
+            )
 
         return decode
 
@@ -510,7 +512,7 @@ class Decoder:
         return value
 
 
-def is_string_in_tla(kind: Any) -> bool:
+def is_tla_string_type(kind: Any) -> bool:
     """Whether all values of a type are strings in TLA+."""
     if get_origin(kind) is Literal:
         return all(type(choice) is str for choice in get_args(kind))
@@ -525,11 +527,11 @@ def _decode_with_error_path(place: Callable[[Any], str], key: Any, read: Decode,
 
 
 def _argument_path(key: Value) -> str:
-    return f"[{quoted_value(key)}]"
+    return f"[{truncated_value_text(key)}]"
 
 
 def _element_path(value: Value) -> str:
-    return f"{{{quoted_value(value)}}}"
+    return f"{{{truncated_value_text(value)}}}"
 
 
 def _field_path(name: str) -> str:

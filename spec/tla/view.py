@@ -49,10 +49,10 @@ from kraftcheck.spec.tla.types import (
     MismatchError,
     VariablesError,
     camel_case_field,
-    is_string_in_tla,
-    quoted_value,
+    is_tla_string_type,
     subclasses,
     tla_names,
+    truncated_value_text,
 )
 from kraftcheck.spec.values import (
     Map,
@@ -104,7 +104,7 @@ class StateView:
         self._typed = Decoder(self._encoder, names, records)
         self._untyped = Decoder(self._encoder, names, records, untyped=True)
         self._message_type: Any = _union_type(messages)
-        self._replica_names = list(dict.fromkeys(n for r in self._replicas for n in _variable_names(r)))
+        self._replica_names = list(dict.fromkeys(n for r in self._replicas for n in _replica_variable_names(r)))
         self._counters = {
             c.attribute: c.counter or "_" + camel_case_field(c.attribute)
             for c in protocol.constants.values()
@@ -228,7 +228,7 @@ class StateView:
     def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_ReplicaShape]:
         """Return the replica classes whose variables are exactly those that have a value for the replica id `key`."""
         has = {name for name in self._replica_names if key in functions[name]}
-        fitting = [r for r in self._replicas if set(_variable_names(r)) == has]
+        fitting = [r for r in self._replicas if set(_replica_variable_names(r)) == has]
         if not fitting:
             raise self._unlike(key, has)
         if not fitting[0].is_told:
@@ -237,7 +237,9 @@ class StateView:
         fitting = [r for r in fitting if r.cls.__name__ == kind]
         if not fitting:
             expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-            raise VariablesError(KIND_VARIABLE, f"{KIND_VARIABLE}[{quoted_value(key)}]", quoted_value(kind), expected)
+            raise VariablesError(
+                KIND_VARIABLE, f"{KIND_VARIABLE}[{truncated_value_text(key)}]", truncated_value_text(kind), expected
+            )
         return fitting
 
     def _read_replica(
@@ -248,7 +250,7 @@ class StateView:
             kinds = field_types(replica.cls)
             as_id = partial(decoder.argument, kinds["id"])
             try:
-                fields = {"id": _decoded_variable(_variable_names(replica)[0], as_id, key)}
+                fields = {"id": _decoded_variable(_replica_variable_names(replica)[0], as_id, key)}
                 for attribute, name in replica.names.items():
                     fields[attribute] = _decoded_variable(name, decoder.of(kinds[attribute]), functions[name][key], key)
                 return replica.cls(**fields)
@@ -259,19 +261,21 @@ class StateView:
 
     def _ids_are_text(self) -> bool:
         """Whether the ids of replicas are strings, so that functions over replicas are records."""
-        return all(is_string_in_tla(field_types(replica.cls)["id"]) for replica in self._replicas)
+        return all(is_tla_string_type(field_types(replica.cls)["id"]) for replica in self._replicas)
 
     def _unlike(self, key: Value, has: set[str]) -> VariablesError:
         """Return the error for an id that has only some variables of a class of replicas."""
-        near = min(self._replicas, key=lambda replica: len(set(_variable_names(replica)) ^ has))
-        wanted = set(_variable_names(near))
+        near = min(self._replicas, key=lambda replica: len(set(_replica_variable_names(replica)) ^ has))
+        wanted = set(_replica_variable_names(near))
         for name in self._replica_names:
             if name in wanted - has:
                 other = next(iter(n for n in self._replica_names if n in has))
-                return VariablesError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
+                return VariablesError(name, name, "none", f"a value for {truncated_value_text(key)}, as {other} has")
             if name in has - wanted:
                 other = next(iter(n for n in self._replica_names if n in wanted))
-                return VariablesError(name, name, f"one for {quoted_value(key)}", f"no value where {other} has none")
+                return VariablesError(
+                    name, name, f"one for {truncated_value_text(key)}", f"no value where {other} has none"
+                )
         raise AssertionError(key)
 
     def _read_messages(self, decoder: Decoder, variables: Mapping[str, Value]) -> Map[Any, Any]:
@@ -299,7 +303,7 @@ class StateView:
         grouped: dict[Value, dict[Record, int]] = {}
         for message, count in counts.items():
             if count < least:
-                path = f"{MESSAGES_VARIABLE}[{quoted_value(self._encoder.encode(message))}]"
+                path = f"{MESSAGES_VARIABLE}[{truncated_value_text(self._encoder.encode(message))}]"
                 raise VariablesError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
             grouped.setdefault(message.dest, {})[message] = count
         return {destination: Map(inbox) for destination, inbox in grouped.items()}
@@ -315,9 +319,12 @@ class StateView:
             queue = _decoded_variable(MESSAGES_VARIABLE, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
-                expected = f"messages that all go from and to {quoted_value(key)}, at least one"
+                expected = f"messages that all go from and to {truncated_value_text(key)}, at least one"
                 raise VariablesError(
-                    MESSAGES_VARIABLE, f"{MESSAGES_VARIABLE}[{quoted_value(key)}]", quoted_value(items), expected
+                    MESSAGES_VARIABLE,
+                    f"{MESSAGES_VARIABLE}[{truncated_value_text(key)}]",
+                    truncated_value_text(items),
+                    expected,
                 )
             found[ends.pop()] = queue
         return Map(found)
@@ -329,7 +336,7 @@ def _network_variables(network: Network, messages: Sequence[type[Record]]) -> tu
     return network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES_VARIABLE,)
 
 
-def _variable_names(replica: _ReplicaShape) -> list[str]:
+def _replica_variable_names(replica: _ReplicaShape) -> list[str]:
     return [*replica.names.values(), *([KIND_VARIABLE] if replica.is_told else [])]
 
 
@@ -337,7 +344,9 @@ def _decoded_variable(name: str, decode: Decode, value: Value, key: Value = None
     try:
         return decode(value)
     except MismatchError as error:
-        raise _error_with_variable(name, error if key is None else error.inside(f"[{quoted_value(key)}]")) from None
+        raise _error_with_variable(
+            name, error if key is None else error.inside(f"[{truncated_value_text(key)}]")
+        ) from None
 
 
 def _error_with_variable(name: str, error: MismatchError) -> VariablesError:

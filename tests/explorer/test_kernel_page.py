@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer.tables.kernel.hash_set import ceil_divide
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, change_bits, hash_words, put_bits, take_bits, unmix
+from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, hash_words, put_bits, read_bits, unmix, xor_bits
 
 DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.kernel
@@ -59,11 +59,11 @@ def packed_and_changed(widths: Any, before: Any, after: Any, words: Any, found: 
     position = np.int64(0)
     for f in range(len(widths)):
         put_bits(words, 0, position, widths[f], before[f])
-        change_bits(words, 0, position, widths[f], before[f] ^ after[f])
+        xor_bits(words, 0, position, widths[f], before[f] ^ after[f])
         position += widths[f]
     position = np.int64(0)
     for f in range(len(widths)):
-        found[f] = take_bits(words, 0, position, widths[f])
+        found[f] = read_bits(words, 0, position, widths[f])
         position += widths[f]
 
 

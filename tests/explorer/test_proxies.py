@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import pytest
 
 from kraftcheck import check
-from kraftcheck.explorer.calls.handlers import with_filtering_loops
+from kraftcheck.explorer.calls.handlers import function_with_filtering_loops
 from kraftcheck.explorer.result import Result
 from kraftcheck.spec import (
     Map,
@@ -550,7 +550,7 @@ def test_which_copies_are_filtered() -> None:
                 yield become(me)
 
     def is_filtered(function: object) -> bool:
-        return with_filtering_loops(function) is not function  # type: ignore[arg-type]
+        return function_with_filtering_loops(function) is not function  # type: ignore[arg-type]
 
     assert is_filtered(constant)
     assert is_filtered(twice)

@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
-from kraftcheck.explorer.symbolic.kernel.diagram import CALL_AT_TICK, META_STACK_TOP, unique_node
+from kraftcheck.explorer.symbolic.kernel.diagram import CALL_AT_TICK, META_STACK_TOP, find_or_add_node
 from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import Record, State, Step, Steps, become, hide, internal, step_invariant
@@ -154,7 +154,7 @@ def test_counts_of_any_size() -> None:
     for level in range(59, -1, -1):
         top = int(store.arrays.meta[META_STACK_TOP])
         store.arrays.scratch[top : top + 1000] = [value << 32 | node for value in range(1000)]
-        node = int(unique_node(store.arrays, level, top, 1000))
+        node = int(find_or_add_node(store.arrays, level, top, 1000))
     assert store.count(node) == 1000**60
 
 

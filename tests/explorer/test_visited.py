@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     CAPACITY,
     MAX_HASH_SET_LOAD,
     STRIDE,
-    look_up_flags,
+    look_up_entry_values,
     mark_entries_of_words,
     store_entry_numbers,
 )
@@ -41,8 +41,8 @@ from kraftcheck.explorer.tables.rows import (
     SuccessorsOfWorkers,
     ThreadPool,
     Words,
+    packing_for_id_counts,
     packing_of_widths,
-    packing_with_free_spare_bits,
     visited_entry_bytes,
 )
 from kraftcheck.explorer.tables.visited import FIRST_PARTITION_CAPACITY, Partition, VisitedSet
@@ -227,7 +227,7 @@ def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int,
     numbers, looked_up = np.full(len(places), -1, np.int32), np.zeros(len(found), np.int32)
     store_entry_numbers(keys, places, layout, found, np.arange(len(found)), numbers)
     assert np.array_equal(numbers >= 0, places != 0)
-    look_up_flags(keys, places, layout, found, numbers, looked_up)
+    look_up_entry_values(keys, places, layout, found, numbers, looked_up)
     assert looked_up.tolist() == list(range(len(found)))
     others, known = made_up(packed, 500, seed + 1), np.zeros(len(places), np.uint8)
     if owned:
@@ -301,7 +301,7 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     bits = [1, 1]
     for _ in range(6):
         bits = [min(31, int(n + random.integers(0, 7))) for n in bits] + [1] * int(random.integers(0, 2))
-        packed = packing_with_free_spare_bits([(1 << n) - 1 for n in bits], visited.packing.width.tolist())
+        packed = packing_for_id_counts([(1 << n) - 1 for n in bits], visited.packing.width.tolist())
         rows = np.stack([random.integers(0, 1 << n, 2_000) for n in bits], axis=1).astype(np.int32)
         words = np.zeros((len(rows), packed.words), np.uint64)
         pack_plain_rows(rows, packed, words)
@@ -371,14 +371,14 @@ def test_what_may_grow_comes_first() -> None:
 
 def test_the_fields_that_grow_have_spare_bits_first() -> None:
     counts = [255, 4, 200, 1, 255, 255, 255]  # which leave four bits to spare
-    assert packing_with_free_spare_bits(counts, counts).width.tolist() == [9, 3, 8, 1, 9, 9, 9]
-    assert packing_with_free_spare_bits(counts, [255, 4, 100, 1, 255, 255, 255]).width.tolist() == [9, 3, 9, 1, 9, 9, 8]
-    assert packing_with_free_spare_bits(counts, [255, 4, 100, 1, 255, 255, 254]).width.tolist() == [9, 3, 9, 1, 9, 8, 9]
+    assert packing_for_id_counts(counts, counts).width.tolist() == [9, 3, 8, 1, 9, 9, 9]
+    assert packing_for_id_counts(counts, [255, 4, 100, 1, 255, 255, 255]).width.tolist() == [9, 3, 9, 1, 9, 9, 8]
+    assert packing_for_id_counts(counts, [255, 4, 100, 1, 255, 255, 254]).width.tolist() == [9, 3, 9, 1, 9, 8, 9]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_spare_bits_take_no_memory(bits: list[int]) -> None:
-    roomy, tight = packing_with_free_spare_bits([(1 << n) - 1 for n in bits]), packing_of_widths(bits)
+    roomy, tight = packing_for_id_counts([(1 << n) - 1 for n in bits]), packing_of_widths(bits)
     assert (roomy.words, visited_entry_bytes(roomy.bits)) == (tight.words, visited_entry_bytes(tight.bits))
     assert set((roomy.width - tight.width).tolist()) <= {0, 1}
     one_more = packing_of_widths([roomy.bits + 1])

@@ -268,4 +268,4 @@ def test_a_config_for_an_old_tlc() -> None:
     assert (options, left_out) == (["-deadlock"], ["ALIAS Short"])
     assert tlc.config_for_tlc(text, "x.cfg", set()) == (text, [], [])
     assert tlc.config_for_tlc("CHECK_DEADLOCK TRUE", "x.cfg", unknown)[1] == []
-    assert tlc.keywords_tlc_lacks("no such jar") == set()
+    assert tlc.cfg_keywords_tlc_lacks("no such jar") == set()

@@ -19,7 +19,7 @@ from kraftcheck.catalogue import SearchJob, find_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.exploring.session import SAVED_FILE_FORMATS, Server, Session
 from kraftcheck.exploring.tree import StateTree
-from kraftcheck.jobs import lenient_job
+from kraftcheck.jobs import leniently_bound_job
 from kraftcheck.reporting.output import write_counterexamples
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import permute_model_values
@@ -32,7 +32,7 @@ LIMIT = 2**30
 
 def job(model: str, config: str | None = None, variant: str | None = None, *settings: str) -> SearchJob:
     arguments = argparse.Namespace(config=config, set=list(settings), engine=None)
-    return lenient_job(find_model(model, variant), arguments, whole_space=True, properties=True)[0]
+    return leniently_bound_job(find_model(model, variant), arguments, whole_space=True, properties=True)[0]
 
 
 def tree(*asked: Any) -> StateTree:

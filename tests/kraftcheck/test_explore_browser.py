@@ -13,7 +13,7 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.exploring.session import Server, Session
 from kraftcheck.exploring.tree import StateTree
-from kraftcheck.jobs import lenient_job
+from kraftcheck.jobs import leniently_bound_job
 from tests.support.browser import Watched, chromium
 from tests.support.reports import EVIL
 from tests.support.scenarios import run_scenario
@@ -47,7 +47,7 @@ def explore(browser: Any) -> Iterator[Open]:
     ) -> Watched:
         settings = ["MaxLosses=0"] if model == "lock-service" else []
         arguments = argparse.Namespace(config=config, set=settings, engine=None)
-        job, warnings = lenient_job(find_model(model, variant), arguments, whole_space=True, properties=True)
+        job, warnings = leniently_bound_job(find_model(model, variant), arguments, whole_space=True, properties=True)
         tree = StateTree(job, settings)
         if trace is not None:
             tree.open(trace, 2**20)

@@ -15,7 +15,7 @@ from kraftcheck.catalogue import (
     REQUIRED_CONFIGURATIONS,
     find_config,
     find_model,
-    model_modules_in,
+    model_modules_in_package,
     shipped_model_modules,
 )
 from kraftcheck.engines import ENGINES, Engine, choose_engine
@@ -110,9 +110,9 @@ def home(tmp_path, monkeypatch):
     (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("kraftcheck.catalogue.MODEL_PACKAGES", (*MODEL_PACKAGES, folder.name))
-    model_modules_in.cache_clear()
+    model_modules_in_package.cache_clear()
     yield add
-    model_modules_in.cache_clear()
+    model_modules_in_package.cache_clear()
     for module in [module for module in sys.modules if module.partition(".")[0] == folder.name]:
         del sys.modules[module]
 

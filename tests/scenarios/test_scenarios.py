@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.traces.scenarios import ScenarioError, read_blocks
+from kraftcheck.traces.scenarios import ScenarioError, parse_scenario_blocks
 from tests.support.scenarios import run_scenario
 
 REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
@@ -24,7 +24,7 @@ def test_it_happens_as_the_text_says(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=[path.stem for path in SCENARIOS])
 def test_it_begins_with_what_it_tells(path: Path) -> None:
-    blocks, _ = read_blocks(path.read_text())
+    blocks, _ = parse_scenario_blocks(path.read_text())
     assert blocks[0].before[0].startswith("# ")
     assert blocks[0].commands[0].startswith("start ")
     for block in blocks:
@@ -34,7 +34,12 @@ def test_it_begins_with_what_it_tells(path: Path) -> None:
 @pytest.mark.parametrize("model", ["quorum", "recovery", "registration"])
 def test_every_action_is_told_somewhere(model: str) -> None:
     protocol = find_model(model).protocol
-    told = {line.split()[0] for path in SCENARIOS for block in read_blocks(path.read_text())[0] for line in block.told}
+    told = {
+        line.split()[0]
+        for path in SCENARIOS
+        for block in parse_scenario_blocks(path.read_text())[0]
+        for line in block.told
+    }
     assert set(protocol.actions) - told == set()
 
 
@@ -131,7 +136,7 @@ def scenario(tmp_path: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("text", [LOCK, SETTLED])
 def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> None:
-    blocks, _ = read_blocks(text)
+    blocks, _ = parse_scenario_blocks(text)
     bare = text
     for block in blocks:
         bare = bare.replace("\n".join(["----", *block.told]), "----", 1)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from kraftcheck import load
-from kraftcheck.catalogue import find_model, model_modules_in
+from kraftcheck.catalogue import find_model, model_modules_in_package
 from kraftcheck.explorer.result import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
@@ -83,7 +83,7 @@ def test_what_must_happen_does_where_steps_are_fair(model: str, prop: str, tmp_p
 
 
 def test_every_example_has_a_row() -> None:
-    assert {row.model for row in rows()} == set(model_modules_in("kraftcheck.spec.examples")) - {"lock-service"}
+    assert {row.model for row in rows()} == set(model_modules_in_package("kraftcheck.spec.examples")) - {"lock-service"}
 
 
 def test_a_claim_that_there_is_no_solution_is_refuted_by_the_shortest() -> None:

@@ -15,7 +15,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.persistence.folder import manifest_bytes
 from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
-from kraftcheck.spec.diagnosis.lint import CoverageProbe, install_probes, vacuous_properties
+from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe, install_probes, vacuous_properties
 
 
 class Node(Record):
@@ -162,7 +162,7 @@ def test_a_pair_that_there_never_was() -> None:
 
 def test_marks_that_were_met_are_taken_out_again() -> None:
     walk = Walk()
-    one = CoverageProbe(walk.properties["Later"])
+    one = PropertyCoverageProbe(walk.properties["Later"])
     assert len(one.never()) == 3
     for at in (0, 1, 2, 0, 0, 0, 0, 0):
         assert one(walk, Node(1, at))
@@ -222,7 +222,7 @@ def test_a_resumed_search_knows_what_was_evaluated_before(engine: str, tmp_path:
 def test_an_input_from_before_a_search_is_resumed_counts_once() -> None:
     walk = Walk()
     prop = walk.properties["LeadersStandStill"]
-    before, after = CoverageProbe(prop), CoverageProbe(prop)
+    before, after = PropertyCoverageProbe(prop), PropertyCoverageProbe(prop)
     before(walk, Node(1))
     assert after.restore(json.loads(json.dumps(before.noted)))
     after(walk, Node(1))
@@ -230,4 +230,4 @@ def test_an_input_from_before_a_search_is_resumed_counts_once() -> None:
     after(walk, Node(2, leads=True))
     assert (after.inputs, after.never()) == (2, [])
     for forged in (None, 3, [], ["1", []], [1, [True]], [1, [{}]], [1, [7]]):
-        assert not CoverageProbe(prop).restore(forged)
+        assert not PropertyCoverageProbe(prop).restore(forged)

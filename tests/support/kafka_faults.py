@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
-from kraftcheck.lockstep.jars import agent_jar
+from kraftcheck.lockstep.jars import compile_agent_jar
 from tests.support.kafka_cluster import AdminError, Cluster, Node, until
 from tests.support.kafka_jars import SOURCES, VERSIONS
 from tests.support.kafka_scenarios import SNAPSHOT
@@ -27,7 +27,7 @@ class Faulty(Cluster):
     def __init__(self, folder: Path, version: str, fault: str | None, **more: object) -> None:
         super().__init__(folder, version, **more)  # type: ignore[arg-type]
         if fault is not None:
-            agent = agent_jar(SOURCES / "FaultAgent.java")
+            agent = compile_agent_jar(SOURCES / "FaultAgent.java")
             for node in self.nodes:
                 node.options = (f"-javaagent:{agent}={fault},{self.folder}/node{node.number}.fault",)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kraftcheck.cli import main
-from kraftcheck.lockstep.jars import Artifact, agent_jar, fetch_jars, jdk_program
+from kraftcheck.lockstep.jars import Artifact, compile_agent_jar, fetch_jars, jdk_program
 from kraftcheck.lockstep.junit import PROJECT_FILES, RAFT_TEST_FOLDER, java_class_name
 from tests.support.kafka_jars import KAFKA, SOURCES
 
@@ -67,7 +67,7 @@ def outcomes(version: str, names: Iterable[str], fixes: Mapping[str, str] | None
         shared = [REPORTS / names[0] / place / file for file, place in PROJECT_FILES.items()]
         tests = [REPORTS / name / RAFT_TEST_FOLDER / f"{java_class_name(name)}Test.java" for name in names]
         subprocess.run([jdk_program("javac"), "-nowarn", "-cp", classpath, "-d", folder, *shared, *tests], check=True)
-        agent = agent_jar(SOURCES / "FixAgent.java", jars) if fixes else None
+        agent = compile_agent_jar(SOURCES / "FixAgent.java", jars) if fixes else None
         options = {name: [f"-javaagent:{agent}={fix}"] for name, fix in (fixes or {}).items() if fix}
         return {name: _run(name, classpath, options.get(name, [])) for name in names}
 

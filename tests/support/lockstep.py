@@ -12,7 +12,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import Candidates, ChosenOutcome, RandomStepChooser
+from kraftcheck.lockstep.walks import ActionCandidates, ChosenOutcome, RandomStepChooser
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
 
@@ -44,7 +44,7 @@ def drive(driver: Driver, protocol: Quorum, text: str) -> tuple[list[Finding], K
     return findings, lockstep.cluster
 
 
-def _next(steps: Iterator[str], offers: Candidates) -> ChosenOutcome | None:
+def _next(steps: Iterator[str], offers: ActionCandidates) -> ChosenOutcome | None:
     step = next(steps, None)
     if step is None:
         return None

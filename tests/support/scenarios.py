@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from kraftcheck.reporting.scenarios import ScenarioRun
-from kraftcheck.traces.scenarios import ScenarioBlock, ScenarioError, blocks_as_text, read_blocks
+from kraftcheck.traces.scenarios import ScenarioBlock, ScenarioError, blocks_as_text, parse_scenario_blocks
 
 
 def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[ScenarioBlock, list[str]]]:
     """Run a scenario file; return its blocks, each with the output of its commands."""
     try:
-        blocks, after = read_blocks(path.read_text(encoding="utf-8"))
+        blocks, after = parse_scenario_blocks(path.read_text(encoding="utf-8"))
     except ScenarioError as error:
         raise ScenarioError(f"{path.name}, {error}") from None
     running = ScenarioRun()

@@ -20,7 +20,7 @@ from kraftcheck.traces.corpus import (
     CorpusFolder,
     SparkCorpusMaker,
     identity_of_corpus,
-    split_into_chunks,
+    split_walks_into_chunks,
 )
 from tests.support.command_line import Run
 from tests.support.tlc import bound
@@ -83,14 +83,14 @@ def test_walks_that_always_end_too_early_are_refused() -> None:
 
 
 def test_chunks() -> None:
-    assert [tuple(chunk) for chunk in split_into_chunks(2 * WALKS_A_CHUNK + 5)] == [
+    assert [tuple(chunk) for chunk in split_walks_into_chunks(2 * WALKS_A_CHUNK + 5)] == [
         (0, 0, WALKS_A_CHUNK), (1, WALKS_A_CHUNK, WALKS_A_CHUNK), (2, 2 * WALKS_A_CHUNK, 5)
     ]  # fmt: skip
 
 
 def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
     identity = {"--seed": 1}
-    chunks = split_into_chunks(WALKS_A_CHUNK + 3)
+    chunks = split_walks_into_chunks(WALKS_A_CHUNK + 3)
     note = {"runs": 3, "checked": [], "states": 9, "longest": 3, "actions": {}, "violated": {}}
     with CorpusFolder(tmp_path / "c", identity) as folder:
         for number in range(WALKS_A_CHUNK + 3):
@@ -107,7 +107,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="in use by another run"):
             CorpusFolder(tmp_path / "c", identity)
         with pytest.raises(InputError, match=r"it holds more walks than 50 \(walk_50.tla\)"):
-            folder.done(split_into_chunks(50))
+            folder.done(split_walks_into_chunks(50))
     with pytest.raises(InputError, match="it holds other walks: --seed: 1 there, now 2"):
         CorpusFolder(tmp_path / "c", {"--seed": 2})
     (tmp_path / "other").mkdir()
@@ -129,10 +129,10 @@ class Alone:
 
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
         pa = pytest.importorskip("pyarrow")
-        from kraftcheck.traces.corpus import make_walks
+        from kraftcheck.traces.corpus import generate_walk_chunks
 
         numbers = pa.RecordBatch.from_pydict({"id": list(range(count))})
-        return pa.Table.from_batches(make_walks({**json.loads(arguments), "user_files": ""}, iter([numbers])))
+        return pa.Table.from_batches(generate_walk_chunks({**json.loads(arguments), "user_files": ""}, iter([numbers])))
 
 
 def corpus(folder: Path, model: str, *properties: str) -> Result:

@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
-from kraftcheck.lockstep.commands import _requested_replica
+from kraftcheck.lockstep.commands import _added_or_removed_replica
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.lockstep.process import Driver, DriverAnswer
@@ -215,4 +215,4 @@ def test_kafka_is_asked_what_the_model_was_asked_not_what_it_did() -> None:
         State(replicas=Map({n1: me}), inboxes=Map({}), shared=Shared(), spent=Map({}))
         for me in (before, before.but(log=(removed,), change=change))
     ]
-    assert _requested_replica(states[0], Transition("RemoveVoter", n1, None, Step(), states[1])) == asked
+    assert _added_or_removed_replica(states[0], Transition("RemoveVoter", n1, None, Step(), states[1])) == asked

@@ -18,7 +18,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from kraftcheck.commands._lockstep import _model_class
+from kraftcheck.commands._lockstep import _class_with_known_differences
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.lockstep.jars import CLIENT_CLASS, TEST_KIT_CLASS, cache_folder, classpath
 from kraftcheck.spec.errors import InputError
@@ -198,8 +198,8 @@ def test_java_dies_at_once(script: str, message: str, programs: Programs, jars: 
 def test_a_difference_that_there_is_not(known: bool) -> None:
     arguments = Namespace(known=known, disk=False)
     with pytest.raises(InputError, match="unknown difference x; there is "):
-        _model_class(Quorum, arguments, ["x"])
-    assert (_model_class(Quorum, arguments, []) is Quorum) is not known
+        _class_with_known_differences(Quorum, arguments, ["x"])
+    assert (_class_with_known_differences(Quorum, arguments, []) is Quorum) is not known
 
 
 def test_a_walk_of_another_model(run: Run, tmp_path: Path) -> None:

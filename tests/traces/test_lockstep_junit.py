@@ -18,8 +18,8 @@ from kraftcheck.lockstep.junit import (
     PROJECT_TEMPLATE_FOLDER,
     DriverCall,
     java_class_name,
-    java_comment,
-    java_statement,
+    java_comment_of_step,
+    statement_of_driver_command,
 )
 from kraftcheck.lockstep.walks import StepChoice
 from kraftcheck.spec.errors import InputError
@@ -46,12 +46,12 @@ def test_a_class_name_is_made_of_letters_and_digits(name: str, expected: str) ->
 
 @pytest.mark.parametrize("text", ["\n}", "\\u000a}", "\u2028}", "\x00", "é"])
 def test_a_comment_ends_no_line_and_holds_no_escape(text: str) -> None:
-    shown = java_comment(StepChoice(f"Resign{text}", "n1", None))
+    shown = java_comment_of_step(StepChoice(f"Resign{text}", "n1", None))
     assert re.fullmatch(r"[ -\[\]-~]+", shown)
 
 
 def test_a_long_comment_is_cut() -> None:
-    assert len(java_comment(StepChoice("Resign" * 100, "n1", None))) == 90
+    assert len(java_comment_of_step(StepChoice("Resign" * 100, "n1", None))) == 90
 
 
 def test_java_has_a_method_for_every_command_and_a_check_for_every_property() -> None:
@@ -67,7 +67,7 @@ def test_java_has_a_method_for_every_command_and_a_check_for_every_property() ->
 
 def test_a_command_without_a_method_is_refused() -> None:
     with pytest.raises(InputError, match="no method in Java for the command listen"):
-        java_statement(DriverCall("listen", {"node": 1}, {}, 0))
+        statement_of_driver_command(DriverCall("listen", {"node": 1}, {}, 0))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.lockstep.process import MixedDriver, is_mixed_version_text
+from kraftcheck.lockstep.process import MixedVersionDriver, is_mixed_version_text
 from tests.support.command_line import Run
 
 WALKS = Path(__file__).parents[1] / "data" / "kafka"
@@ -92,13 +92,13 @@ def test_a_request_that_an_older_version_does_not_know_is_refused(run: Run, tmp_
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_roll_restarts_every_voter_into_another_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    moved, move = list[tuple[int, int, int]](), MixedDriver._move
+    moved, move = list[tuple[int, int, int]](), MixedVersionDriver._move
 
-    def watched(self: MixedDriver, node: int, new: int, *, whole: bool) -> None:
+    def watched(self: MixedVersionDriver, node: int, new: int, *, whole: bool) -> None:
         moved.append((node, self._of(node), new))
         move(self, node, new, whole=whole)
 
-    monkeypatch.setattr(MixedDriver, "_move", watched)
+    monkeypatch.setattr(MixedVersionDriver, "_move", watched)
     done = run("lockstep", "quorum", "--walk", ROLLS, *ROLL, "--quiet")
     assert done.code == 0
     assert "AGREES: 1 walk, 84 steps beside Kafka n1=4.1.2:4.3.1,n2=4.1.2:4.3.1,n3=4.1.2:4.3.1" in done.out
@@ -109,12 +109,12 @@ def test_a_roll_restarts_every_voter_into_another_version(run: Run, monkeypatch:
 @pytest.mark.slow
 @pytest.mark.parametrize(("lost", "field"), [("log", "log"), ("ballot", "leader")])
 def test_a_disk_that_does_not_move_shows(lost: str, field: str, run: Run, tmp_path: Path, monkeypatch: Any) -> None:
-    taken, result = MixedDriver._taken, tmp_path / "result.json"
+    taken, result = MixedVersionDriver._taken, tmp_path / "result.json"
 
-    def loses(self: MixedDriver, there: int, command: str, **arguments: Any) -> None:
+    def loses(self: MixedVersionDriver, there: int, command: str, **arguments: Any) -> None:
         taken(self, there, command, **{name: value for name, value in arguments.items() if name != lost})
 
-    monkeypatch.setattr(MixedDriver, "_taken", loses)
+    monkeypatch.setattr(MixedVersionDriver, "_taken", loses)
     assert run("lockstep", "quorum", "--walk", ROLLS, *ROLL, "--quiet", "--json", result).code == 1
     (finding,) = json.loads(result.read_text())[0]["findings"]
     assert finding["steps"][-1] == "Restart by n3"

@@ -18,20 +18,20 @@ from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.scripts import (
     Script,
     ScriptStepChooser,
-    check_scenario_part,
     file_kind,
     read_traces_as_steps,
+    require_playable_scenario_section,
     scenario_script,
     trace_script,
 )
-from kraftcheck.lockstep.walks import CandidateCache, Candidates, StepChoice
+from kraftcheck.lockstep.walks import ActionCandidateCache, ActionCandidates, StepChoice
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.scenarios import ScenarioError, read_scenario_parts
+from kraftcheck.traces.scenarios import ScenarioError, read_scenario_sections
 from tests.support.command_line import Run
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
@@ -49,10 +49,10 @@ class Beside:
         self.after: After = after or (lambda _, state: state)
 
     def walk(self, choose: Callable[[Lockstep], StepChooser]) -> list[StepChoice]:
-        menu = CandidateCache(self.semantics, is_driven)
+        menu = ActionCandidateCache(self.semantics, is_driven)
         picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[StepChoice]()
         while True:
-            chosen = picks(Candidates(menu, state))
+            chosen = picks(ActionCandidates(menu, state))
             if chosen is None:
                 return walked
             outcomes, which = chosen
@@ -72,11 +72,11 @@ def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *m
 
 
 def told(path: Path, after: After | None = None) -> tuple[list[StepChoice], Beside]:
-    (story,) = read_scenario_parts(path)
+    (story,) = read_scenario_sections(path)
     model, config = scenario_model_and_config(story.words)
     bound = bind(model.protocol, config)
     init = story.words.at or bound.init
-    check_scenario_part(story, init, Semantics(bound.protocol), Semantics(bound.protocol))
+    require_playable_scenario_section(story, init, Semantics(bound.protocol), Semantics(bound.protocol))
     beside = Beside(bound, after)
     walked = beside.walk(lambda lockstep: scripted(scenario_script, story, lockstep, init))
     return walked, beside
@@ -102,12 +102,12 @@ def test_a_scenario_is_a_walk() -> None:
 def test_a_scenario_may_need_kafkas_known_differences(tmp_path: Path) -> None:
     """Only in Kafka does a voter whose fetch times out ask a bootstrap server (`retries-at-bootstrap-servers`)."""
     start = "start quorum at=Elected bounds=9 Hosts={n1, n2, n3} InitialVoters={n1, n2} BootstrapServers={n3}\n"
-    (story,) = read_scenario_parts(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
+    (story,) = read_scenario_sections(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
     _, config = scenario_model_and_config(story.words)
     plain, kafka = (Semantics(bind(kind, config).protocol) for kind in (Quorum, as_kafka(Quorum)))
-    check_scenario_part(story, "Elected", plain, kafka)
+    require_playable_scenario_section(story, "Elected", plain, kafka)
     with pytest.raises(ScenarioError, match="Retry by n2"):
-        check_scenario_part(story, "Elected", plain, plain)
+        require_playable_scenario_section(story, "Elected", plain, plain)
 
 
 def test_steps_alike_are_shown_with_their_receivers(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
         return state
 
     beside.after = at_once
-    (story,) = read_scenario_parts(path)
+    (story,) = read_scenario_sections(path)
     walked = beside.walk(lambda lockstep: scripted(scenario_script, story, lockstep, "Init"))
     assert [(step.action, str(step.actor)) for step in walked] == [("ElectionTimeout", "n1"), ("ElectionTimeout", "n2")]
 

@@ -13,9 +13,9 @@ import pytest
 from kraftcheck.lockstep.changes import (
     VersionChanges,
     VersionResults,
-    changed_classes,
     changed_findings,
     class_digests,
+    compare_class_digests,
     last_agreeing_version,
 )
 from kraftcheck.lockstep.cluster import FieldDifference
@@ -122,7 +122,7 @@ def test_classes_are_compared_by_digest(tmp_path: Path) -> None:
     newer = jar_of(
         tmp_path / "b.jar", **{"org/apache/kafka/raft/A$1": "1", "org/apache/kafka/raft/A": "", "B": "2", "D": "3"}
     )
-    found = changed_classes(class_digests([older]), class_digests([newer]))
+    found = compare_class_digests(class_digests([older]), class_digests([newer]))
     assert tuple(found) == (("D",), ("C",), ("raft.A",), 2)
     lines = list(version_change_lines(VersionChanges("1", "2", False, (), found)))
     assert lines == [

@@ -14,8 +14,8 @@ from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS, is_driven
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import (
-    CandidateCache,
-    Candidates,
+    ActionCandidateCache,
+    ActionCandidates,
     GivenStepChooser,
     RandomStepChooser,
     StepChoice,
@@ -28,7 +28,7 @@ from kraftcheck.lockstep.walks import (
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.semantics import Semantics, choose_transition, take
+from kraftcheck.spec.language.semantics import Semantics, take, transition_matching_take
 from tests.support.lockstep import bound
 
 STEPS = (
@@ -82,8 +82,8 @@ def test_bytes_that_are_no_text_and_a_file_that_is_missing(tmp_path: Path) -> No
         read_walk(path)
 
 
-def offers(known: Semantics, state: State) -> Candidates:
-    return Candidates(CandidateCache(known, lambda *_: True), state)
+def offers(known: Semantics, state: State) -> ActionCandidates:
+    return ActionCandidates(ActionCandidateCache(known, lambda *_: True), state)
 
 
 def test_a_drawn_walk_is_taken_again() -> None:
@@ -149,12 +149,12 @@ def test_a_scenario_step_of_a_model_shows_messages_and_receivers() -> None:
     known = Semantics(bind(found.protocol, find_config(found, "default-broker")[1]).protocol)
     state, observer = known.initial()[0], ordered(known.initial()[0].replicas)[-1]
     with pytest.raises(ProtocolError, match=r"is not enabled; enabled are (?!.*VoteRequest)"):
-        choose_transition(known, state, take("HandleVoteRequest", observer))
+        transition_matching_take(known, state, take("HandleVoteRequest", observer))
     asked = next(t.target for t in known.transitions(state) if t.action == "FetchFromBootstrapServer")
     with pytest.raises(ProtocolError, match=r"enabled are HandleFetchRequest by n1 on FetchRequest\(epoch=0"):
-        choose_transition(known, asked, take("HandleFetchRequest", source=ordered(state.replicas)[0]))
+        transition_matching_take(known, asked, take("HandleFetchRequest", source=ordered(state.replicas)[0]))
     with pytest.raises(ProtocolError, match=r"add fields or result=: .*ElectionTimeout by n1, sends VoteRequest to n2"):
-        choose_transition(known, state, take("ElectionTimeout"))
+        transition_matching_take(known, state, take("ElectionTimeout"))
 
 
 def test_every_action_is_driven_or_it_is_said_why_not() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kraftcheck.spec.values import Map
 from kraftcheck.traces import Ending, Location, TraceError, TraceFormat, ValueCache, read_traces
-from kraftcheck.traces.formats.tlc_log import parse_label
+from kraftcheck.traces.formats.tlc_log import parse_action_label
 from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 STEP = Location(6, 12, 6, 50, "Toy")
@@ -337,7 +337,7 @@ def test_a_problem_belongs_to_one_trace(tmp_path: Path) -> None:
     ],
 )
 def test_labels_of_actions(label: str, action: tuple[object, object, object]) -> None:
-    assert parse_label(label) == action
+    assert parse_action_label(label) == action
 
 
 @pytest.mark.parametrize("path", sorted(TLC.glob("counterexamples/*.out.gz")), ids=lambda path: path.name)

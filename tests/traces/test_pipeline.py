@@ -33,7 +33,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, watch_input_files
-from kraftcheck.traces.pipeline.rows import FileReplayer, PendingFileRows, changed_parts, state_hash
+from kraftcheck.traces.pipeline.rows import FileReplayer, PendingFileRows, changed_state_part_names, state_hash
 from kraftcheck.traces.pipeline.stored import SparkTableStore
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
@@ -141,13 +141,14 @@ def test_what_a_step_changes_is_named() -> None:
     semantics = Semantics(protocol)
     (start,) = semantics.initial()
     named = {
-        transition.action: set(changed_parts(start, transition.target)) for transition in semantics.transitions(start)
+        transition.action: set(changed_state_part_names(start, transition.target))
+        for transition in semantics.transitions(start)
     }
     assert named
     for names in named.values():
         assert any("." in name for name in names)
         assert any(name.startswith("messages to ") for name in names)
-    assert list(changed_parts(start, start)) == []
+    assert list(changed_state_part_names(start, start)) == []
 
 
 def test_what_changes_does_not_depend_on_the_way_to_a_state() -> None:
@@ -162,18 +163,18 @@ def test_what_changes_does_not_depend_on_the_way_to_a_state() -> None:
                 for state in (start, after)
             ]
             assert turned == [start, after]
-            assert list(changed_parts(*turned)) == list(changed_parts(start, after))
+            assert list(changed_state_part_names(*turned)) == list(changed_state_part_names(start, after))
 
 
 def test_the_task_of_an_executor(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    from kraftcheck.traces.pipeline.tables import replay_files
+    from kraftcheck.traces.pipeline.tables import replay_files_to_rows
 
     (tmp_path / "broken").write_text("")
     paths = [str(TLC / "counterexamples" / "joined.out.gz"), str(tmp_path / "broken")]
     description = to_spec(bound("counterexamples/joined", MCReconfig).protocol, SearchRequest())
     arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT_BYTES, "user_files": "none"}
-    batches = replay_files(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
+    batches = replay_files_to_rows(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
     found = pa.Table.from_batches(batches).to_pylist()
     steps, traces, errors = ([row for row in found if row["record"] == name] for name in ("steps", "traces", "errors"))
     expected = rows_of(TLC / "counterexamples" / "joined.out.gz")

@@ -16,7 +16,7 @@ from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, Value
 from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace
-from kraftcheck.traces.replay.divergence import DivergenceKind, differences
+from kraftcheck.traces.replay.divergence import DivergenceKind, variable_differences
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.locks import C1, C2, LOCKS, ROUND, behaviour, changed, renamed
 
@@ -299,7 +299,7 @@ def test_a_variant_goes_another_way() -> None:
 
 
 def compared(theirs: str, ours: str, names: dict[Value, str] | None = None) -> list[str]:
-    return [str(item) for item in differences({"x": parse_value(theirs)}, {"x": parse_value(ours)}, names)]
+    return [str(item) for item in variable_differences({"x": parse_value(theirs)}, {"x": parse_value(ours)}, names)]
 
 
 @pytest.mark.parametrize(
@@ -338,5 +338,5 @@ def test_short_names_stand_for_records() -> None:
 
 
 def test_a_variable_that_is_missing() -> None:
-    found = [str(item) for item in differences({"a": 1}, {"b": 2})]
+    found = [str(item) for item in variable_differences({"a": 1}, {"b": 2})]
     assert found == ["b: 2 is missing", "a: 1 in the trace only"]

@@ -13,7 +13,7 @@ import pytest
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import ReplicaDisk, has_disk_files, read_disks
-from kraftcheck.validation.findings import CheckReport, disks_as_json, render_disks
+from kraftcheck.validation.findings import CheckReport, disks_as_json, render_disk_report
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import BATCH_HEADER, BATCH_INDEX_DTYPE, VotersRecord, crc32c
 from tests.support import kafka_disks as cluster
@@ -86,7 +86,7 @@ def test_the_sample_agrees() -> None:
 
 def test_the_sample_is_told() -> None:
     disks, report = checked(SAMPLE)
-    text = render_disks(disks, report)
+    text = render_disk_report(disks, report)
     assert "        4   210       1  1, 2   1, 2       2026-11-25 13:21:25.809Z" in text
     assert "     195  1, 2\n" in text
     assert f"nothing broken, {report.total:,} checks" in text
@@ -186,7 +186,7 @@ FORGERIES = {
 def test_forged_logs_are_told(folder: Path, change: Callable[[list[bytes]], None]) -> None:
     forge(log_of(folder, 3), change)
     disks, report = checked(folder)
-    assert {one.check for one in report.findings} >= FORGERIES[change], render_disks(disks, report)
+    assert {one.check for one in report.findings} >= FORGERIES[change], render_disk_report(disks, report)
     assert all(3 in one.nodes for one in report.findings)
     assert str(log_of(folder, 3)) in {one.file for one in report.findings}
 
@@ -294,7 +294,7 @@ OTHERS = {
 def test_other_forgeries_are_told(folder: Path, change: Callable[[Path], None]) -> None:
     change(folder)
     disks, report = checked(folder)
-    assert OTHERS[change] in {one.check for one in report.findings}, render_disks(disks, report)
+    assert OTHERS[change] in {one.check for one in report.findings}, render_disk_report(disks, report)
 
 
 def forked(folder: Path, epoch: int, *, also: bool, granting: set[int]) -> CheckReport:
@@ -391,7 +391,7 @@ def test_honest_disks_have_no_finding(tmp_path: Path, seed: int) -> None:
         cut = random.choice([0, 0, 7]) if replica.log else 0
         replica.write(tmp_path / f"d{replica.number}", cut)
     disks, report = checked(tmp_path)
-    assert report.findings == [], render_disks(disks, report)
+    assert report.findings == [], render_disk_report(disks, report)
     names = ("crc", "epochs", "log matching", "elections", *version * ("voter sets",))
     assert min(report.checks[name] for name in names) > 0
 

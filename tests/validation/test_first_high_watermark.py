@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.effects import DIFFERENCE_BY_BROKEN_PROPERTY, ONE_STEP_PROPERTIES, PropertyCheck
+from kraftcheck.validation.effects import DIFFERENCE_BY_BROKEN_PROPERTY, ONE_STEP_PROPERTIES, PropertyChecker
 from tests.support.command_line import Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
@@ -57,7 +57,7 @@ def test_a_property_is_excused_only_by_its_difference() -> None:
     def names(*without: str) -> set[str]:
         kind = as_kafka(Quorum, cluster=True, without=without)
         bounds = {c.attribute: 1 for c in kind.constants.values() if c.is_bound}
-        check = PropertyCheck(kind(**bounds, hosts=hosts, initial_voters=hosts), is_whole=True)
+        check = PropertyChecker(kind(**bounds, hosts=hosts, initial_voters=hosts), is_whole=True)
         return {one.name for one in (*check._of_states, *check._of_steps)}
 
     known = {"NewVotersHaveCaughtUp": "caught-up-within-the-hour", "UpdatesAreKept": "update-voter-without-error"}

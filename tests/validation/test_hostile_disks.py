@@ -18,7 +18,7 @@ import pytest
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import has_disk_files, read_disks
-from kraftcheck.validation.findings import render_disks
+from kraftcheck.validation.findings import render_disk_report
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import BATCH_HEADER
 from tests.support import kafka_disks as cluster
@@ -81,7 +81,7 @@ def test_a_damaged_tarball(tmp_path: Path) -> None:
             path.write_bytes(damaged)
             with suppress(InputError):
                 disks = read_disks([path])
-                render_disks(disks, check_disks(disks))
+                render_disk_report(disks, check_disks(disks))
 
 
 def test_no_disks(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_names_in_a_tarball_are_harmless(tmp_path: Path) -> None:
         r"\x1b[2J/__cluster_metadata-0",
         "abs/__cluster_metadata-0",
     ]
-    assert "\x1b" not in render_disks(disks, check_disks(disks))
+    assert "\x1b" not in render_disk_report(disks, check_disks(disks))
 
 
 def test_tarballs_without_end(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_forged_headers(tmp_path: Path, name: str) -> None:
     disks = read_disks([tmp_path])
     report = check_disks(disks)
     assert report.findings or name == "far time"
-    assert render_disks(disks, report)
+    assert render_disk_report(disks, report)
 
 
 VALUES = {
@@ -197,7 +197,7 @@ def test_forged_records(tmp_path: Path, kind: int, name: str) -> None:
     partition(tmp_path, raw)
     (tmp_path / "__cluster_metadata-0" / f"{1:020}-{1:010}.checkpoint").write_bytes(raw)
     disks = read_disks([tmp_path])
-    assert render_disks(disks, check_disks(disks))
+    assert render_disk_report(disks, check_disks(disks))
 
 
 def test_random_bytes_with_right_crcs(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_random_bytes_with_right_crcs(tmp_path: Path) -> None:
             raw[random.randrange(BATCH_HEADER.size, len(raw))] = random.choice([0, 1, 0x7F, 0x80, 0xFF])
         partition(tmp_path, cluster.checked(bytes(raw)))
         disks = read_disks([tmp_path])
-        assert render_disks(disks, check_disks(disks))
+        assert render_disk_report(disks, check_disks(disks))
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_many_controls_take_no_time_that_grows(tmp_path: Path) -> None:
     partition(tmp_path / "2", b"".join(parts))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     disks = read_disks([tmp_path])
-    render_disks(disks, check_disks(disks))
+    render_disk_report(disks, check_disks(disks))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 20
 
 
@@ -235,7 +235,7 @@ def test_a_partition_of_odd_files(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(b"\xff\xfenode.id=99999999999999\n=\n")
     (place / f"{7:020}.log").symlink_to("/etc/passwd")
     disks = read_disks([tmp_path])
-    assert render_disks(disks, check_disks(disks))
+    assert render_disk_report(disks, check_disks(disks))
     assert disks[0].node_id is None
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, tuple_or_map_of_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, escape_invisible, field_names, field_values
-from kraftcheck.traces.parsing import Json, JsonError, Source, json_errors_as_trace_errors
+from kraftcheck.traces.parsing import Json, JsonError, TraceFileReader, json_errors_as_trace_errors
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class _ItfFormat(JsonFormat):
     def fits(self, document: dict[str, Json]) -> bool:
         return "states" in document
 
-    def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
+    def events(self, source: TraceFileReader, document: dict[str, Json]) -> Iterator[TraceEvent]:
         with json_errors_as_trace_errors(source):
             events = list(_trace_events(source.file, document))
         yield from events
@@ -58,7 +58,7 @@ def _trace_events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
     if not isinstance(states, list) or not states:
         found = "an empty one" if isinstance(states, list) else _json_type_name(states)
         raise JsonError(found, "an array of states in 'states'")
-    yield TraceHead(file, 0, ITF, _string_or_none(meta, "violated"))
+    yield TraceHead(file, 0, ITF, _string_field_or_none(meta, "violated"))
     for index, state in enumerate(states):
         yield _read_state(reader, index, state, variables, known)
     yield TraceEnd(_ending_from_loop_index(document.get("loop"), len(states)))
@@ -76,7 +76,7 @@ def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str
     about = _require_type(dict, state.get("#meta", {}), f"{place}.#meta")
     if about.get("index", index) != index:
         raise JsonError(f"index {about['index']!r} in {place}.#meta", f"index {index}")
-    return TraceState(index + 1, values, _string_or_none(about, "action") if index else None)
+    return TraceState(index + 1, values, _string_field_or_none(about, "action") if index else None)
 
 
 def _ending_from_loop_index(loop: Json, states: int) -> Ending | None:
@@ -157,7 +157,7 @@ def _require_strings(json: Json, place: str) -> list[str]:
     return json
 
 
-def _string_or_none(json: dict[str, Json], name: str) -> str | None:
+def _string_field_or_none(json: dict[str, Json], name: str) -> str | None:
     found = json.get(name)
     return found if isinstance(found, str) else None
 

@@ -15,7 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, NoReturn
 
 from kraftcheck.traces.formats.tlc_log import LONGEST_VALUE, StateTextReader
-from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Source, TraceError, ValueCache
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, TraceError, TraceFileReader, ValueCache
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, value_on_one_line
+from kraftcheck.spec.tla.text import in_tlc_order, one_line, tla_enum_value
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
-from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_of, parse_label
+from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_of, parse_action_label
 from kraftcheck.traces.parsing import Json
 from kraftcheck.traces.trace import (
     Ending,
@@ -49,7 +49,7 @@ class _DumpFormat(TraceFormat):
         is_indented = _STATE_AT_START.match(beginning) is None  # as a trace that somebody posted without its actions
         return _STATE_HEADING.fullmatch(first) is not None and not is_indented
 
-    def read(self, source: Source, cache: ValueCache) -> NoReturn:
+    def read(self, source: TraceFileReader, cache: ValueCache) -> NoReturn:
         found = f"{self.holds} ({self}); if they are a trace, write 'State 1: <Initial predicate>' in its first line"
         raise source.error(found, "a trace")
 
@@ -61,7 +61,7 @@ def read_states(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES, cache: ValueCache | None = None
 ) -> Iterator[TraceState]:
     """Read the states of TLC's ``-dump`` in bounded memory."""
-    source = Source(path, limit_bytes=limit_bytes)
+    source = TraceFileReader(path, limit_bytes=limit_bytes)
     text = StateTextReader(source.file, cache or ValueCache())
     is_empty = True
     open_state: int | None = None  # the number of the current state
@@ -87,7 +87,7 @@ def read_states(
         raise source.at_end("'State 1:'")
 
 
-def _finished_state(source: Source, text: StateTextReader, number: int) -> TraceState:
+def _finished_state(source: TraceFileReader, text: StateTextReader, number: int) -> TraceState:
     text.end_value()
     if not text.variables:
         raise source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
@@ -118,11 +118,11 @@ def read_graph(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES, cache: ValueCache | None = None
 ) -> nx.MultiDiGraph[int]:
     """Read the state graph of TLC's ``-dump dot,actionlabels``."""
-    return _GraphReader(Source(path, limit_bytes=limit_bytes), cache or ValueCache()).read()
+    return _GraphReader(TraceFileReader(path, limit_bytes=limit_bytes), cache or ValueCache()).read()
 
 
 class _GraphReader:
-    def __init__(self, source: Source, cache: ValueCache) -> None:
+    def __init__(self, source: TraceFileReader, cache: ValueCache) -> None:
         import networkx as nx
 
         self._source = source
@@ -139,7 +139,7 @@ class _GraphReader:
             whole = "\n".join([*held, line]) if held else line
             if self._is_element(whole, number) or (not held and self._is_outside(line)):
                 held = []
-            elif _may_continue(whole) and len(held) < 100:
+            elif _line_may_continue(whole) and len(held) < 100:
                 held.append(line)
             else:
                 raise source.error(f"'{line[:40]}'", "a state or a step", line=number - len(held))
@@ -158,7 +158,7 @@ class _GraphReader:
             before, after = int(edge[1]), int(edge[2])
             self._used_in.setdefault(before, number)
             self._used_in.setdefault(after, number)
-            action = _ACTION_LABEL.fullmatch(_unescaped(edge[3] or ""))
+            action = _ACTION_LABEL.fullmatch(_unescaped_dot_label(edge[3] or ""))
             name, parameters = (action[1], action[2]) if action and edge[3] else (None, None)
             self._graph.add_edge(before, after, action=name, parameters=parameters)
         else:
@@ -174,17 +174,17 @@ class _GraphReader:
         return True
 
 
-def _may_continue(line: str) -> bool:
+def _line_may_continue(line: str) -> bool:
     """Whether a line begins a state or a step that may continue on the next line."""
     return re.match(r"-?\d{1,20} ", line) is not None and len(line) < LONGEST_VALUE
 
 
 def _add_node(
-    graph: nx.MultiDiGraph[int], source: Source, text: StateTextReader, node: re.Match[str], number: int
+    graph: nx.MultiDiGraph[int], source: TraceFileReader, text: StateTextReader, node: re.Match[str], number: int
 ) -> None:
     text.begin(number)
     try:
-        for line in _unescaped(node[2]).split("\n"):
+        for line in _unescaped_dot_label(node[2]).split("\n"):
             if not text.take(number, line):
                 raise source.error(f"'{line[:40]}'", "'/\\ name = value'", line=number)
         text.end_value()
@@ -200,7 +200,7 @@ def _add_node(
     )
 
 
-def _unescaped(label: str) -> str:
+def _unescaped_dot_label(label: str) -> str:
     return _ESCAPED_CHARACTER.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], label)
 
 
@@ -208,7 +208,7 @@ LOCATION_FIELDS = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
 """The fields of an action's location, in the order of `Location`."""
 
 
-def read_counterexample(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
+def read_counterexample(source: TraceFileReader, record: Any, line: int) -> Iterator[TraceEvent]:
     """Yield the states and the end of a trace, given the record that TLC dumps; raise TraceError if it is invalid."""
     try:
         states, end = _states_of_record(record, line)
@@ -248,7 +248,7 @@ def _trace_state(number: int, variables: Any, action: str | None, location: Loca
 
 
 def _action_of_json(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
-    name, _, _ = parse_label(record["name"])
+    name, _, _ = parse_action_label(record["name"])
     place = record.get("location")
     if not place:
         return name, None
@@ -256,7 +256,7 @@ def _action_of_json(record: Mapping[str, Any]) -> tuple[str | None, Location | N
     return name, location_of(numbers, str(module))
 
 
-class _CounterexampleFormat(JsonFormat):
+class _CounterexampleJsonFormat(JsonFormat):
     form = "json"
     ending = ".json"
     mark = "'counterexample' (TLC)"
@@ -267,7 +267,7 @@ class _CounterexampleFormat(JsonFormat):
     def fits(self, document: dict[str, Json]) -> bool:
         return "states" not in document and ("counterexample" in document or "state" in document)
 
-    def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
+    def events(self, source: TraceFileReader, document: dict[str, Json]) -> Iterator[TraceEvent]:
         yield TraceHead(source.file, 0, self, untyped=True)
         yield from read_counterexample(source, document.get("counterexample", document), 1)
 
@@ -275,7 +275,7 @@ class _CounterexampleFormat(JsonFormat):
         return as_json(trace)
 
 
-TLC_JSON = _CounterexampleFormat("TLC -dumpTrace json")
+TLC_JSON = _CounterexampleJsonFormat("TLC -dumpTrace json")
 
 
 def as_json(trace: Trace) -> dict[str, Json]:
@@ -301,7 +301,7 @@ def _action_as_json(name: str | None, location: Location | None) -> dict[str, Js
 
 def _value_as_json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
-        return value_on_one_line(value)
+        return one_line(value)
     if value is None or isinstance(value, enum.Enum):
         return _value_as_json(tla_enum_value(value))
     if isinstance(value, tuple):
@@ -312,7 +312,7 @@ def _value_as_json(value: Value) -> Json:
         return dict(zip(field_names(type(value)), map(_value_as_json, field_values(value)), strict=True))
     if isinstance(value, Map):
         return {
-            key if isinstance(key, str) else value_on_one_line(key): _value_as_json(item) for key, item in value.items()
+            key if isinstance(key, str) else one_line(key): _value_as_json(item) for key, item in value.items()
         } or []
     return value
 
@@ -322,11 +322,11 @@ _COUNTEREXAMPLE_LINE = re.compile(f"^{_COUNTEREXAMPLE_BEGINS.pattern}", re.MULTI
 _MODULE_END = re.compile(r"\n={4,}\s*$")
 
 
-class _ModuleFormat(TraceFormat):
+class _CounterexampleModuleFormat(TraceFormat):
     def recognises(self, first: str, beginning: str) -> bool:
         return MODULE_LINE.match(first) is not None and _COUNTEREXAMPLE_LINE.search(beginning) is not None
 
-    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+    def read(self, source: TraceFileReader, cache: ValueCache) -> Iterator[TraceEvent]:
         text = source.document()
         body, end = _COUNTEREXAMPLE_BEGINS.search(text), _MODULE_END.search(text)
         if body is None:
@@ -340,7 +340,7 @@ class _ModuleFormat(TraceFormat):
         yield from read_counterexample(source, value, line)
 
 
-TLC_TLA = _ModuleFormat("TLC -dumpTrace tla")
+TLC_TLA = _CounterexampleModuleFormat("TLC -dumpTrace tla")
 
 
 _TOOLBOX_TRACE_BEGINS = re.compile(r"^([ \t]*)<<\s*\[\s*_TEAction\b", re.MULTILINE)
@@ -353,7 +353,7 @@ class _ToolboxFormat(TraceFormat):
     def recognises(self, first: str, beginning: str) -> bool:
         return _TOOLBOX_TRACE_BEGINS.search(beginning) is not None
 
-    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+    def read(self, source: TraceFileReader, cache: ValueCache) -> Iterator[TraceEvent]:
         text = source.document()
         line, counted = 1, 0  # the line of the character at `counted`
         for index, found in enumerate(_TOOLBOX_TRACE_BEGINS.finditer(text)):
@@ -382,7 +382,7 @@ def _toolbox_states(records: Any, line: int) -> Iterator[TraceState]:
         if number <= before:
             raise ValueError("positions that do not ascend")
         before = number
-        name, parameters, location = parse_label(f"{step['name']} {step['location']}")
+        name, parameters, location = parse_action_label(f"{step['name']} {step['location']}")
         yield TraceState(number, variables, None if number == 1 else name, parameters, location, line)
 
 

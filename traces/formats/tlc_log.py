@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from kraftcheck.spec.tla.text import TlcVersionStyle, format_value
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.parsing import Source, TraceError, ValueCache
+from kraftcheck.traces.parsing import TraceError, TraceFileReader, ValueCache
 from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 LONGEST_VALUE = 4 * 2**20
@@ -108,7 +108,7 @@ class StateTextReader:
 
     def state(self, number: int, label: str | None = None) -> TraceState:
         """Return the state."""
-        action, parameters, location = parse_label(label or "") if number > 1 else (None, None, None)
+        action, parameters, location = parse_action_label(label or "") if number > 1 else (None, None, None)
         return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)
 
     def complete(self, before: TraceState) -> None:
@@ -141,16 +141,16 @@ class StateTextReader:
         return self.state(number, label)
 
 
-def is_conjunct(line: str) -> bool:
+def begins_variable_conjunct(line: str) -> bool:
     r"""Whether a line begins the value of a variable, as ``/\\ x = 1`` does."""
     return line.startswith("/\\ ") and _CONJUNCT_LINE.match(line) is not None
 
 
 @lru_cache(maxsize=4096)
-def parse_label(label: str) -> tuple[str | None, str | None, Location | None]:
+def parse_action_label(label: str) -> tuple[str | None, str | None, Location | None]:
     """Parse the text between ``<`` and ``>`` of a heading: the name of an action, its parameters and its location.
 
-    >>> parse_label("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
+    >>> parse_action_label("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
     ('Vote', 'n1,n2', Location(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
     """
     match = _ACTION_LABEL.fullmatch(label)
@@ -202,7 +202,7 @@ class _LogFormat(TraceFormat):
     def recognises(self, first: str, beginning: str) -> bool:
         return True
 
-    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+    def read(self, source: TraceFileReader, cache: ValueCache) -> Iterator[TraceEvent]:
         return _LogReader(source, cache).events()
 
     def write(self, trace: Trace) -> Iterator[str]:
@@ -215,7 +215,7 @@ TLC_LOG = _LogFormat("TLC log")
 
 
 class _LogReader:
-    def __init__(self, source: Source, cache: ValueCache) -> None:
+    def __init__(self, source: TraceFileReader, cache: ValueCache) -> None:
         self._source = source
         self._text = StateTextReader(source.file, cache)
         self._index = -1
@@ -300,7 +300,9 @@ class _LogReader:
             raise self._source.error(f"'{text[:40]}'", expected)
         if self._last is not None and _BACK_TO_STATE_BEGINS.match(text):
             raise self._source.error(f"'{text[:40]}'", "'Back to state 1: <...>'")
-        if self._last is not None and (is_conjunct(text) or text.partition(" = ")[0] in self._last.variables):
+        if self._last is not None and (
+            begins_variable_conjunct(text) or text.partition(" = ")[0] in self._last.variables
+        ):
             raise self._source.error(f"'{text[:40]}'", f"'State {self._last.number + 1}: <...>' before it")
         return text
 
@@ -325,7 +327,7 @@ class _LogReader:
         if self._last is None or not 1 <= number <= self._last.number:
             expected = "a state" if self._last is None else f"one of the states 1 to {self._last.number}"
             raise self._source.error(f"'{back[0][:40]}'", expected)
-        action, _, location = parse_label(back[2] or back[4] or "")
+        action, _, location = parse_action_label(back[2] or back[4] or "")
         self._last = None
         return TraceEnd(Ending(number, action, location))
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from kraftcheck.traces.formats.tlc_log import MODULE_LINE, StateTextReader
-from kraftcheck.traces.parsing import Source, ValueCache
+from kraftcheck.traces.parsing import TraceFileReader, ValueCache
 from kraftcheck.traces.trace import TraceEnd, TraceEvent, TraceFormat, TraceHead
 
 _LINE_OUTSIDE_STATES = re.compile(
@@ -27,7 +27,7 @@ class _SimulationFormat(TraceFormat):
     def recognises(self, first: str, beginning: str) -> bool:
         return MODULE_LINE.match(first) is not None
 
-    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+    def read(self, source: TraceFileReader, cache: ValueCache) -> Iterator[TraceEvent]:
         text = StateTextReader(source.file, cache)
         count = 0  # the number of read states
         label: str | None = None
@@ -40,14 +40,14 @@ class _SimulationFormat(TraceFormat):
                 count += 1
                 yield text.whole_state(count, label)
                 is_open, label = False, None
-            found = _parse_line(source, line, count + 1)
+            found = _parse_line_outside_state(source, line, count + 1)
             complete |= found["end"] is not None
             if found["state"]:
                 is_open = True
                 text.begin(number)
             elif found["comment"]:
                 label = found["label"]
-        if is_open and _is_complete_state(source, text, count):
+        if is_open and _is_last_state_complete(source, text, count):
             count += 1
             yield text.whole_state(count, label)
         if not count:
@@ -55,7 +55,7 @@ class _SimulationFormat(TraceFormat):
         yield TraceEnd(complete=complete)
 
 
-def _parse_line(source: Source, line: str, number: int) -> re.Match[str]:
+def _parse_line_outside_state(source: TraceFileReader, line: str, number: int) -> re.Match[str]:
     """Parse a line outside of a state; `number` is the number of the next state."""
     found = _LINE_OUTSIDE_STATES.fullmatch(line)
     if found is None:
@@ -66,7 +66,7 @@ def _parse_line(source: Source, line: str, number: int) -> re.Match[str]:
     return found
 
 
-def _is_complete_state(source: Source, text: StateTextReader, count: int) -> bool:
+def _is_last_state_complete(source: TraceFileReader, text: StateTextReader, count: int) -> bool:
     """Whether the state at the end of a file is complete."""
     text.end_value()
     return bool(count) and source.ends_in_newline and text.has_all_variables

@@ -30,7 +30,7 @@ from typing import Protocol as Protocol_
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
-from kraftcheck.files import make_folder, real_path, remove_path, require_local
+from kraftcheck.files import make_folder, real_path, remove_path, require_local_path
 from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_batch_note, write_batch_note
 from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import InputError
@@ -70,7 +70,7 @@ def find_input_files(names: Iterable[str], out: Path, *, least: int = 1) -> list
     within = os.path.join(own, "")
     resolved = lru_cache(maxsize=100)(os.path.realpath)  # a look at each part of a path, so once for a folder's files
     for name in names:
-        require_local(name)
+        require_local_path(name)
         number = 0
         for number, path in enumerate(_paths_under(name), start=1):  # noqa: B007
             folder, last = os.path.split(path)
@@ -114,7 +114,7 @@ def watch_input_files(names: Iterable[str], out: Path) -> Iterator[list[InputFil
     The time between is `POLL_SECONDS`, or that of the last round if it took longer.
     """
     for name in names:
-        require_local(name)
+        require_local_path(name)
         if not Path(name).is_dir():
             raise InputError(f"--follow: expected a folder, found {name}; give the folder in which files arrive")
     before: set[InputFile] = set()

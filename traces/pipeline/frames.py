@@ -21,7 +21,7 @@ from kraftcheck.traces.pipeline.tables import write_coverage_and_summarise
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_REPLAY_TASK = "kraftcheck.traces.pipeline.tables:replay_files"
+_REPLAY_TASK = "kraftcheck.traces.pipeline.tables:replay_files_to_rows"
 
 
 def replayed_rows(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:

@@ -138,7 +138,7 @@ class RowMaker:
         if pair not in known:
             if len(known) >= MOST_CACHED_CHANGES:
                 known.clear()
-            known[pair] = list(changed_parts(before, state))
+            known[pair] = list(changed_state_part_names(before, state))
         return known[pair]
 
 
@@ -270,7 +270,7 @@ def _entry_digest(key: Value, value: Value) -> bytes:
     return blake2b(encode(key) + encode(value), digest_size=STATE_HASH_BYTES).digest()
 
 
-def changed_parts(before: State, after: State) -> Iterator[str]:
+def changed_state_part_names(before: State, after: State) -> Iterator[str]:
     """Yield the names of the changed parts of a state: `n1.log`, `messages to n2`, a shared field, a bound.
 
     The order of keys in maps says how a state was reached, so names are in canonical order.
@@ -282,7 +282,7 @@ def changed_parts(before: State, after: State) -> Iterator[str]:
         differing = (key for key in received | pending if received.get(key) != pending.get(key))
         yield from (f"messages to {text_of(key)}" for key in ordered(differing))
     if before.shared is not after.shared:
-        yield from _fields_that_differ(before.shared, after.shared)
+        yield from _differing_field_names(before.shared, after.shared)
     if before.spent is not after.spent:
         used = dict(before.spent.items())
         yield from (name for name, now in after.spent.items() if used.get(name) != now)
@@ -295,10 +295,10 @@ def _changed_replica_fields(before: dict[Any, Any], after: dict[Any, Any]) -> It
         if type(was) is not type(replica):
             yield text_of(key)
         else:
-            yield from (f"{text_of(key)}.{name}" for name in _fields_that_differ(was, replica))
+            yield from (f"{text_of(key)}.{name}" for name in _differing_field_names(was, replica))
 
 
-def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
+def _differing_field_names(one: Any, other: Any) -> Iterator[str]:
     return (name for name in field_names(type(other)) if getattr(one, name, None) != getattr(other, name))
 
 

@@ -163,13 +163,15 @@ class SparkTableStore:
                 raise InputError(f"--out {self._out}: the tables are damaged: {problem}")
             counts = {"files": len(notes), "new_files": new_files}
             traces, steps, errors = (rows_of_table(rows, table) for table in TABLE_COLUMNS)
-            return _summary_of(traces, steps, errors, self._protocol, **counts)
+            return _summary_of_tables(traces, steps, errors, self._protocol, **counts)
 
     def keep_summary(self, summary: BatchNote) -> None:
         """Do nothing: the summary is computed by each run."""
 
 
-def _summary_of(traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol: Protocol, **counts: int) -> Summary:
+def _summary_of_tables(
+    traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol: Protocol, **counts: int
+) -> Summary:
     """Return the summary of tables."""
     totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
     for row in steps.where("action is not null").groupBy("action").count().collect():

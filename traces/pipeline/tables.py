@@ -252,12 +252,12 @@ def write_coverage_and_summarise(folder: PipelineFolder, protocol: Protocol, new
         traces += len(part)
         verdicts.update(part["verdict"].to_pylist())
         wrong = part.filter(pc.is_in(part["verdict"], pa.array(["diverges", "refuted"])))
-        diverging = _first_problems(diverging, wrong)
+        diverging = _merge_first_problem_rows(diverging, wrong)
     for part in chain.from_iterable(
         _current_rows_by_batch(folder, "errors", "file", "index", "line", "column", "message")
     ):
         errors += len(part)
-        unreadable = _first_problems(unreadable, part)
+        unreadable = _merge_first_problem_rows(unreadable, part)
     return Summary(
         files=folder.counted(),
         new_files=new_files,
@@ -331,7 +331,7 @@ def _read_in_chunks(path: Path, columns: list[str]) -> Iterator[Any]:
             yield pa.Table.from_batches([batch])
 
 
-def _first_problems(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
+def _merge_first_problem_rows(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
     """Return the first rows, by file and trace, of some rows and of a table."""
     order = [("file", "ascending"), ("index", "ascending")]
     schema = part.schema
@@ -364,7 +364,7 @@ def _make_file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplay
     return FileReplayer(protocol, given["init"], *made_under, fairness, *more)
 
 
-def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
+def replay_files_to_rows(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """Replay the files in `batches`, given by their paths or with their content, and yield the rows of all tables."""
     replayer, schema = _cached_replayer(compact_json(arguments)), pa.schema(arrow_fields(COMBINED_COLUMNS))
     waiting: list[dict[str, Any]] = []

@@ -178,7 +178,7 @@ class ClaimVerdict(StrEnum):
     UNKNOWN = "not evaluated"
 
 
-class Claim(NamedTuple):
+class ViolationClaim(NamedTuple):
     """The claim of a trace with its verdict."""
 
     what: str  # such as "a violation of MutualExclusion"
@@ -241,7 +241,7 @@ class ClaimEvaluator:
 
     def judge(
         self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False, has_gaps: bool = False
-    ) -> Claim | None:
+    ) -> ViolationClaim | None:
         """Return the claim with its verdict; None for a trace without a claim. A cut trace lacks its end."""
         claim = self._judged(semantics, ending)
         if claim is None or claim.verdict is not ClaimVerdict.REFUTED:
@@ -252,7 +252,7 @@ class ClaimEvaluator:
             return claim._replace(verdict=ClaimVerdict.UNKNOWN, says="the trace leaves states out")
         return claim
 
-    def _judged(self, semantics: Semantics, ending: Ending | None) -> Claim | None:
+    def _judged(self, semantics: Semantics, ending: Ending | None) -> ViolationClaim | None:
         if self._failed is not None:
             return self._assertion(semantics, self._failed)
         if self._name == DEADLOCK and self._prop is None:
@@ -261,38 +261,38 @@ class ClaimEvaluator:
             return self._violation(semantics, ending, self._name)
         if self.head.problem is None:
             return None
-        return Claim(
+        return ViolationClaim(
             f"'{truncate_text(self.head.problem, MOST_PROBLEM_CHARACTERS)}'",
             ClaimVerdict.UNKNOWN,
             "it names no property",
         )
 
-    def _deadlock(self, semantics: Semantics) -> Claim:
+    def _deadlock(self, semantics: Semantics) -> ViolationClaim:
         step = next(semantics.transitions(self._states[-1]), None)
         if step is None:
-            return Claim("a deadlock", ClaimVerdict.SHOWN, "nothing is enabled in its last state")
-        return Claim("a deadlock", ClaimVerdict.REFUTED, f"{step.action} is enabled in its last state")
+            return ViolationClaim("a deadlock", ClaimVerdict.SHOWN, "nothing is enabled in its last state")
+        return ViolationClaim("a deadlock", ClaimVerdict.REFUTED, f"{step.action} is enabled in its last state")
 
-    def _violation(self, semantics: Semantics, ending: Ending | None, name: str) -> Claim:
+    def _violation(self, semantics: Semantics, ending: Ending | None, name: str) -> ViolationClaim:
         prop, what = self._prop, f"a violation of {name}"
         if prop is None:
-            return Claim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
+            return ViolationClaim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
         if prop.kind == REACHABLE:
-            return Claim(what, ClaimVerdict.UNKNOWN, "a reachability property depends on all states")
+            return ViolationClaim(what, ClaimVerdict.UNKNOWN, "a reachability property depends on all states")
         if prop.kind == TEMPORAL:
             if self.leaves_out:
-                return Claim(what, ClaimVerdict.UNKNOWN, self.leaves_out)
+                return ViolationClaim(what, ClaimVerdict.UNKNOWN, self.leaves_out)
             if ending is None:
-                return Claim(what, ClaimVerdict.UNKNOWN, "the trace does not show its infinite continuation")
+                return ViolationClaim(what, ClaimVerdict.UNKNOWN, "the trace does not show its infinite continuation")
             return self._lasso(semantics, ending, prop, what)
         if self._false_in is None:
             where = "is kept by all its steps" if prop.over_steps else "holds in all its states"
-            return Claim(what, ClaimVerdict.REFUTED, f"{name} {where}")
+            return ViolationClaim(what, ClaimVerdict.REFUTED, f"{name} {where}")
         where = f"state {self._false_in}"
         says = f"the step to {where} breaks {name}" if prop.over_steps else f"{name} is false in {where}"
-        return Claim(what, ClaimVerdict.SHOWN, says, self._false_in == self._last)
+        return ViolationClaim(what, ClaimVerdict.SHOWN, says, self._false_in == self._last)
 
-    def _lasso(self, semantics: Semantics, ending: Ending, prop: Property, what: str) -> Claim:
+    def _lasso(self, semantics: Semantics, ending: Ending, prop: Property, what: str) -> ViolationClaim:
         """Evaluate a lasso: whether it is fair and violates the temporal property.
 
         Bounds may belong to the specification or not. The reading in favour of the claim decides.
@@ -307,24 +307,24 @@ class ClaimEvaluator:
             LassoEvaluator(semantics, states, actions, back_to, strict_bounds=strict) for strict in (True, False)
         )
         if all(reading.holds(formula) for reading in readings):
-            return Claim(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
+            return ViolationClaim(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
         broken = first_violated_fairness(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)
         if broken is not None:
-            return Claim(what, ClaimVerdict.REFUTED, f"the behaviour is not fair: {broken}")
-        return Claim(what, ClaimVerdict.SHOWN, f"{prop.name} is false of the behaviour")
+            return ViolationClaim(what, ClaimVerdict.REFUTED, f"the behaviour is not fair: {broken}")
+        return ViolationClaim(what, ClaimVerdict.SHOWN, f"{prop.name} is false of the behaviour")
 
-    def _assertion(self, semantics: Semantics, name: str) -> Claim:
+    def _assertion(self, semantics: Semantics, name: str) -> ViolationClaim:
         what = f"an assert that fails in {name}"
         evaluate = self._evaluation(semantics, name)
         if evaluate is None:
-            return Claim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no {name}")
+            return ViolationClaim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no {name}")
         try:
             evaluate(self._states[-1])
         except RaisedError as error:
             if not error.is_assertion or error.name != name:
                 raise
-            return Claim(what, ClaimVerdict.SHOWN, "it fails in its last state")
-        return Claim(what, ClaimVerdict.REFUTED, "none fails in its last state")
+            return ViolationClaim(what, ClaimVerdict.SHOWN, "it fails in its last state")
+        return ViolationClaim(what, ClaimVerdict.REFUTED, "none fails in its last state")
 
     def _evaluation(self, semantics: Semantics, name: str) -> Callable[[State], object] | None:
         """Return a function that evaluates an action or a property in a state; None if the name is unknown."""

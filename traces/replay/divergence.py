@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import ActionExplanation, explain_action, reasons_text
+from kraftcheck.spec.diagnosis.why import ActionExplanation, action_explanations_text, explain_action
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.text import in_tlc_order, value_on_one_line
+from kraftcheck.spec.tla.text import in_tlc_order, one_line
 from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, escape_invisible, field_names, text_of, truncate_text
@@ -37,14 +37,14 @@ class Difference(NamedTuple):
         return f"{self.path}: {what}"
 
 
-def differences(
+def variable_differences(
     trace: Mapping[str, Value], protocol: Mapping[str, Value], names: Mapping[Value, str] | None = None
 ) -> list[Difference]:
     r"""Return the differences between two states.
 
     >>> from kraftcheck.spec.tla.text import parse_value
     >>> theirs, ours = parse_value("(n1 :> [e |-> 1, s |-> {}])"), parse_value("(n1 :> [e |-> 2, s |-> {n2}])")
-    >>> print(*differences({"x": theirs}, {"x": ours}), sep="\n")
+    >>> print(*variable_differences({"x": theirs}, {"x": ours}), sep="\n")
     x[n1].e: 1 in the trace, 2 by the protocol
     x[n1].s: n2 is missing in the trace
     """
@@ -64,7 +64,7 @@ class _DifferenceFinder:
 
     def text(self, value: Value) -> str:
         """Return a value on one line, with short names of replicas."""
-        return value_on_one_line(self._named(value))
+        return one_line(self._named(value))
 
     def _short(self, value: Value) -> str:
         return truncate_text(self.text(value), MOST_PLACE_CHARACTERS)
@@ -149,19 +149,19 @@ def _function_as_mapping(value: Value) -> Mapping[Value, Value]:
 def _is_compared_by_element(one: Value, other: Value) -> bool:
     """Whether to compare two functions element by element: for records, whether they have the same fields."""
     if type(one) is tuple or type(other) is tuple:
-        return type(one) is type(other) or not one or not other or not (_is_record(one) or _is_record(other))
-    if _is_record(one) or _is_record(other):
+        return type(one) is type(other) or not one or not other or not (_is_tla_record(one) or _is_tla_record(other))
+    if _is_tla_record(one) or _is_tla_record(other):
         return set(one) == set(other)
     return True
 
 
-def _is_record(value: Value) -> bool:
+def _is_tla_record(value: Value) -> bool:
     return isinstance(value, Map) and len(value) > 0 and all(type(key) is str for key in value)
 
 
 def _field_distance(one: Value, other: Value) -> float:
     """Return the number of different fields of two records; infinity if their field names differ."""
-    if not (_is_record(one) and _is_record(other) and set(one) == set(other)):
+    if not (_is_tla_record(one) and _is_tla_record(other) and set(one) == set(other)):
         return float("inf")
     return float(sum(type(one[name]) is not type(other[name]) or one[name] != other[name] for name in one))
 
@@ -214,7 +214,7 @@ class Divergence:
     @property
     def why(self) -> str | None:
         """Why the trace's action is disabled, as text; None if it is enabled or unknown."""
-        return reasons_text(self.action, list(self.disabled)) if self.disabled and self.action else None
+        return action_explanations_text(self.action, list(self.disabled)) if self.disabled and self.action else None
 
     @property
     def reason(self) -> str:
@@ -304,7 +304,9 @@ class DivergenceExplainer:
     def _differences(self, wanted: DivergingState, state: State) -> list[Difference]:
         if wanted.variables is None:
             return []
-        return differences(wanted.variables, self._view.variables(state), short_replica_names(self._view, state))
+        return variable_differences(
+            wanted.variables, self._view.variables(state), short_replica_names(self._view, state)
+        )
 
     def _nearest(
         self, wanted: DivergingState, steps: Sequence[Transition]

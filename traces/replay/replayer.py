@@ -21,8 +21,8 @@ from kraftcheck.spec.language.state import Permutation, State, permutation_group
 from kraftcheck.spec.tla.types import VariablesError, name_list_text
 from kraftcheck.spec.tla.view import StateView, action_named_by_label
 from kraftcheck.spec.values import escape_invisible, text_of
-from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Source, TraceError, ValueCache
-from kraftcheck.traces.replay.claims import Claim, ClaimEvaluator, ClaimVerdict
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, TraceError, TraceFileReader, ValueCache
+from kraftcheck.traces.replay.claims import ClaimEvaluator, ClaimVerdict, ViolationClaim
 from kraftcheck.traces.replay.divergence import Divergence, DivergenceExplainer, DivergenceKind, DivergingState
 from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState, stream_traces
 
@@ -45,7 +45,7 @@ class StateConverter:
             parts = [
                 f"{word} {name_list_text(names)}" for word, names in (("without", missing), ("with", unknown)) if names
             ]
-            alike = set(map(_normalized_name, missing)) & set(map(_normalized_name, unknown))
+            alike = set(map(_normalized_variable_name, missing)) & set(map(_normalized_variable_name, unknown))
             remedy = " (`tla_snake_case` and `tla_names` in the record set other spellings)" if alike else ""
             expected = f"the variables of {self.name}{remedy}"
             raise TraceError(self.file, found.line, 1, f"a state {' and '.join(parts)}", expected)
@@ -65,7 +65,7 @@ class StateConverter:
         """
         value = re.compile(rf"\W*{re.escape(variable)} = (?=.)")
         try:
-            for number, line in Source(self.file, limit_bytes=self.limit_bytes).lines():
+            for number, line in TraceFileReader(self.file, limit_bytes=self.limit_bytes).lines():
                 found = value.match(line) if number >= state_line else None
                 if found is not None:
                     return number, found.end() + 1
@@ -76,7 +76,7 @@ class StateConverter:
         return state_line, 1
 
 
-def _normalized_name(name: str) -> str:
+def _normalized_variable_name(name: str) -> str:
     return name.replace("_", "").lower()
 
 
@@ -148,7 +148,7 @@ class Replay:
     problem: str | None = None
     notes: tuple[str, ...] = ()
     violated: str | None = None
-    claim: Claim | None = None
+    claim: ViolationClaim | None = None
     partial: tuple[str, ...] = ()
 
     @property
@@ -380,7 +380,7 @@ class _TraceReplay:
     problem: str | None = None
     notes: dict[str, None] = field(default_factory=dict)
     partial: list[str] = field(default_factory=list)
-    claim: Claim | None = None
+    claim: ViolationClaim | None = None
     first: int | None = None
     gaps: list[range] = field(default_factory=list)  # numbers of the states that the trace omits
 

@@ -20,13 +20,13 @@ def state_column_count(m: Any) -> Any:
 
 
 @jit
-def environment_value_count(m: Any) -> Any:
+def state_parameter_count(m: Any) -> Any:
     """Return the number of values that are made of a state: its shared record, itself, and its projections."""
     return codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + m.shape[codes.SHAPE_PROJECTIONS]
 
 
 @jit
-def call_with_parameters(m: Any, function: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
+def fill_parameters_and_run(m: Any, function: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
     """Run a function with the parameters of an entry or a property, in the state of one side."""
     for place in range(m.parameters.shape[1]):
         source = m.parameters[which, place]
@@ -34,7 +34,7 @@ def call_with_parameters(m: Any, function: Any, which: Any, side: Any, me: Any, 
             break
         value = me if source == codes.ME_SOURCE else peer
         if source >= codes.SHARED_SOURCE:
-            value = m.environment[side * environment_value_count(m) + source - codes.SHARED_SOURCE]
+            value = m.environment[side * state_parameter_count(m) + source - codes.SHARED_SOURCE]
         m.registers[place] = value
     return run_function(m, function)
 
@@ -59,10 +59,10 @@ def make_state_record(m: Any, first: Any, shared: Any) -> Any:
 
 
 @jit
-def prepare_environment(m: Any, side: Any) -> Any:
+def make_state_parameters(m: Any, side: Any) -> Any:
     """Make the shared record and the projections of the state in the row of one side, and the state if it is needed."""
     first, replicas, fields = side * state_column_count(m), m.shape[codes.SHAPE_REPLICAS], m.shape[codes.SHAPE_FIELDS]
-    own = side * environment_value_count(m)
+    own = side * state_parameter_count(m)
     projected = own + codes.PROJECTION_SOURCE - codes.SHARED_SOURCE
     address = heap.allocate_node(m, m.shape[codes.SHAPE_SHARED_KIND], fields)
     if address == 0:
@@ -171,7 +171,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
 
 
 @jit
-def record_property_input(m: Any, which: Any, me: Any, peer: Any) -> Any:
+def count_distinct_property_inputs(m: Any, which: Any, me: Any, peer: Any) -> Any:
     """Count an input of a property that differs from the first one."""
     differs = m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0
     for place in range(m.parameters.shape[1]):
@@ -183,7 +183,7 @@ def record_property_input(m: Any, which: Any, me: Any, peer: Any) -> Any:
             value = np.int64(-1)
             differs = True  # each state is another
         elif source >= codes.SHARED_SOURCE:
-            value = heap.intern_value(m, m.environment[environment_value_count(m) + source - codes.SHARED_SOURCE])
+            value = heap.intern_value(m, m.environment[state_parameter_count(m) + source - codes.SHARED_SOURCE])
         if m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0:
             m.inputs[which, place] = value
         elif m.inputs[which, place] != value:
@@ -208,8 +208,8 @@ def property_holds(m: Any, which: Any) -> Any:
                 continue
             low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
             if m.inputs[which, DISTINCT_INPUTS_COLUMN] < 2:
-                record_property_input(m, which, me, peer)
-            found = call_with_parameters(m, function, m.shape[codes.SHAPE_ENTRIES] + which, 1, me, peer)
+                count_distinct_property_inputs(m, which, me, peer)
+            found = fill_parameters_and_run(m, function, m.shape[codes.SHAPE_ENTRIES] + which, 1, me, peer)
             m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
             if m.at[codes.AT_ERROR] != 0 or (found != codes.TRUE_VALUE and found != codes.FALSE_VALUE):
                 heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -223,7 +223,7 @@ def property_holds(m: Any, which: Any) -> Any:
 def check_properties(m: Any, source: Any, address: Any) -> Any:
     """Check constraints and invariants in the target; return whether it is within the constraints."""
     is_inside = True
-    prepare_environment(m, 1)
+    make_state_parameters(m, 1)
     for which in range(m.shape[codes.SHAPE_PROPERTIES]):
         is_constraint = m.properties[which, 3] != 0
         if m.at[codes.AT_ERROR] != 0 or (is_constraint and not is_inside) or m.violations[which, 0] != 0:
@@ -267,14 +267,14 @@ def insert_state(m: Any, source: Any) -> Any:
 
 
 @jit
-def run_handler(m: Any, source: Any, entry: Any) -> Any:
+def expand_by_handler(m: Any, source: Any, entry: Any) -> Any:
     """Run the handler of an entry in the source, and add the target of each enabled step; return their number."""
     actor, me = m.entries[entry, 2], np.int64(0)
     if actor >= 0:
         me = m.row[actor]
         if me == 0 or not heap.passes_kind_test(m, m.entries[entry, 3], me):
             return 0
-    call_with_parameters(m, m.entries[entry, 1], entry, 0, me, 0)
+    fill_parameters_and_run(m, m.entries[entry, 1], entry, 0, me, 0)
     count, taken = m.at[codes.AT_STACK_HEIGHT], 0
     for place in range(count):
         if m.at[codes.AT_ERROR] != 0:
@@ -308,11 +308,11 @@ def expand_states(m: Any, first: Any, last: Any) -> Any:
         for place in range(width):
             m.row[place] = heap.node_item(m, np.int64(m.states[number]) << 1, place)
         m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
-        prepare_environment(m, 0)
+        make_state_parameters(m, 0)
         low, generated = m.at[codes.AT_SCRATCH_TOP], 0
         for entry in range(m.shape[codes.SHAPE_ENTRIES]):
             m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, 0
-            m.taken[entry] = run_handler(m, number, entry) if m.at[codes.AT_ERROR] == 0 else 0
+            m.taken[entry] = expand_by_handler(m, number, entry) if m.at[codes.AT_ERROR] == 0 else 0
             generated += m.taken[entry]
         is_fresh = m.at[codes.AT_IS_FRESH] != 0 and m.shape[codes.SHAPE_IS_LOGGING] == 0
         if m.at[codes.AT_ERROR] != codes.STATE_LIMIT_ERROR and (is_fresh or m.at[codes.AT_ERROR] != 0):

@@ -35,19 +35,19 @@ def passes_kind_test(m: Any, test: Any, value: Any) -> Any:
 
 
 @jit
-def is_sequence(kind: Any) -> Any:
+def is_sequence_kind(kind: Any) -> Any:
     """Return whether a kind is a tuple or a list."""
     return kind == codes.TUPLE_KIND or kind == codes.LIST_KIND
 
 
 @jit
-def is_set(kind: Any) -> Any:
+def is_set_kind(kind: Any) -> Any:
     """Return whether a kind is a set or a frozenset."""
     return kind == codes.FROZENSET_KIND or kind == codes.SET_KIND
 
 
 @jit
-def is_mapping(kind: Any) -> Any:
+def is_mapping_kind(kind: Any) -> Any:
     """Return whether a kind is a map or a dict."""
     return kind == codes.MAP_KIND or kind == codes.DICT_KIND
 
@@ -108,7 +108,7 @@ def is_truthy(m: Any, value: Any) -> Any:
 
 
 @jit
-def may_kinds_be_equal(m: Any, kind: Any, other: Any) -> Any:
+def may_equal_across_kinds(m: Any, kind: Any, other: Any) -> Any:
     """Return whether Python may take values of two different kinds for equal."""
     return kind != other and m.like[kind] & m.like[other] != 0
 
@@ -121,7 +121,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
     if one & 1 and other & 1:
         return False
     kind, others = kind_of(m, one), kind_of(m, other)
-    if may_kinds_be_equal(m, kind, others) or one == 0 or other == 0:
+    if may_equal_across_kinds(m, kind, others) or one == 0 or other == 0:
         record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if (
@@ -131,7 +131,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
     ):
         return False
     size = m.words[a + 1]
-    if (kind != others and not (is_set(kind) and is_set(others))) or size != m.words[b + 1]:
+    if (kind != others and not (is_set_kind(kind) and is_set_kind(others))) or size != m.words[b + 1]:
         return False
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
         if not are_equal(m, np.int64(m.words[a + place]), np.int64(m.words[b + place])):
@@ -142,7 +142,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
 
 
 @jit
-def compare_values(m: Any, one: Any, other: Any) -> Any:
+def compare_canonically(m: Any, one: Any, other: Any) -> Any:
     """Return -1, 0 or 1: the canonical order of two immutable values."""
     if one == other:
         return 0
@@ -150,7 +150,7 @@ def compare_values(m: Any, one: Any, other: Any) -> Any:
         return -1 if one < other else 1
     kind, others = kind_of(m, one), kind_of(m, other)
     group, another = m.groups[kind], m.groups[others]
-    if group >= codes.MUTABLE_GROUP or another >= codes.MUTABLE_GROUP or may_kinds_be_equal(m, kind, others):
+    if group >= codes.MUTABLE_GROUP or another >= codes.MUTABLE_GROUP or may_equal_across_kinds(m, kind, others):
         record_error(m, codes.UNSUPPORTED_ERROR)
         return 0
     if group != another:
@@ -164,34 +164,34 @@ def compare_values(m: Any, one: Any, other: Any) -> Any:
     elif m.words[a + 1] != m.words[b + 1]:
         return -1 if m.words[a + 1] < m.words[b + 1] else 1
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + m.words[a + 1]):
-        found = compare_values(m, np.int64(m.words[a + place]), np.int64(m.words[b + place]))
+        found = compare_canonically(m, np.int64(m.words[a + place]), np.int64(m.words[b + place]))
         if found != 0:
             return found
     return 0
 
 
 @jit
-def is_less(m: Any, one: Any, other: Any) -> Any:
+def is_less_in_python(m: Any, one: Any, other: Any) -> Any:
     """Return whether `one < other` in Python, of numbers, bools, strings and sequences."""
     if one & 1 and other & 1:
         return one < other
     kind, others = kind_of(m, one), kind_of(m, other)
-    if kind != others or not (is_sequence(kind) or kind == codes.STR_KIND or kind == codes.BOOL_KIND):
+    if kind != others or not (is_sequence_kind(kind) or kind == codes.STR_KIND or kind == codes.BOOL_KIND):
         record_error(m, codes.UNSUPPORTED_ERROR)
         return False
     a, b = one >> 1, other >> 1
-    if not is_sequence(kind):
+    if not is_sequence_kind(kind):
         return m.words[a + codes.NODE_HEAD_WORDS] < m.words[b + codes.NODE_HEAD_WORDS]
     size, others_size = m.words[a + 1], m.words[b + 1]
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + min(size, others_size)):
         mine, theirs = np.int64(m.words[a + place]), np.int64(m.words[b + place])
         if not are_equal(m, mine, theirs):
-            return is_less(m, mine, theirs)
+            return is_less_in_python(m, mine, theirs)
     return size < others_size
 
 
 @jit
-def make_set(m: Any, kind: Any, first: Any, count: Any) -> Any:
+def make_set_from_stack(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return the set of some values on the stack, which are sorted in place."""
     kept = 0
     for number_of in range(count):
@@ -200,7 +200,7 @@ def make_set(m: Any, kind: Any, first: Any, count: Any) -> Any:
             return record_error(m, codes.UNSUPPORTED_ERROR)  # not hashable
         place, is_known = kept, False
         while place > 0:
-            order = compare_values(m, m.stack[first + place - 1], value)
+            order = compare_canonically(m, m.stack[first + place - 1], value)
             if order < 0:
                 break
             if order == 0:
@@ -212,11 +212,11 @@ def make_set(m: Any, kind: Any, first: Any, count: Any) -> Any:
                 m.stack[first + later] = m.stack[first + later - 1]
             m.stack[first + place] = value
             kept += 1
-    return make_node(m, kind, first, kept)
+    return make_node_from_stack(m, kind, first, kept)
 
 
 @jit
-def make_map(m: Any, kind: Any, first: Any, count: Any) -> Any:
+def make_map_from_stack(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return the map, or dict, of keys and values on the stack in turn; the last value of a key counts."""
     kept = 0
     for number_of in range(0, count, 2):
@@ -225,7 +225,7 @@ def make_map(m: Any, kind: Any, first: Any, count: Any) -> Any:
             return record_error(m, codes.UNSUPPORTED_ERROR)
         place, is_known = kept, False
         while place > 0:
-            order = compare_values(m, m.stack[first + place - 2], key)
+            order = compare_canonically(m, m.stack[first + place - 2], key)
             if order == 0:
                 is_known = True
                 m.stack[first + place - 1] = value
@@ -241,11 +241,11 @@ def make_map(m: Any, kind: Any, first: Any, count: Any) -> Any:
             m.stack[first + place] = key
             m.stack[first + place + 1] = value
             kept += 2
-    return make_node(m, kind, first, kept)
+    return make_node_from_stack(m, kind, first, kept)
 
 
 @jit
-def make_node(m: Any, kind: Any, first: Any, count: Any) -> Any:
+def make_node_from_stack(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return a temporary node with values of the stack."""
     if count == 0 and kind == codes.TUPLE_KIND:
         return codes.EMPTY_TUPLE

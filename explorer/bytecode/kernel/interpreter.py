@@ -36,9 +36,9 @@ def push_value(m: Any, value: Any) -> Any:
 def items_per_element(m: Any, value: Any) -> Any:
     """Return the items of each element of a collection: two in a map, one in others; 0 for no collection."""
     kind = heap.kind_of(m, value)
-    if heap.is_sequence(kind) or heap.is_set(kind):
+    if heap.is_sequence_kind(kind) or heap.is_set_kind(kind):
         return 1
-    if heap.is_mapping(kind):
+    if heap.is_mapping_kind(kind):
         return 2
     heap.record_error(m, codes.UNSUPPORTED_ERROR)
     return 0
@@ -61,11 +61,11 @@ def build_from_stack(m: Any, kind: Any, mark: Any) -> Any:
     m.at[codes.AT_STACK_HEIGHT] = mark
     if m.at[codes.AT_ERROR] != 0:
         return 0
-    if heap.is_set(kind):
-        return heap.make_set(m, kind, mark, count)
-    if heap.is_mapping(kind):
-        return heap.make_map(m, kind, mark, count)
-    return heap.make_node(m, kind, mark, count)
+    if heap.is_set_kind(kind):
+        return heap.make_set_from_stack(m, kind, mark, count)
+    if heap.is_mapping_kind(kind):
+        return heap.make_map_from_stack(m, kind, mark, count)
+    return heap.make_node_from_stack(m, kind, mark, count)
 
 
 @jit
@@ -111,10 +111,10 @@ def copy_with_item(m: Any, value: Any, place: Any, changed: Any) -> Any:
 def subscript(m: Any, value: Any, key: Any) -> Any:
     """Return `value[key]`."""
     kind = heap.kind_of(m, value)
-    if heap.is_mapping(kind):
+    if heap.is_mapping_kind(kind):
         place = find_element(m, value, key)
         return heap.node_item(m, value, place + 1) if place >= 0 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    if not heap.is_sequence(kind) or not key & 1:
+    if not heap.is_sequence_kind(kind) or not key & 1:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     place, size = key >> 1, heap.node_size(m, value)
     if place < 0:
@@ -140,7 +140,7 @@ def slice_bound(m: Any, value: Any, size: Any, default: Any) -> Any:
 def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
     """Return `value[first:last]`."""
     kind = heap.kind_of(m, value)
-    if not heap.is_sequence(kind):
+    if not heap.is_sequence_kind(kind):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     size, mark = heap.node_size(m, value), m.at[codes.AT_STACK_HEIGHT]
     for place in range(slice_bound(m, first, size, 0), slice_bound(m, last, size, size)):
@@ -154,7 +154,7 @@ def add_values(m: Any, one: Any, other: Any) -> Any:
     if one & 1 and other & 1:
         return heap.box_integer(m, (one >> 1) + (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
-    if not heap.is_sequence(kind) or kind != heap.kind_of(m, other):
+    if not heap.is_sequence_kind(kind) or kind != heap.kind_of(m, other):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_elements(m, one)
     push_elements(m, other)
@@ -167,7 +167,7 @@ def subtract_values(m: Any, one: Any, other: Any) -> Any:
     if one & 1 and other & 1:
         return heap.box_integer(m, (one >> 1) - (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
-    if not heap.is_set(kind) or not heap.is_set(heap.kind_of(m, other)):
+    if not heap.is_set_kind(kind) or not heap.is_set_kind(heap.kind_of(m, other)):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(heap.node_size(m, one)):
         if find_element(m, other, heap.node_item(m, one, place)) < 0:
@@ -180,13 +180,13 @@ def build_from_sorted_stack(m: Any, kind: Any, mark: Any) -> Any:
     """Return a set with the values on the stack above a mark, which are in order."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
-    return heap.make_node(m, kind, mark, count)
+    return heap.make_node_from_stack(m, kind, mark, count)
 
 
 @jit
 def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a product, a floored quotient or a remainder."""
-    if operation == OP_MUL and other & 1 and heap.is_sequence(heap.kind_of(m, one)):
+    if operation == OP_MUL and other & 1 and heap.is_sequence_kind(heap.kind_of(m, one)):
         mark = m.at[codes.AT_STACK_HEIGHT]
         for _ in range(other >> 1):
             push_elements(m, one)
@@ -211,10 +211,10 @@ def bitwise_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
         if operation == OP_XOR:
             return heap.box_bool(one != other)
         return one if (one == codes.TRUE_VALUE) == (operation == OP_OR) else other
-    if heap.is_set(kind) and heap.is_set(others):
+    if heap.is_set_kind(kind) and heap.is_set_kind(others):
         return set_operation(m, operation, one, other)
     are_unlike = kind == codes.DICT_KIND and others == codes.MAP_KIND
-    if operation != OP_OR or not heap.is_mapping(kind) or not heap.is_mapping(others) or are_unlike:
+    if operation != OP_OR or not heap.is_mapping_kind(kind) or not heap.is_mapping_kind(others) or are_unlike:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_pairs(m, one)
     push_pairs(m, other)
@@ -254,16 +254,16 @@ def is_subset(m: Any, one: Any, other: Any) -> Any:
 
 
 @jit
-def compare_order(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def python_order_comparison(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a comparison by `<`, `<=`, `>` or `>=`."""
-    if heap.is_set(heap.kind_of(m, one)) and heap.is_set(heap.kind_of(m, other)):
+    if heap.is_set_kind(heap.kind_of(m, one)) and heap.is_set_kind(heap.kind_of(m, other)):
         small, large = (one, other) if operation == OP_LT or operation == OP_LE else (other, one)
         may_be_equal = operation == OP_LE or operation == OP_GE
         is_larger = may_be_equal or heap.node_size(m, small) < heap.node_size(m, large)
         return heap.box_bool(is_subset(m, small, large) and is_larger)
     if operation == OP_LT or operation == OP_GE:
-        return heap.box_bool(heap.is_less(m, one, other) == (operation == OP_LT))
-    return heap.box_bool(heap.is_less(m, other, one) == (operation == OP_GT))
+        return heap.box_bool(heap.is_less_in_python(m, one, other) == (operation == OP_LT))
+    return heap.box_bool(heap.is_less_in_python(m, other, one) == (operation == OP_GT))
 
 
 @jit
@@ -276,10 +276,10 @@ def is_singleton(m: Any, value: Any) -> Any:
 def sorts_after(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return whether a value comes after another in canonical order, as Python sorts, or as pairs by their first."""
     if operation == OP_ORDERED:
-        return heap.compare_values(m, one, other) > 0
+        return heap.compare_canonically(m, one, other) > 0
     if operation == OP_SORTED:
-        return heap.is_less(m, other, one)
-    return heap.is_less(m, heap.node_item(m, other, 0), heap.node_item(m, one, 0))
+        return heap.is_less_in_python(m, other, one)
+    return heap.is_less_in_python(m, heap.node_item(m, other, 0), heap.node_item(m, one, 0))
 
 
 @jit
@@ -327,7 +327,7 @@ def min_or_max(m: Any, value: Any, is_least: Any) -> Any:
     best = heap.node_item(m, value, 0)
     for place in range(stride, heap.node_size(m, value), stride):
         one = heap.node_item(m, value, place)
-        if heap.is_less(m, one, best) if is_least else heap.is_less(m, best, one):
+        if heap.is_less_in_python(m, one, best) if is_least else heap.is_less_in_python(m, best, one):
             best = one
     return best
 
@@ -389,7 +389,7 @@ def zip_list(m: Any, registers: Any, first: Any, count: Any) -> Any:
 def reversed_list(m: Any, value: Any) -> Any:
     """Return the list of the elements of a sequence in reverse."""
     mark = m.at[codes.AT_STACK_HEIGHT]
-    if not heap.is_sequence(heap.kind_of(m, value)):
+    if not heap.is_sequence_kind(heap.kind_of(m, value)):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(heap.node_size(m, value) - 1, -1, -1):
         push_value(m, heap.node_item(m, value, place))
@@ -399,7 +399,7 @@ def reversed_list(m: Any, value: Any) -> Any:
 @jit
 def map_get(m: Any, value: Any, key: Any, default: Any) -> Any:
     """Return `value.get(key, default)`."""
-    if not heap.is_mapping(heap.kind_of(m, value)):
+    if not heap.is_mapping_kind(heap.kind_of(m, value)):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     place = find_element(m, value, key)
     return heap.node_item(m, value, place + 1) if place >= 0 else default
@@ -415,7 +415,7 @@ def with_entry(m: Any, value: Any, key: Any, changed: Any) -> Any:
             place += size
         is_place = 0 <= place < size
         return copy_with_item(m, value, place, changed) if is_place else heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    if not heap.is_mapping(kind):
+    if not heap.is_mapping_kind(kind):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     place = find_element(m, value, key)
     if place >= 0:
@@ -430,7 +430,7 @@ def with_entry(m: Any, value: Any, key: Any, changed: Any) -> Any:
 def without_element(m: Any, value: Any, key: Any) -> Any:
     """Return a map without a key, or a set without an element."""
     kind, mark, stride = heap.kind_of(m, value), m.at[codes.AT_STACK_HEIGHT], items_per_element(m, value)
-    if stride == 0 or heap.is_sequence(kind):
+    if stride == 0 or heap.is_sequence_kind(kind):
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     missing = find_element(m, value, key)
     for place in range(heap.node_size(m, value)):
@@ -445,15 +445,15 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
     found, mark = heap.kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     if found == kind and m.groups[kind] < codes.MUTABLE_GROUP:
         return value
-    if not heap.is_mapping(kind):
+    if not heap.is_mapping_kind(kind):
         push_elements(m, value)
-        return build_from_sorted_stack(m, kind, mark) if heap.is_set(found) else build_from_stack(m, kind, mark)
-    if heap.is_mapping(found):
+        return build_from_sorted_stack(m, kind, mark) if heap.is_set_kind(found) else build_from_stack(m, kind, mark)
+    if heap.is_mapping_kind(found):
         push_pairs(m, value)
     elif items_per_element(m, value):
         for place in range(heap.node_size(m, value)):
             pair = heap.node_item(m, value, place)
-            if not heap.is_sequence(heap.kind_of(m, pair)) or heap.node_size(m, pair) != 2:
+            if not heap.is_sequence_kind(heap.kind_of(m, pair)) or heap.node_size(m, pair) != 2:
                 return heap.record_error(m, codes.UNSUPPORTED_ERROR)
             push_value(m, heap.node_item(m, pair, 0))
             push_value(m, heap.node_item(m, pair, 1))
@@ -553,7 +553,7 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
     if OP_AND <= operation <= OP_XOR:
         return bitwise_operation(m, operation, one, registers[base + c])
     if OP_LT <= operation <= OP_GE:
-        return compare_order(m, operation, one, registers[base + c])
+        return python_order_comparison(m, operation, one, registers[base + c])
     return heap.record_error(m, codes.UNSUPPORTED_ERROR)
 
 
@@ -616,7 +616,7 @@ def run_function(m: Any, function: Any) -> Any:
             registers[base + a], registers[base + a + 1] = registers[base + b], 0
         elif operation == OP_NEXT:
             over, at_place = registers[base + b], registers[base + b + 1]
-            stride = 2 if heap.is_mapping(heap.kind_of(m, over)) else 1
+            stride = 2 if heap.is_mapping_kind(heap.kind_of(m, over)) else 1
             if at_place >= heap.node_size(m, over):
                 place = np.int64(c)
             else:

@@ -187,7 +187,7 @@ def _add_node(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
 
 
 @jit
-def unique_node(d: Any, level: Any, base: Any, n: Any) -> Any:
+def find_or_add_node(d: Any, level: Any, base: Any, n: Any) -> Any:
     """Return the node with the edges scratch[base:base + n], which are sorted and have non-empty children."""
     if n == 0:
         return np.int64(0)
@@ -246,7 +246,7 @@ def _cache_at_first_place(d: Any, key1: Any, key2: Any, result: Any) -> None:
 
 
 @inlined
-def cache_complete_result(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
+def cache_result_if_complete(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
     """Cache a complete result; `before` is the value of META_INCOMPLETE at the start of the operation."""
     if d.meta[META_INCOMPLETE] == before:
         _cache_at_first_place(d, key1, key2, result)

@@ -10,22 +10,22 @@ from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     apply_label,
-    cache_complete_result,
+    cache_result_if_complete,
     cached_label_result,
     cached_result,
+    find_or_add_node,
     first_relation_edge,
     jit,
     level_of,
     push_edge,
     span_of_value_classes,
-    unique_node,
 )
 
 
 @inlined
 def node_from_stack(d: Any, level: Any, base: Any) -> Any:
     """Return the node with the sorted edges on the stack from `base` on; pop the edges."""
-    result = unique_node(d, level, base, d.meta[codes.META_STACK_TOP] - base)
+    result = find_or_add_node(d, level, base, d.meta[codes.META_STACK_TOP] - base)
     d.meta[codes.META_STACK_TOP] = base
     return result
 
@@ -40,7 +40,7 @@ def must_stop(d: Any) -> Any:
 
 
 @inlined
-def cached_or_stopped(d: Any, key1: Any, key2: Any) -> Any:
+def cached_result_or_stop(d: Any, key1: Any, key2: Any) -> Any:
     """Return the cached result of a key, or UNKNOWN_RESULT; 0 if the operation must return a partial result now."""
     found = cached_result(d, key1, key2)
     return np.int64(0) if found == codes.UNKNOWN_RESULT and must_stop(d) else found
@@ -99,7 +99,7 @@ def union(d: Any, a: Any, b: Any) -> Any:
             push_edge(d, d.edges[j])
             j += 1
     result = node_from_stack(d, level, base)
-    cache_complete_result(d, key1, key2, result, before)
+    cache_result_if_complete(d, key1, key2, result, before)
     return result
 
 
@@ -111,7 +111,7 @@ def difference(d: Any, a: Any, b: Any) -> Any:
     if b == 0:
         return a
     key1, key2 = a << 32 | b, np.int64(codes.OP_DIFFERENCE) << 32
-    found = cached_or_stopped(d, key1, key2)
+    found = cached_result_or_stop(d, key1, key2)
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
@@ -138,7 +138,7 @@ def difference(d: Any, a: Any, b: Any) -> Any:
             if child:
                 push_edge(d, e & ~codes.LOW_32_BITS | child)
         result = node_from_stack(d, level, base)
-    cache_complete_result(d, key1, key2, result, before)
+    cache_result_if_complete(d, key1, key2, result, before)
     return result
 
 
@@ -152,7 +152,7 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
     if level_of(d, a) > level_of(d, b) or (level_of(d, a) == level_of(d, b) and a > b):
         a, b = b, a
     key1, key2 = a << 32 | b, np.int64(codes.OP_INTERSECTION) << 32
-    found = cached_or_stopped(d, key1, key2)
+    found = cached_result_or_stop(d, key1, key2)
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
@@ -175,7 +175,7 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
             if e >> 32 >= f >> 32:
                 j += 1
         result = node_from_stack(d, level, base)
-    cache_complete_result(d, key1, key2, result, before)
+    cache_result_if_complete(d, key1, key2, result, before)
     return result
 
 
@@ -196,7 +196,7 @@ def node_from_unsorted_stack(d: Any, level: Any, base: Any) -> Any:
             i += 1
         scratch[write] = value << 32 | child
         write += 1
-    result = unique_node(d, level, base, write - base)
+    result = find_or_add_node(d, level, base, write - base)
     d.meta[codes.META_STACK_TOP] = base
     return result
 
@@ -227,7 +227,7 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
         return a
     code = np.int64(codes.OP_DOMAIN if keep else codes.OP_SUCCESSORS)
     key1, key2 = a << 32 | r, code << 32 | d.meta[codes.META_ROUND]
-    found = cached_or_stopped(d, key1, key2)
+    found = cached_result_or_stop(d, key1, key2)
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
@@ -277,7 +277,7 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
                         push_edge(d, (value if keep else target) << 32 | after)
                 k = table[k, 2]
         result = node_from_unsorted_stack(d, level, base)
-    cache_complete_result(d, key1, key2, result, before)
+    cache_result_if_complete(d, key1, key2, result, before)
     return result
 
 
@@ -311,7 +311,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
     if r == 1:
         return intersection(d, a, b)
     key1, key2 = a << 32 | r, np.int64(codes.OP_PREDECESSORS) << 32 | b
-    found = cached_or_stopped(d, key1, key2)
+    found = cached_result_or_stop(d, key1, key2)
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
@@ -347,7 +347,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
         if rest:
             push_edge(d, value << 32 | rest)
     result = node_from_stack(d, level, base)
-    cache_complete_result(d, key1, key2, result, before)
+    cache_result_if_complete(d, key1, key2, result, before)
     return result
 
 
@@ -390,5 +390,5 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
                 if cached_label_result(d, table[k, 0], value) >= 0:
                     result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
-    cache_complete_result(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
+    cache_result_if_complete(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
     return result

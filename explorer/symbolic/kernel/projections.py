@@ -15,7 +15,7 @@ from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     apply_label,
-    cache_complete_result,
+    cache_result_if_complete,
     cached_result,
     first_relation_edge,
     jit,
@@ -25,7 +25,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     span_of_value_classes,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
-    cached_or_stopped,
+    cached_result_or_stop,
     may_label_accept,
     must_stop,
     node_from_unsorted_stack,
@@ -57,7 +57,7 @@ def project_onto_dimensions(d: Any, a: Any, t: Any) -> Any:
     if a == 0 or t == 0:
         return np.int64(a != 0)
     key1, key2 = a << 32 | t, np.int64(codes.OP_PROJECT) << 32
-    found = cached_or_stopped(d, key1, key2)
+    found = cached_result_or_stop(d, key1, key2)
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
@@ -77,7 +77,7 @@ def project_onto_dimensions(d: Any, a: Any, t: Any) -> Any:
             if child:
                 push_class_edges(d, d.tails[t, 1], e >> 32, child)
         result = node_from_unsorted_stack(d, level, base)
-    cache_complete_result(d, key1, key2, result, before)
+    cache_result_if_complete(d, key1, key2, result, before)
     return result
 
 
@@ -103,13 +103,13 @@ def make_summary_room(d: Any, n: Any) -> Any:
 
 
 @jit
-def project_onto_watched(d: Any, a: Any, t: Any) -> Any:
+def project_onto_watched_dimensions(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a non-empty set onto a watched tail (a list of dimensions); cache it in the node."""
     if t == 0:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
     if level > tails[t, 0]:  # the set's value there is 0
-        base, rest = d.meta[codes.META_STACK_TOP], project_onto_watched(d, a, tails[t, 2])
+        base, rest = d.meta[codes.META_STACK_TOP], project_onto_watched_dimensions(d, a, tails[t, 2])
         if rest:
             push_class_edges(d, tails[t, 1], np.int64(0), rest)
         return node_from_unsorted_stack(d, tails[t, 0], base)
@@ -123,13 +123,13 @@ def project_onto_watched(d: Any, a: Any, t: Any) -> Any:
             tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[codes.META_STACK_TOP]
             if tails[tail, 0] == level:
                 for i in range(start, end):
-                    rest = project_onto_watched(d, d.edges[i] & codes.LOW_32_BITS, tails[tail, 2])
+                    rest = project_onto_watched_dimensions(d, d.edges[i] & codes.LOW_32_BITS, tails[tail, 2])
                     if rest:
                         push_class_edges(d, tails[tail, 1], d.edges[i] >> 32, rest)
                 result = node_from_unsorted_stack(d, level, inner)
             else:
                 for i in range(start, end):
-                    rest = project_onto_watched(d, d.edges[i] & codes.LOW_32_BITS, tail)
+                    rest = project_onto_watched_dimensions(d, d.edges[i] & codes.LOW_32_BITS, tail)
                     if rest != result:
                         result = union(d, result, rest)
             push_edge(d, result)
@@ -151,7 +151,7 @@ def project_onto_watched(d: Any, a: Any, t: Any) -> Any:
 
 
 @jit
-def projection_may_enable(d: Any, projection: Any, r: Any) -> Any:
+def projection_may_enable_event(d: Any, projection: Any, r: Any) -> Any:
     """Whether a projection onto a relation's gate has a vector that enables an event of the relation.
 
     Results are cached until events are added: a known vector gets further events when other reads have new values.
@@ -169,7 +169,7 @@ def projection_may_enable(d: Any, projection: Any, r: Any) -> Any:
     if level < d.tails[gate, 0]:
         result, k = rule[1] | rule[2], rule[3]
         while k >= 0 and not result:
-            result = projection_may_enable(d, projection, table[k, 1])
+            result = projection_may_enable_event(d, projection, table[k, 1])
             k = table[k, 2]
     else:
         result, how = np.int64(rule[3] >= 0), np.int64(d.tails[gate, 1] != 0)
@@ -179,21 +179,21 @@ def projection_may_enable(d: Any, projection: Any, r: Any) -> Any:
             e = projection if skips else d.edges[start + i]
             k = np.int64(-1) if result else first_relation_edge(d, r, how, e >> 32)
             while k >= 0 and not result:
-                result = projection_may_enable(d, e & codes.LOW_32_BITS, table[k, 1])
+                result = projection_may_enable_event(d, e & codes.LOW_32_BITS, table[k, 1])
                 k = table[k, 2]
-    cache_complete_result(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
+    cache_result_if_complete(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
     return result
 
 
 @inlined
-def set_may_enable(d: Any, a: Any, r: Any) -> Any:
+def set_may_enable_event(d: Any, a: Any, r: Any) -> Any:
     """Whether a set may have successors under a relation, judged by its projection onto the gate."""
     gate = d.relation_nodes[r, 4]
-    return gate == 0 or projection_may_enable(d, project_onto_watched(d, a, gate), r) != 0
+    return gate == 0 or projection_may_enable_event(d, project_onto_watched_dimensions(d, a, gate), r) != 0
 
 
 @jit
-def _chosen_edge_span(d: Any, projection: Any, r: Any) -> Any:
+def _allowed_relation_edge_span(d: Any, projection: Any, r: Any) -> Any:
     """Return the span (start << 24 | number) of the relation's general edges that a projection allows."""
     key1 = projection << 32 | r
     key2 = np.int64(codes.OP_CHOSEN_EDGES) << 56 | d.meta[codes.META_ROUND] << 32 | d.meta[codes.META_RELATION_EDGES]
@@ -211,12 +211,12 @@ def _chosen_edge_span(d: Any, projection: Any, r: Any) -> Any:
     start, k = meta[codes.META_CHOSEN_EDGES], d.relation_nodes[r, 3]
     end = start
     while k >= 0:
-        if projection_may_enable(d, projection, d.relation_edges[k, 1]):
+        if projection_may_enable_event(d, projection, d.relation_edges[k, 1]):
             d.chosen[end] = k
             end += 1
         k = d.relation_edges[k, 2]
     meta[codes.META_CHOSEN_EDGES] = end
-    cache_complete_result(d, key1, key2, start << 24 | (end - start), meta[codes.META_INCOMPLETE])
+    cache_result_if_complete(d, key1, key2, start << 24 | (end - start), meta[codes.META_INCOMPLETE])
     return start << 24 | (end - start)
 
 
@@ -242,7 +242,7 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     if rule[1]:
         k = first_relation_edge(d, r, np.int64(0), value)
         while k >= 0:
-            if set_may_enable(d, a, table[k, 1]):
+            if set_may_enable_event(d, a, table[k, 1]):
                 push_edge(d, k << 1 | 1)
             k = table[k, 2]
     if rule[2]:
@@ -250,12 +250,12 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
             while k >= 0:
-                if set_may_enable(d, a, table[k, 1]) and _label_may_apply(d, rule, table[k, 0], value):
+                if set_may_enable_event(d, a, table[k, 1]) and _label_may_apply(d, rule, table[k, 0], value):
                     push_edge(d, k << 1)
                 k = table[k, 2]
     if rule[3] >= 0:
         if rule[4] and d.tails[rule[4], 0] > rule[0]:
-            packed = _chosen_edge_span(d, project_onto_watched(d, a, rule[4]), r)
+            packed = _allowed_relation_edge_span(d, project_onto_watched_dimensions(d, a, rule[4]), r)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = np.int64(d.chosen[item])
                 if _label_may_apply(d, rule, table[k, 0], value):

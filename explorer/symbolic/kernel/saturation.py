@@ -20,7 +20,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.diagram import (
-    cache_complete_result,
+    cache_result_if_complete,
     cached_label_result,
     cached_result,
     call_back,
@@ -39,10 +39,10 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     union,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import (
-    project_onto_watched,
+    project_onto_watched_dimensions,
     push_applicable_edges,
     push_class_edges,
-    set_may_enable,
+    set_may_enable_event,
 )
 
 
@@ -57,7 +57,7 @@ def report_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
         version, which = d.watch_version[level], d.first_watch[level]
         while which >= 0:
             tail = d.watch_tail[which]
-            rest = project_onto_watched(d, child, d.tails[tail, 2])
+            rest = project_onto_watched_dimensions(d, child, d.tails[tail, 2])
             key1, key2 = value << 32 | rest, np.int64(codes.OP_LEARNED) << 32 | which
             if rest and cached_result(d, key1, key2) == codes.UNKNOWN_RESULT:
                 base, before = d.meta[codes.META_STACK_TOP], d.meta[codes.META_INCOMPLETE]
@@ -65,7 +65,7 @@ def report_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
                 new = difference(d, node_from_unsorted_stack(d, level, base), d.watch_known[which])
                 if new and not must_stop(d):
                     call_back(d.meta[codes.META_CALLBACK], codes.CALL_TO_LEARN, which, new)
-                cache_complete_result(d, key1, key2, np.int64(1), before)
+                cache_result_if_complete(d, key1, key2, np.int64(1), before)
             which = d.next_watch[which]
 
 
@@ -93,7 +93,7 @@ def _shift_stack(d: Any, place: Any, n: Any) -> Any:
 
 
 @jit
-def _put_child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
+def _put_child_on_stack(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
     """Set the child of a value among the sorted stack edges from `base` to `end`.
 
     If there are none yet, copy the edges of the saturated set `b` first. Entries above `end` stay on the stack.
@@ -167,7 +167,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                 value, child = e >> 32, e & codes.LOW_32_BITS
                 if q == d.relation_nodes[r, 0]:
                     push_applicable_edges(d, child, r, value)
-                elif set_may_enable(d, child, r):
+                elif set_may_enable_event(d, child, r):
                     push_edge(d, np.int64(-1))
             # Apply this level's events to the next edge of the result, if its child has grown since the last time.
             elif i < end and d.next_top[q] == q:
@@ -200,15 +200,15 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     old = _child_on_stack(d, base, end, q, b, target)
                     new = saturated_union(d, child, rest, q + 1, old)
                     if new != old:
-                        end, place = _put_child(d, base, end, q, b, target, new)
+                        end, place = _put_child_on_stack(d, base, end, q, b, target, new)
                         i = min(i, place)  # continue at the first edge that changed
         must_stop(d)
         found = b if end == base else node_from_stack(d, q, base)
-        cache_complete_result(d, key1, b << 32 | own, found, before)
+        cache_result_if_complete(d, key1, b << 32 | own, found, before)
         # A saturated result is a fixpoint: adding the same successors to it, or saturating it, returns it.
         if found != b:
-            cache_complete_result(d, key1, found << 32 | own, found, before)
-            cache_complete_result(d, found << 32, own, found, before)
+            cache_result_if_complete(d, key1, found << 32 | own, found, before)
+            cache_result_if_complete(d, found << 32, own, found, before)
     # Python may have added an event or a watch at an earlier level meanwhile.
     if d.next_top[p] < q and not meta[codes.META_STOP]:
         found = saturated_union(d, found, none, p, none)

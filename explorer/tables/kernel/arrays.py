@@ -151,7 +151,7 @@ def record_miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
 
 
 @inlined
-def is_target_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
+def is_target_row_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
     """Return whether a step's next control row is evaluated; record a miss where the step's entry must be refreshed.
 
     `ref` names that entry: the delta between the two control rows, or the complement of an index into `row_items`.
@@ -176,7 +176,7 @@ def append_retried_state(worker: Any, state: Any) -> None:
 
 
 @inlined
-def record_event(worker: Any, state: Any, kind: Any, mask: Any) -> None:
+def record_expansion_event(worker: Any, state: Any, kind: Any, mask: Any) -> None:
     """Record an event of a state, if the list has room."""
     n = worker.stats[codes.STATS_EVENTS]
     if n < len(worker.events):
@@ -189,7 +189,7 @@ def record_violations(worker: Any, state: Any, kind: Any, seen: Any, violated: A
     """Record an event for violated properties, unless all are in the mask `stats[seen]` of earlier violations."""
     if violated & ~worker.stats[seen]:
         worker.stats[seen] |= violated
-        record_event(worker, state, kind, violated)
+        record_expansion_event(worker, state, kind, violated)
 
 
 @inlined
@@ -200,7 +200,11 @@ def successor_violations(t: Any, succ: Any, k: Any) -> Any:
     bad = t.row_info[row, codes.ROW_VIOLATED] if flags & codes.VIOLATING_ROW else np.int64(0)
     for c in range(3, succ.shape[1]):
         bad |= t.contents[succ[k, c], codes.CONTENT_VIOLATED]
-    return bad, codes.violated_by_step(step_flags), step_flags & codes.STEP_PRUNED != 0 or flags & codes.PRUNED_ROW != 0
+    return (
+        bad,
+        codes.step_violation_mask(step_flags),
+        step_flags & codes.STEP_PRUNED != 0 or flags & codes.PRUNED_ROW != 0,
+    )
 
 
 @inlined
@@ -221,7 +225,7 @@ def record_early_stop(worker: Any, done: Any, code: Any) -> None:
 
 
 @inlined
-def collect_for_python(worker: Any, states: Any, at: Any, column: Any, mark: Any) -> None:
+def collect_state_for_python(worker: Any, states: Any, at: Any, column: Any, mark: Any) -> None:
     """Copy a state, which begins at a column of states[at], to `worker.collected` behind a mark, if there is room."""
     n = worker.stats[codes.STATS_COLLECTED]
     if n < len(worker.collected):
@@ -238,7 +242,7 @@ def collect_successor_for_python(t: Any, worker: Any, state: Any, k: Any, pruned
     The first column has the index of the source state, or its complement if the successor is not pruned.
     """
     if pruned or t.meta[codes.META_COLLECTS]:
-        collect_for_python(worker, worker.succ, k, 2, state if pruned else ~state)
+        collect_state_for_python(worker, worker.succ, k, 2, state if pruned else ~state)
 
 
 @inlined
@@ -246,7 +250,7 @@ def record_deadlock(worker: Any, state: Any) -> None:
     """Record a deadlock event, unless an earlier state had one."""
     if not worker.stats[codes.STATS_DEADLOCK]:
         worker.stats[codes.STATS_DEADLOCK] = 1
-        record_event(worker, state, codes.EVENT_DEADLOCK, 0)
+        record_expansion_event(worker, state, codes.EVENT_DEADLOCK, 0)
 
 
 class TableFull(Exception):  # noqa: N818 - control flow, not an error

@@ -88,13 +88,13 @@ def unpack_step_flags(goal: Any) -> Any:
 
 
 @inlined
-def step_violation_flags(prop: Any) -> Any:
+def step_flags_for_violation(prop: Any) -> Any:
     """Return the flags of a step that violates the property of this number."""
     return STEP_BAD | np.int64(1) << np.int64(prop + STEP_VIOLATES_SHIFT)
 
 
 @inlined
-def violated_by_step(flags: Any) -> Any:
+def step_violation_mask(flags: Any) -> Any:
     """Return the mask of the properties that a step violates, given its flags."""
     return flags >> STEP_VIOLATES_SHIFT if flags & STEP_BAD else np.int64(0)
 
@@ -142,7 +142,7 @@ META_PIECES = 30
 META_SIZE = 32
 
 
-def packed_inbox_codes(number: Any, violated: Any) -> Any:
+def inbox_codes_marking_violations(number: Any, violated: Any) -> Any:
     """Return the packed codes of inbox contents: the number within the slot, and a sign bit for violated invariants."""
     return np.where(np.equal(violated, 0), number, np.bitwise_or(number, CODE_BAD))
 

@@ -17,7 +17,7 @@ from kraftcheck.explorer.native.compiling import inlined, keep_alive, unowned_ar
 from kraftcheck.explorer.tables.kernel import arrays, codes, maps, resolve
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack_canonical_row, repack_one
+from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack_canonical_row, repack_state
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 
 MAX_TABLE_LOAD = 0.75
@@ -75,7 +75,7 @@ def is_skipped(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: A
     """Return whether a state is too deep to expand, or was reached at a smaller depth since it was pushed."""
     if limit <= 0 or depth >= limit:
         return limit > 0
-    pack_key(t, worker, worker.states, depth, 0, image, packing, words)
+    pack_canonical_key(t, worker, worker.states, depth, 0, image, packing, words)
     return np.int64(met.keys[depth_set_place(met.keys, words, 0), words.shape[1]]) < depth
 
 
@@ -91,7 +91,7 @@ def expand_and_resolve_misses(
     while n == codes.MISSING and tries <= resolve.MOST_EXPANSIONS_BEFORE_PYTHON:
         n, tries = expand(t, worker, depth), tries + 1
         for k in range(n):
-            packed = pack_key(t, worker, worker.succ, k, 2, image, packing, words)
+            packed = pack_canonical_key(t, worker, worker.succ, k, 2, image, packing, words)
             if packed != codes.OK:
                 n = packed
                 break
@@ -151,16 +151,16 @@ def search_depth_first(
         stats[STATS_BASE], stats[STATS_DEPTH] = top, depth
         expanded += 1
         if t.meta[codes.META_COLLECTS]:
-            arrays.collect_for_python(worker, path, depth, 0, depth)
+            arrays.collect_state_for_python(worker, path, depth, 0, depth)
         if n == 0 and deadlocks:
             arrays.record_deadlock(worker, depth)
         # Push the successors, the last one first, so that the first one is expanded first.
         for k in range(n - 1, -1, -1):
             if t.meta[codes.META_COLLECTS]:
-                arrays.collect_for_python(worker, succ, k, 2, ~depth)
+                arrays.collect_state_for_python(worker, succ, k, 2, ~depth)
             if not arrays.judge_successor(t, worker, depth, k):
                 continue
-            pack_key(t, worker, succ, k, 2, image, packing, words)
+            pack_canonical_key(t, worker, succ, k, 2, image, packing, words)
             is_new, is_open = store_depth(met, words, 0, depth + 1, limit)
             count += is_new
             if is_open:
@@ -178,7 +178,9 @@ def search_depth_first(
 
 
 @inlined
-def pack_key(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
+def pack_canonical_key(
+    t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any
+) -> Any:
     """Pack the canonical key of a state; return OK, MISSING where its image is not cached, or NARROW."""
     if t.meta[codes.META_PERMUTATIONS] == 1:
         fits = pack_canonical_row(t, packing, states, at, column, words, 0)
@@ -207,7 +209,7 @@ def repack_depth_set(met: Any, packing: Any, other: Any, new_packing: Any) -> No
     again = unowned_array(own_again)
     for at in range(len(keys)):
         if keys[at, stored] != 0:
-            repack_one(keys, at, packing, again, 0, new_packing)
+            repack_state(keys, at, packing, again, 0, new_packing)
             store_depth(other, again, 0, np.int64(keys[at, stored]), 0)
     keep_alive(own_again)
 
@@ -252,7 +254,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             if n == codes.BUFFER_FULL:
                 worker.stats[codes.STATS_CODE] = codes.MANY_SUCCESSORS
                 return
-            fitting = sort_by_fingerprint(t, fingerprints, succ, n, order, keys)
+            fitting = sort_successors_by_fingerprint(t, fingerprints, succ, n, order, keys)
             if fitting <= refused[w]:
                 status[w] = NO_SUCCESSOR if n == 0 else CUT_OFF
                 break
@@ -270,7 +272,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
 
 
 @jit
-def draw_seeds_and_starts(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> None:
+def draw_walk_seeds_and_starts(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> None:
     """Write each walk's seed, and the initial state that it starts from."""
     for w in range(len(seeds)):
         seeds[w] = maps.mix64(seed + maps.mix64(np.int64(first + w)))
@@ -278,7 +280,7 @@ def draw_seeds_and_starts(seed: Any, first: Any, seeds: Any, chosen: Any, starts
 
 
 @inlined
-def sort_by_fingerprint(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
+def sort_successors_by_fingerprint(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
     """Write the indices of the successors that are not pruned, ordered by fingerprint; return their number."""
     fitting = 0
     for k in range(n):

@@ -104,7 +104,9 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
 
 
 @jit
-def mark_states_with_path(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
+def mark_states_leading_to_marked(
+    sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any
+) -> None:
     """Mark every state with a path to a marked state; `first` is an array of zeros, one longer than the states."""
     sources, targets, marked = unowned_array(sources), unowned_array(targets), unowned_array(marked)
     first, before, waiting = unowned_array(first), unowned_array(before), unowned_array(waiting)

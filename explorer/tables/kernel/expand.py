@@ -14,7 +14,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined, prefetch, stack_array, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, maps
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, pack_canonical_row, partition_of_hash
+from kraftcheck.explorer.tables.kernel.packing import hash_words, pack_canonical_row, partition_of_hash, xor_bits
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_tree
 
@@ -43,7 +43,7 @@ def find_inbox_after_operation(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
 
 
 @inlined
-def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
+def write_successor_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
     """Write the inbox columns of successor `n`; return False where an operation is refused or missing.
 
     `inbox` is the actor's inbox before the outcome's messages are sent; NONE leaves it as it is.
@@ -72,8 +72,8 @@ def write_successor(
 ) -> Any:
     """Write the successor of an outcome at index `n`; return the next index, or BUFFER_FULL.
 
-    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `is_target_evaluated`). The
-    content `inbox` replaces the actor's inbox; NONE leaves it as it is.
+    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `is_target_row_evaluated`).
+    The content `inbox` replaces the actor's inbox; NONE leaves it as it is.
     """
     succ = worker.succ
     if n >= len(succ) - 1:
@@ -85,12 +85,12 @@ def write_successor(
     succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
     succ[n, 1] = flags
     succ[n, 2] = target
-    if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
+    if not write_successor_inboxes(t, worker, at, n, outcome, slot, inbox):
         return n
     # A control row is evaluated only once the step to it is certain: an inbox operation may still refuse the step, and
     # properties must not be evaluated on a control row that no state has.
     row = np.int64(worker.states[at, 0])
-    if found & codes.MUST_CHECK_TARGET and not arrays.is_target_evaluated(t, worker, target, row, ref):
+    if found & codes.MUST_CHECK_TARGET and not arrays.is_target_row_evaluated(t, worker, target, row, ref):
         return n
     return n + 1
 
@@ -118,7 +118,7 @@ def record_bound_disabled_step(
     if n >= len(succ) - 1:
         return codes.BUFFER_FULL
     # Row `n` is scratch here: it shows whether an inbox refuses the step, and the next successor overwrites it.
-    if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
+    if not write_successor_inboxes(t, worker, at, n, outcome, slot, inbox):
         return n
     changes = False
     for c in range(1, states.shape[1]):
@@ -154,7 +154,9 @@ def expand_outcome(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any,
 
 
 @jit
-def expand_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
+def expand_decision_tree(
+    t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any
+) -> Any:
     """Walk a decision tree and write the successors of the outcomes at its leaf."""
     leaf = walk_tree(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
     if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
@@ -169,7 +171,7 @@ def expand_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local
 
 
 @jit
-def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
+def expand_internal_actions(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
     """Write the successors of the control row's own steps: internal actions of the replicas and of the environment."""
     first = t.row_info[row, codes.ROW_START]
     if first < 0:
@@ -185,7 +187,7 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
             n = record_bound_disabled_step(t, worker, at, n, ref, row, codes.NONE, codes.NONE)
         else:
             local = np.int64(t.rows[row, t.meta[codes.META_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
-            n = expand_tree(t, worker, at, n, ref, row, local, extra, codes.NONE)
+            n = expand_decision_tree(t, worker, at, n, ref, row, local, extra, codes.NONE)
         if n == codes.BUFFER_FULL:
             break
     return n
@@ -205,7 +207,7 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
-            n = expand_tree(t, worker, at, n, ref, row, local, slot, rest)
+            n = expand_decision_tree(t, worker, at, n, ref, row, local, slot, rest)
         else:
             n = expand_outcome(t, worker, at, n, ref, row, slot, rest)
         if n == codes.BUFFER_FULL:
@@ -247,7 +249,7 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
     worker.stats[codes.STATS_MISSED] = 0
     worker.stats[codes.STATS_BLOCKED] = 0
     worker.stats[codes.STATS_NOTABLE] = 0
-    n = expand_row(t, worker, at, np.int64(0), row)
+    n = expand_internal_actions(t, worker, at, np.int64(0), row)
     for slot in range(t.meta[codes.META_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
         if t.inbox_codes[inbox] < 0:
@@ -340,13 +342,13 @@ def pack_successor_key(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides
         before, after = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
         if before != after:
             difference = packed_value_of_id(t, hides, f, before) ^ packed_value_of_id(t, hides, f, after)
-            change_bits(words, 1, packing.position[f], packing.width[f], difference)
+            xor_bits(words, 1, packing.position[f], packing.width[f], difference)
             differ |= difference != 0
     return differ
 
 
 @inlined
-def test_and_set_recent(recent: Any, words: Any, k: Any, place: Any) -> Any:
+def test_and_set_recent_successor(recent: Any, words: Any, k: Any, place: Any) -> Any:
     """Return whether a place of the recent-successors cache holds the packed words[k]; store words[k] there."""
     same = True
     for w in range(words.shape[1]):
@@ -378,7 +380,7 @@ def write_canonical_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
 
 
 @inlined
-def forget_recent(recent: Any) -> None:
+def forget_recent_successors(recent: Any) -> None:
     """Clear the recent-successors cache; packed words are never all ones."""
     for place in range(recent.shape[0]):
         for w in range(recent.shape[1]):
@@ -386,10 +388,10 @@ def forget_recent(recent: Any) -> None:
 
 
 @inlined
-def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
+def append_state_unless_recent(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
     """Append the state rows[row, column:] to its partition; return the partition's count, or 0 for a duplicate."""
     h = hash_words(words, k)
-    if test_and_set_recent(recent, words, k, np.int64(h & np.uint64(RECENT_PLACES - 1))):
+    if test_and_set_recent_successor(recent, words, k, np.int64(h & np.uint64(RECENT_PLACES - 1))):
         return np.int64(0)
     p = partition_of_hash(h)
     at = found.counts[p]
@@ -414,7 +416,7 @@ def append_successor(
             return np.int64(0)
     else:
         pack_canonical_row(t, packing, images, k, 0, words, 1)
-    return append_unique(found, recent, words, 1, worker.succ, k, 2)
+    return append_state_unless_recent(found, recent, words, 1, worker.succ, k, 2)
 
 
 @jit
@@ -427,7 +429,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     states, succ, stats, which = worker.states, worker.succ, worker.stats, unowned_array(which)
     # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
     words, recent = stack_array(2, found.words.shape[2]), stack_array(RECENT_PLACES, found.words.shape[2])
-    forget_recent(recent)
+    forget_recent_successors(recent)
     best = bare_array_or_none(images)
     room, fullest, hides = found.rows.shape[1], np.int64(0), has_hidden_columns(t)
     collects = len(worker.collected) > 0

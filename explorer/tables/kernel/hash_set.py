@@ -64,7 +64,7 @@ def low_bits_mask(bits: Any) -> Any:
 
 
 @inlined
-def entry_mask(shape: Any, offset: Any) -> Any:
+def entry_byte_mask(shape: Any, offset: Any) -> Any:
     """Return a mask of eight bytes of an entry from `offset` on: ones where the bytes belong to this entry."""
     return ~np.uint64(0) >> np.uint64(64 - 8 * smaller(shape[STRIDE] - offset, HEAD_BYTES))
 
@@ -102,7 +102,7 @@ def first_eight_entry_bytes(shape: Any, words: Any, place: Any, mixed: Any) -> A
 @inlined
 def entry_head_at(keys: Any, shape: Any, at: Any) -> Any:
     """Return the first eight bytes of the entry at a place."""
-    return load64(keys, at * shape[STRIDE]) & entry_mask(shape, 0)
+    return load64(keys, at * shape[STRIDE]) & entry_byte_mask(shape, 0)
 
 
 @inlined
@@ -112,12 +112,12 @@ def bit_position_of_byte(shape: Any, offset: Any) -> Any:
 
 
 @inlined
-def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
+def matches_entry_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
     """Return whether an entry's bytes after the first eight equal those for words[place]."""
     same = True
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         held = load64(keys, at * shape[STRIDE] + offset)
-        same &= (held ^ read_64_bits(words, place, bit_position_of_byte(shape, offset))) & entry_mask(
+        same &= (held ^ read_64_bits(words, place, bit_position_of_byte(shape, offset))) & entry_byte_mask(
             shape, offset
         ) == 0
     return same
@@ -128,7 +128,7 @@ def write_entry(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: An
     """Write the entry for words[place] at place `at` of the table, given its first eight bytes `head`."""
     for offset in range(0, shape[STRIDE], 8):
         value = head if offset == 0 else read_64_bits(words, place, bit_position_of_byte(shape, offset))
-        mask, to = entry_mask(shape, offset), at * shape[STRIDE] + offset
+        mask, to = entry_byte_mask(shape, offset), at * shape[STRIDE] + offset
         store64(keys, to, (load64(keys, to) & ~mask) | (value & mask))
 
 
@@ -140,7 +140,7 @@ def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) 
         words[n, w] = np.uint64(0)
     set_bits(words, n, MIXED_BITS, head & low_bits_mask(shape[SHIFT]))
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
-        value = load64(keys, at * shape[STRIDE] + offset) & entry_mask(shape, offset)
+        value = load64(keys, at * shape[STRIDE] + offset) & entry_byte_mask(shape, offset)
         set_bits(words, n, bit_position_of_byte(shape, offset), value)
     rest = head >> np.uint64(shape[SHIFT])
     owner = rest & low_bits_mask(shape[OWNER_BITS]) if shape[OWNER_BITS] != 0 else np.uint64(shape[OWNER])
@@ -179,7 +179,11 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
         found = np.int64(places[at])
         if found < distance:
             break
-        if found == distance and entry_head_at(keys, shape, at) == head and matches_tail(keys, shape, at, words, place):
+        if (
+            found == distance
+            and entry_head_at(keys, shape, at) == head
+            and matches_entry_tail(keys, shape, at, words, place)
+        ):
             result = at
             break
         distance += 1
@@ -200,7 +204,7 @@ def insert_words(keys: Any, places: Any, shape: Any, words: Any, place: Any, mix
             break
         if found == distance:
             held = entry_head_at(keys, shape, at)
-            if held == head and matches_tail(keys, shape, at, words, place):
+            if held == head and matches_entry_tail(keys, shape, at, words, place):
                 result = IS_DUPLICATE
                 break
             if held >> np.uint64(shape[SHIFT]) > head >> np.uint64(shape[SHIFT]):
@@ -314,7 +318,9 @@ def insert_successors(found: Any, tables: Any, p: Any, first: Any, end: Any, new
 
 
 @jit
-def copy_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any) -> Any:
+def copy_entries_to_larger(
+    keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any
+) -> Any:
     """Copy every entry to a larger, empty table; return False where a displacement would be too large."""
     keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
     new_keys, new_places, new = unowned_array(new_keys), unowned_array(new_places), layout_as_tuple(new_layout)
@@ -334,7 +340,7 @@ def copy_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
 
 
 @jit
-def unpack_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
+def write_words_of_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
     """Write the packed words of every entry; return their number."""
     keys, places, words, shape = (
         unowned_array(keys),
@@ -363,7 +369,7 @@ def mark_entries_of_words(keys: Any, places: Any, layout: Any, words: Any, known
 
 
 @jit
-def look_up_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
+def look_up_entry_values(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
     """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
     keys, places, words, shape = (
         unowned_array(keys),

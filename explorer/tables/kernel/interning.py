@@ -38,14 +38,14 @@ def apply_inbox_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
         arrays.request_python(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(codes.MISSING)
     if groups is None:
-        result = apply_counting_rule(t, inbox, op)
+        result = change_inbox_message_count(t, inbox, op)
     elif t.operations[op, 2] == CHANNEL_RULE:
-        result = apply_channel_rule(t, inbox, op)
+        result = change_inbox_channel(t, inbox, op)
     else:
         result = (
             remove_message_group(t, inbox, op)
             if t.operations[op, 2] == GROUP_RULE
-            else apply_counting_rule(t, inbox, op)
+            else change_inbox_message_count(t, inbox, op)
         )
     t.meta[codes.META_OPERATIONS] += 1
     maps.store_grouped(t.operated, key, result)
@@ -53,7 +53,7 @@ def apply_inbox_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
 
 
 @inlined
-def find_items_and_free_place(t: Any, inbox: Any) -> Any:
+def inbox_items_and_room(t: Any, inbox: Any) -> Any:
     """Return the place and the number of an inbox content's items, and a free place for a changed copy of them."""
     start, n = np.int64(t.contents[inbox, codes.CONTENT_START]), np.int64(t.contents[inbox, codes.CONTENT_COUNT])
     free = t.meta[codes.META_CONTENT_ITEMS]
@@ -63,7 +63,7 @@ def find_items_and_free_place(t: Any, inbox: Any) -> Any:
 
 
 @inlined
-def write_content_item(t: Any, place: Any, message: Any, count: Any) -> Any:
+def write_inbox_item(t: Any, place: Any, message: Any, count: Any) -> Any:
     """Write an item of an inbox content; return the next place."""
     t.content_items[place, 0] = message
     t.content_items[place, 1] = count
@@ -71,10 +71,10 @@ def write_content_item(t: Any, place: Any, message: Any, count: Any) -> Any:
 
 
 @jit
-def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
+def change_inbox_message_count(t: Any, inbox: Any, op: Any) -> Any:
     """Change a message's count in an inbox content as operation `op` says; return the new content, or REFUSED."""
     message = t.operations[op, 1]
-    start, n, free = find_items_and_free_place(t, inbox)
+    start, n, free = inbox_items_and_room(t, inbox)
     # Copy the items, which are ordered by message, and change the count of one. An item may be dropped at the count 0.
     # A message without an item is inserted if the rule has a count for absent messages.
     end, seen = free, False
@@ -84,7 +84,7 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
             seen = True
             if t.operations[op, 2] < 0:
                 return np.int64(codes.REFUSED)
-            end = write_content_item(t, end, message, t.operations[op, 2])
+            end = write_inbox_item(t, end, message, t.operations[op, 2])
         if m == message:
             seen = True
             if c < t.operations[op, 4]:
@@ -92,11 +92,11 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
             c += t.operations[op, 3]
             if c == 0 and t.operations[op, 5]:
                 continue
-        end = write_content_item(t, end, m, c)
+        end = write_inbox_item(t, end, m, c)
     if not seen:
         if t.operations[op, 2] < 0:
             return np.int64(codes.REFUSED)
-        end = write_content_item(t, end, message, t.operations[op, 2])
+        end = write_inbox_item(t, end, message, t.operations[op, 2])
     return intern_inbox_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
@@ -104,16 +104,16 @@ def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
 def remove_message_group(t: Any, inbox: Any, op: Any) -> Any:
     """Remove a group of messages from an inbox content; return the resulting content."""
     group = t.operations[op, 1] + 1
-    start, n, free = find_items_and_free_place(t, inbox)
+    start, n, free = inbox_items_and_room(t, inbox)
     end = free
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
-            end = write_content_item(t, end, t.content_items[k, 0], t.content_items[k, 1])
+            end = write_inbox_item(t, end, t.content_items[k, 0], t.content_items[k, 1])
     return intern_inbox_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
 @jit
-def apply_channel_rule(t: Any, inbox: Any, op: Any) -> Any:
+def change_inbox_channel(t: Any, inbox: Any, op: Any) -> Any:
     """Append a message to its channel, or remove it if it is the channel's oldest; return the resulting content.
 
     A channel's oldest message has the count 1, the next one 0, then -1, and so on. Items are ordered by message; equal
@@ -121,7 +121,7 @@ def apply_channel_rule(t: Any, inbox: Any, op: Any) -> Any:
     """
     message, change = t.operations[op, 1], t.operations[op, 3]
     channel = t.messages[message, 2]
-    start, n, free = find_items_and_free_place(t, inbox)
+    start, n, free = inbox_items_and_room(t, inbox)
     # Find the channel's length, and whether the message is in it, or is its oldest one.
     length, is_there, is_oldest = 0, False, False
     for k in range(start, start + n):
@@ -138,14 +138,14 @@ def apply_channel_rule(t: Any, inbox: Any, op: Any) -> Any:
         m, c = t.content_items[k, 0], t.content_items[k, 1]
         if change > 0 and not is_done and m >= message:
             is_done = True
-            end = write_content_item(t, end, message, 1 - length)
+            end = write_inbox_item(t, end, message, 1 - length)
         if change < 0 and t.messages[m, 2] == channel:
             if c == 1:
                 continue
             c += 1
-        end = write_content_item(t, end, m, c)
+        end = write_inbox_item(t, end, m, c)
     if change > 0 and not is_done:
-        end = write_content_item(t, end, message, 1 - length)
+        end = write_inbox_item(t, end, message, 1 - length)
     return intern_inbox_content(t, np.int64(t.operations[op, 0]), end - free)
 
 
@@ -217,14 +217,14 @@ def intern_inbox_images(t: Any, content: Any) -> None:
     if t.permuted_contents[content, 0] >= 0:
         return
     for g in range(t.meta[codes.META_PERMUTATIONS] - 1, -1, -1):
-        start, n, free = find_items_and_free_place(t, content)
+        start, n, free = inbox_items_and_room(t, content)
         for k in range(n):  # the images of the items, sorted by insertion
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
             while j > 0 and t.content_items[free + j - 1, 0] > message:
-                write_content_item(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
+                write_inbox_item(t, free + j, t.content_items[free + j - 1, 0], t.content_items[free + j - 1, 1])
                 j -= 1
-            write_content_item(t, free + j, message, count)
+            write_inbox_item(t, free + j, message, count)
         image = intern_inbox_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.CONTENT_SLOT]]), n)
         t.permuted_contents[content, g] = image
 
@@ -275,7 +275,7 @@ def intern_row(t: Any, written: Any) -> Any:
 
 
 @jit
-def set_row_identity(t: Any, row: Any) -> None:
+def set_canonical_key_row(t: Any, row: Any) -> None:
     """Set the control row that represents this one in canonical keys: the same row without hidden columns."""
     hides = False
     fresh = t.meta[codes.META_ROWS]
@@ -300,7 +300,7 @@ def rehash_rows(t: Any) -> None:
 
 
 @jit
-def write_image_of_set(t: Any, row: Any, fresh: Any, images: Any, number: Any) -> None:
+def write_exploded_set_image(t: Any, row: Any, fresh: Any, images: Any, number: Any) -> None:
     """Write the image of a control row's exploded set; `images` is the permutation's first row of `permuted_shared`."""
     field, first = np.int64(t.exploded[number, 0]), np.int64(t.exploded[number, 1])
     t.rows[fresh, t.meta[codes.META_BOUNDS] + field] = 0
@@ -333,7 +333,7 @@ def intern_row_images(t: Any, row: Any) -> None:
             if t.hidden[c]:
                 t.rows[fresh, c] = 0
         for k in range(len(t.exploded)):
-            write_image_of_set(t, row, fresh, g * fields, k)
+            write_exploded_set_image(t, row, fresh, g * fields, k)
         for s in range(slots):
             local = t.rows[row, base + s]
             if local != 0:
@@ -342,7 +342,7 @@ def intern_row_images(t: Any, row: Any) -> None:
 
 
 @jit
-def evaluate_row(t: Any, row: Any) -> None:
+def evaluate_row_properties(t: Any, row: Any) -> None:
     """Evaluate the properties of a control row, or file requests to Python."""
     base, slots = t.meta[codes.META_SLOT_BASE], t.meta[codes.META_SLOTS]
     bad = np.int64(0)
@@ -374,13 +374,13 @@ def evaluate_row(t: Any, row: Any) -> None:
                         bad |= np.int64(1) << np.int64(p)
     # Store the verdict only if every property has one.
     if not missing:
-        set_row_identity(t, row)
+        set_canonical_key_row(t, row)
         t.row_info[row, codes.ROW_VIOLATED] = bad
         t.row_info[row, codes.ROW_FLAGS] = flags
 
 
 @jit
-def evaluate_step(t: Any, row: Any, target: Any) -> Any:
+def evaluate_step_properties(t: Any, row: Any, target: Any) -> Any:
     """Evaluate the step properties for each replica that the step changes; return the step's flags, or MISSING."""
     flags = np.int64(0)
     base = t.meta[codes.META_SLOT_BASE]
@@ -396,5 +396,5 @@ def evaluate_step(t: Any, row: Any, target: Any) -> Any:
                 missing = True
                 arrays.request_python(t, codes.ASK_PATH, root, row, before, after, codes.NONE)
             elif t.nodes[leaf, codes.NODE_A] == 0:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_violation_flags(p)
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_flags_for_violation(p)
     return np.int64(codes.MISSING) if missing else flags

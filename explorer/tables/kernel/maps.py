@@ -77,7 +77,7 @@ def group_start(pairs: Any, number: Any) -> Any:
 
 
 @inlined
-def start_offset_in_group(key: Any) -> Any:
+def search_offset_in_group(key: Any) -> Any:
     """Return the offset within its group at which the search for a key starts."""
     return np.int64((np.uint64(key) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(64 - GROUP_PLACES_LOG2))
 
@@ -92,7 +92,7 @@ def grouped_key(number: Any, other: Any) -> Any:
 def find_grouped(pairs: Any, number: Any, other: Any) -> Any:
     """Return the value for a pair of numbers in a map that keeps one number's pairs side by side, or MISSING."""
     key = grouped_key(number, other)
-    group, first = group_start(pairs, number), start_offset_in_group(key)
+    group, first = group_start(pairs, number), search_offset_in_group(key)
     for k in range(GROUP_PLACES):
         i = group | ((first + k) & (GROUP_PLACES - 1))
         if pairs[i, 0] == key:
@@ -105,7 +105,7 @@ def find_grouped(pairs: Any, number: Any, other: Any) -> Any:
 @inlined
 def store_grouped(pairs: Any, key: Any, value: Any) -> Any:
     """Set a key's value in a map that keeps one id's entries side by side; return whether the key is new."""
-    group, first = group_start(pairs, key >> GROUPED_KEY_SECOND_BITS), start_offset_in_group(key)
+    group, first = group_start(pairs, key >> GROUPED_KEY_SECOND_BITS), search_offset_in_group(key)
     for k in range(GROUP_PLACES):
         i = group | ((first + k) & (GROUP_PLACES - 1))
         if pairs[i, 0] == key or pairs[i, 0] == -1:

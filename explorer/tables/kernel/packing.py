@@ -55,7 +55,7 @@ def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> N
 
 
 @inlined
-def change_bits(words: Any, place: Any, position: Any, width: Any, difference: Any) -> None:
+def xor_bits(words: Any, place: Any, position: Any, width: Any, difference: Any) -> None:
     """Change a field by XOR with the difference of its old and new value."""
     w, s = position >> 6, position & 63
     words[place, w] ^= difference << np.uint64(s)
@@ -64,7 +64,7 @@ def change_bits(words: Any, place: Any, position: Any, width: Any, difference: A
 
 
 @inlined
-def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
+def read_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
     """Read a field of packed words."""
     w, s = position >> 6, position & 63
     value = words[place, w] >> np.uint64(s)
@@ -144,17 +144,17 @@ def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
     """Convert packed words from the fields of one packing to those of another; write the partition that owns each."""
     words, again, owner = unowned_array(words), unowned_array(again), unowned_array(owner)
     for i in range(len(words)):
-        repack_one(words, i, old, again, i, new)
+        repack_state(words, i, old, again, i, new)
         owner[i] = partition_of_words(again, i)
 
 
 @inlined
-def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) -> None:
+def repack_state(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) -> None:
     """Convert one packed state to the fields of another packing; a field that is new becomes 0."""
     for w in range(again.shape[1]):
         again[to, w] = np.uint64(0)
     for f in range(len(old.position)):
-        value = take_bits(words, place, old.position[f], old.width[f])
+        value = read_bits(words, place, old.position[f], old.width[f])
         put_bits(again, to, new.position[f], new.width[f], value)
 
 
@@ -173,11 +173,11 @@ def unpack_plain_rows(words: Any, packing: Any, states: Any) -> None:
     states, words = unowned_array(states), unowned_array(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
-            states[i, f] = take_bits(words, i, packing.position[f], packing.width[f])
+            states[i, f] = read_bits(words, i, packing.position[f], packing.width[f])
 
 
 @jit
-def write_partitions_by_ids(states: Any, parts: Any, owner: Any) -> None:
+def write_partitions_of_states(states: Any, parts: Any, owner: Any) -> None:
     """Write the partition, one of `parts`, that owns each state.
 
     It is a hash of the ids alone, independent of the packing. A replica that appears later leaves it unchanged: empty
@@ -227,7 +227,7 @@ def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
 
 
 @inlined
-def entry_holds_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+def entry_holds_cluster_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
     """Return whether a hash-table entry holds the contents that cluster `f` has in state rows[row, column:]."""
     at, first = entry & CLUSTER_ITEM_MASK, packing.firsts[f]
     same = t.cluster_items[at] == f
@@ -263,7 +263,7 @@ def intern_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, c
             if entry == 0:
                 entry = own
         if np.int64(np.uint64(entry) >> np.uint64(CLUSTER_HASH_BITS)) == short and (
-            entry == own or entry_holds_contents(t, packing, entry, f, rows, row, column)
+            entry == own or entry_holds_cluster_contents(t, packing, entry, f, rows, row, column)
         ):
             return np.int64(t.cluster_items[(entry & CLUSTER_ITEM_MASK) + 1])
         i = (i + 1) & (len(t.cluster_table) - 1)
@@ -328,6 +328,6 @@ def update_packed_column(t: Any, packing: Any, worker: Any, n: Any, column: Any,
     f = np.int64(packing.field_of[column])
     if f >= packing.clusters[0]:
         difference = column_value_code(t, packing, column, before) ^ column_value_code(t, packing, column, later)
-        change_bits(worker.words, n, packing.position[f], packing.width[f], np.uint64(difference))
+        xor_bits(worker.words, n, packing.position[f], packing.width[f], np.uint64(difference))
     elif f >= 0 and before != later:
         worker.touched[n] = 1

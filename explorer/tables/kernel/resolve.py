@@ -53,7 +53,7 @@ def write_row_after_delta(t: Any, row: Any, delta: Any, place: Any) -> Any:
 
 
 @inlined
-def flags_of_step_to(t: Any, target: Any, flags: Any) -> Any:
+def flags_with_target_check(t: Any, target: Any, flags: Any) -> Any:
     """Return a step's flags, with MUST_CHECK_TARGET unless the next control row is evaluated and violates nothing."""
     return np.int64(flags) | (
         0 if t.row_info[target, codes.ROW_FLAGS] == codes.EVALUATED_ROW else codes.MUST_CHECK_TARGET
@@ -61,8 +61,8 @@ def flags_of_step_to(t: Any, target: Any, flags: Any) -> Any:
 
 
 @jit
-def clear_check_flag(t: Any, row: Any, ref: Any) -> None:
-    """Clear MUST_CHECK_TARGET in the table entry of a step from control row `row`; `ref`: see `is_target_evaluated`."""
+def clear_target_check_flag(t: Any, row: Any, ref: Any) -> None:
+    """Clear MUST_CHECK_TARGET in the table entry `ref` of a step from control row `row` (`is_target_row_evaluated`)."""
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS_MASK
     else:
@@ -72,7 +72,7 @@ def clear_check_flag(t: Any, row: Any, ref: Any) -> None:
 
 
 @jit
-def apply_delta(t: Any, row: Any, delta: Any) -> Any:
+def apply_delta_to_row(t: Any, row: Any, delta: Any) -> Any:
     """Compute the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     key = maps.grouped_key(np.int64(row), np.int64(delta))
     found = maps.find_grouped(t.changed, np.int64(row), np.int64(delta))
@@ -86,8 +86,12 @@ def apply_delta(t: Any, row: Any, delta: Any) -> Any:
     result = write_row_after_delta(t, row, delta, fresh)
     if result == 0:
         target = interning.intern_row(t, fresh)
-        flags = interning.evaluate_step(t, row, target)
-        result = np.int64(flags) if flags < 0 else codes.pack_row_and_flags(target, flags_of_step_to(t, target, flags))
+        flags = interning.evaluate_step_properties(t, row, target)
+        result = (
+            np.int64(flags)
+            if flags < 0
+            else codes.pack_row_and_flags(target, flags_with_target_check(t, target, flags))
+        )
     if result != codes.MISSING:
         t.meta[codes.META_DELTAS] += 1
         maps.store_grouped(t.changed, key, result)
@@ -95,7 +99,7 @@ def apply_delta(t: Any, row: Any, delta: Any) -> Any:
 
 
 @jit
-def list_row_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
+def list_internal_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
     """List the outcomes of the internal actions of replicas and environment, as items from index `start` on.
 
     Their control rows are written, not yet interned, from `fresh` on; an item has the place of its row, or a sentinel.
@@ -165,10 +169,10 @@ def deduplicate_piece_items(t: Any, start: Any, count: Any) -> Any:
 
 
 @jit
-def build_row_steps(t: Any, row: Any) -> None:
+def build_internal_steps(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
     start, fresh = t.meta[codes.META_ROW_ITEMS], t.meta[codes.META_ROWS]
-    n, missing = list_row_outcomes(t, row, start, fresh)
+    n, missing = list_internal_outcomes(t, row, start, fresh)
     # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties. Prefetches overlap
     # the random reads of the hash table, then those of the rows found there.
     for k in range(start, start + n):
@@ -184,7 +188,7 @@ def build_row_steps(t: Any, row: Any) -> None:
         if place < 0:
             continue
         target = interning.intern_row(t, place)
-        flags = interning.evaluate_step(t, row, target)
+        flags = interning.evaluate_step_properties(t, row, target)
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
@@ -195,9 +199,9 @@ def build_row_steps(t: Any, row: Any) -> None:
         # Without an operation no inbox can refuse the step.
         is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.OUTCOME_COUNT] == 0
         if is_sure and not t.row_info[target, codes.ROW_FLAGS] & codes.EVALUATED_ROW:
-            interning.evaluate_row(t, target)
+            interning.evaluate_row_properties(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
-            t.row_items[k, 2] = flags_of_step_to(t, target, np.int64(t.row_items[k, 2]))
+            t.row_items[k, 2] = flags_with_target_check(t, target, np.int64(t.row_items[k, 2]))
     # Keep only a complete list; otherwise it is built again once Python has answered the requests.
     if missing:
         return
@@ -262,21 +266,21 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
     # The arguments of each kind are those that `record_miss` of `arrays.py` was given.
     if kind == codes.MISS_STEPS:
         if t.row_info[a, codes.ROW_START] < 0:
-            build_row_steps(t, a)
+            build_internal_steps(t, a)
         return t.row_info[a, codes.ROW_START] >= 0
     if kind == codes.MISS_BUNDLE:
         if maps.find_value(t.bundles, codes.pair_key(a, b)) == codes.MISSING:
             list_handler_outcomes(t, a, b, groups)
         return maps.find_value(t.bundles, codes.pair_key(a, b)) != codes.MISSING
     if kind == codes.MISS_CHANGED:
-        return apply_delta(t, a, b) != codes.MISSING
+        return apply_delta_to_row(t, a, b) != codes.MISSING
     if kind == codes.MISS_OPERATED:
         return interning.apply_inbox_operation(t, a, b, groups) != codes.MISSING
     if kind == codes.MISS_EVALUATION:
         if not t.row_info[a, codes.ROW_FLAGS] & codes.EVALUATED_ROW:
-            interning.evaluate_row(t, a)
+            interning.evaluate_row_properties(t, a)
         if t.row_info[a, codes.ROW_FLAGS] == codes.EVALUATED_ROW:
-            clear_check_flag(t, b, c)
+            clear_target_check_flag(t, b, c)
         return t.row_info[a, codes.ROW_FLAGS] & codes.EVALUATED_ROW != 0
     if kind == codes.MISS_PATH:
         at = worker.misses[i, 4]
@@ -306,7 +310,7 @@ def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
 
 
 @inlined
-def may_miss_again(t: Any, worker: Any, at: Any) -> Any:
+def must_expand_until_complete(t: Any, worker: Any, at: Any) -> Any:
     """Return whether to expand a state here until nothing is missing: inboxes are not empty, or steps unknown.
 
     Another state may still miss an operation or an evaluation; the next run over the batch finds it.
@@ -333,7 +337,7 @@ def resolve_misses_of_states(t: Any, worker: Any, symmetric: Any, groups: Any) -
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         worker.stats[codes.STATS_MISSES] = 0
-        while may_miss_again(t, worker, at) and expand(t, worker, at) == codes.MISSING:
+        while must_expand_until_complete(t, worker, at) and expand(t, worker, at) == codes.MISSING:
             tries += 1
             if not resolve_misses(t, worker, symmetric, groups) or tries == MOST_EXPANSIONS_BEFORE_PYTHON:
                 t.waiting[t.meta[codes.META_WAITING]] = at

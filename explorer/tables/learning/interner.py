@@ -16,7 +16,7 @@ from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning
 from kraftcheck.explorer.tables.kernel.flat.facts import intern_rows_of_flat_states
 from kraftcheck.explorer.tables.learning import growing_tables
-from kraftcheck.explorer.tables.learning.shared_sets import SharedFields
+from kraftcheck.explorer.tables.learning.shared_sets import SharedFieldInterner
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
@@ -117,7 +117,7 @@ class InboxInterner:
             bad |= int(tables.messages[message, 1])
         tables.slot_contents[slot] += 1
         tables.contents[found] = slot, free, len(known), bad
-        tables.inbox_codes[found] = codes.packed_inbox_codes(tables.slot_contents[slot], bad)
+        tables.inbox_codes[found] = codes.inbox_codes_marking_violations(tables.slot_contents[slot], bad)
         tables.meta[codes.META_CONTENTS] = found + 1
         tables.meta[codes.META_CONTENT_ITEMS] = free + len(known)
         self.note_content(found, slot, inbox)
@@ -171,7 +171,7 @@ class Interner:
         self._changes = growing_tables.InternedList()
         self._orbits = growing_tables.OrbitInterner(growing_tables.PermutationGroup(self.group), self.tables)
         self.inboxes = InboxInterner(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
-        self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
+        self.shared = SharedFieldInterner(self.tables, self._orbits, len(self.bounds))
 
     @property
     def width(self) -> int:
@@ -273,7 +273,7 @@ class Interner:
         for column, bit in starmap(sets.bit, bits):
             values[column] |= 1 << bit
         row = self.control_row(values + replicas)
-        self.tables.call_with_room(partial(interning.set_row_identity, self.tables, row))
+        self.tables.call_with_room(partial(interning.set_canonical_key_row, self.tables, row))
         result = [row] + [0] * len(self.slots)
         for slot, content in contents:
             result[1 + slot] = content

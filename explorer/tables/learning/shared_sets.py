@@ -304,7 +304,7 @@ def _proxy_free_key(value: Any) -> Any:
     return _NO_FIXED_KEY if _NO_FIXED_KEY in parts else (kind, parts if issubclass(kind, tuple) else frozenset(parts))
 
 
-class SharedFields:
+class SharedFieldInterner:
     """The interned values of the shared record's fields; ids are per field."""
 
     def __init__(self, tables: GrowingTables, orbits: OrbitInterner, first: int) -> None:

@@ -128,7 +128,7 @@ def reset_retried_nodes(p: Any) -> None:
 
 
 @inlined
-def next_unvisited(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any:
+def next_unvisited_successor(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any:
     """Return the next unvisited successor of a node, or NO_NODE, with the edge and move to continue from.
 
     A visited successor may lower the node's rank; then the node is not a root.
@@ -192,7 +192,9 @@ def mark_components(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) 
                 rank[child] = index
                 index += 1
             v = np.int64(calls[depth])
-            child, edges[depth], moves[depth] = next_unvisited(p, v, edges[depth], np.int64(moves[depth]), roots, depth)
+            child, edges[depth], moves[depth] = next_unvisited_successor(
+                p, v, edges[depth], np.int64(moves[depth]), roots, depth
+            )
             if child != NO_NODE:
                 continue
             # The node is done. A root takes its component off the stack; any other node waits there for its root.
@@ -360,7 +362,7 @@ def gather_label_bits(first: Any, label: Any, bits: Any, begin: Any, found: Any)
 
 
 @jit
-def gather_atom_changes(p: Any, value: Any, changed: Any) -> None:
+def gather_label_atom_changes(p: Any, value: Any, changed: Any) -> None:
     """Add to `changed`, for each label, the atoms that its steps change away from their value in `value`."""
     changed = unowned_array(changed)
     for s in range(len(p.kind)):
@@ -370,7 +372,7 @@ def gather_atom_changes(p: Any, value: Any, changed: Any) -> None:
 
 
 @jit
-def classify_states(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
+def classify_states_by_atoms(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
     """Assign states from `begin` on to kinds; return the number of states done, and the number of kinds.
 
     States of one kind have the same true atoms and enabled conditions.

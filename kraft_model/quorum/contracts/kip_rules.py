@@ -117,7 +117,7 @@ def log_ends_of_voters(me: Replica) -> list[int]:
     return sorted((len(me.log) if is_same_replica(key, me.key) else end for key, end in known.items()), reverse=True)
 
 
-def committed_end(me: Replica) -> int:
+def high_watermark_by_majority(me: Replica) -> int:
     """Return the offset that a majority of a leader's voters holds, if it covers a batch of its own epoch.
 
     Else, or if that offset is lower, return the current high watermark.
@@ -171,7 +171,7 @@ def epoch_state(me: Replica) -> EpochState:
     return EpochState(me.mode, me.epoch, me.leader, me.leader_endpoint)
 
 
-def epoch_state_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> EpochState:
+def epoch_state_after_message(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> EpochState:
     """Return the epoch state of a replica after it learns of an epoch (KIP-595, "Leader Election and Discovery").
 
     A newer epoch is entered, an older one ignored. A message is illegal if it names the replica itself although it does
@@ -212,7 +212,7 @@ def epoch_state_after_response(me: Replica, response: LeaderResponse) -> tuple[E
     if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
         return epoch_state(me), True
     if epoch > me.epoch or error in STALE_LEADER_ERRORS:
-        return epoch_state_after(me, leader, epoch, endpoint), True
+        return epoch_state_after_message(me, leader, epoch, endpoint), True
     ends = error not in ERRORS_LEFT_TO_HANDLERS
     if not isinstance(leader, Nil) and isinstance(me.leader, Nil):
         return follower_epoch_state(me, leader, epoch, endpoint), ends
@@ -224,7 +224,7 @@ def enters_epoch_state(before: Replica, after: Replica, expected: EpochState) ->
     return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
 
-def are_addressed_to(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
+def are_addressed_to_voters(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
     """Whether the messages go to the expected voters, one each, at their endpoints in the voter set."""
     places = sorted((str(m.dest), m.address) for m in messages)  # type: ignore[attr-defined]
     return places == sorted((str(key.id), endpoint) for key, endpoint in expected.items())
@@ -395,7 +395,7 @@ def with_appended_voters(me: Replica, voters: frozenset[Voter], change: Change, 
 
 def with_advanced_high_watermark(me: Replica) -> Replica:
     """Return a leader after it commits the offset of a majority; a change that this commits is no longer pending."""
-    known = committed_end(me)
+    known = high_watermark_by_majority(me)
     change = me.change
     over = isinstance(change, Change) and 0 < change.offset <= known
     return me.but(high_watermark=known, change=Nil.NIL if over else change)
@@ -410,7 +410,7 @@ def begins_voter_change(before: Replica, after: Replica, wanted: Voter | Key, cl
     rest = frozenset(voter for voter in before.voters if voter.key != wanted)
     expected = with_appended_voters(before, rest, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, wanted))
     if after.mode is Mode.RESIGNED:
-        return committed_end(expected) >= len(expected.log) == len(after.log)
+        return high_watermark_by_majority(expected) >= len(expected.log) == len(after.log)
     return after == with_advanced_high_watermark(expected)
 
 
@@ -427,12 +427,12 @@ def begins_admin_change(before: Replica, after: Replica, operation: Operation, s
     )
 
 
-def sent_without_history(step: Step) -> list[Record]:
+def sent_messages_without_history(step: Step) -> list[Record]:
     """Return the messages that a step sends, without the history field `about` of responses."""
     return [one.but(about=Nil.NIL) if isinstance(one, AdminResponse) else one for one in step.sent]
 
 
-def voters_supporting_version_1(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
+def supporting_voters_after_update(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
     """Return the voters that a leader knows to support kraft.version 1 once it has received an UpdateVoter."""
     others = frozenset(voter for voter in me.heard if voter.key.id != request.source)
     return others | {request.voter} if request.version > 0 else others

@@ -12,16 +12,16 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     begins_admin_change,
     begins_kraft_version_upgrade,
     begins_voter_change,
-    committed_end,
     counts_grant,
     counts_refusal,
     end_of_epoch,
     enters_epoch_state,
     epoch_state,
-    epoch_state_after,
+    epoch_state_after_message,
     epoch_state_after_response,
     failed_epoch_state,
     has_committed_own_removal,
+    high_watermark_by_majority,
     holds_fetch_position,
     is_same_replica,
     kraft_version_in_log,
@@ -33,13 +33,13 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     remove_voter_error,
     sends_next_fetch,
     sent_messages,
-    sent_without_history,
+    sent_messages_without_history,
+    supporting_voters_after_update,
     update_features_error,
     update_voter_error,
     voter_change_error,
     voter_endpoint,
     voters_in_log,
-    voters_supporting_version_1,
     with_advanced_high_watermark,
     with_appended_voters,
 )
@@ -197,7 +197,7 @@ class MessageContracts(QuorumBase):
         """
         is_meant = is_same_replica(message.voter, before.key)
         error = Error.NONE if is_meant else Error.INVALID_VOTER_KEY
-        expected = epoch_state_after(before, message.source, message.epoch, message.endpoint)
+        expected = epoch_state_after_message(before, message.source, message.epoch, message.endpoint)
         if message.epoch < before.epoch:
             error = Error.FENCED_LEADER_EPOCH
         if self.comes_from_elsewhere(before, message.source):
@@ -214,7 +214,7 @@ class MessageContracts(QuorumBase):
         know the leader follows it first. With no preferred successors, every follower ends its wait.
         """
         error = Error.FENCED_LEADER_EPOCH if message.epoch < before.epoch else Error.NONE
-        expected = epoch_state_after(before, message.source, message.epoch, 0)
+        expected = epoch_state_after_message(before, message.source, message.epoch, 0)
         if self.comes_from_elsewhere(before, message.source):
             error, expected = Error.INCONSISTENT_CLUSTER_ID, epoch_state(before)
         if not self.acknowledges(before, after, message, error, step):
@@ -287,7 +287,7 @@ class MessageContracts(QuorumBase):
         key = Key(message.source, message.directory)
         key = next((voter.key for voter in before.voters if is_same_replica(voter.key, key)), key)
         noted = before.but(offsets=before.offsets.put(key, message.offset))
-        noted = noted.but(high_watermark=committed_end(noted))
+        noted = noted.but(high_watermark=high_watermark_by_majority(noted))
         if has_committed_own_removal(before, noted):
             return (after.mode, after.high_watermark) == (Mode.RESIGNED, noted.high_watermark)
         change = before.change
@@ -451,9 +451,9 @@ class MessageContracts(QuorumBase):
             return neither_changes_nor_sends(before, after, step)
         if message.version < before.version:
             refusal = self.answers_due(before, change, Error.INVALID_REQUEST)
-            return after == before.but(change=Nil.NIL) and sent_without_history(step) == refusal
+            return after == before.but(change=Nil.NIL) and sent_messages_without_history(step) == refusal
         waiting = append_caught_up_voter(before.but(change=change.but(checked=True)))
-        return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
+        return after == waiting.but(high_watermark=high_watermark_by_majority(waiting)) and not step.sent
 
     def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
         """Return the response that ends a change, if any; an administrator receives one only with PlainAnswers."""
@@ -481,13 +481,13 @@ class MessageContracts(QuorumBase):
         if error is Error.NONE:
             error = update_voter_error(before, message.version, is_known=bool(known))
         if error is not Error.NONE or before.version == 0:
-            heard_of = before.heard if error is not Error.NONE else voters_supporting_version_1(before, message)
+            heard_of = before.heard if error is not Error.NONE else supporting_voters_after_update(before, message)
             answer = self.update_answer_due(before, error, message)
             return after == before.but(heard=heard_of) and step.sent == (answer,)
         voters = (before.voters - set(known)) | {Voter(told.key, told.endpoint)}
         change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, message.source, message)
         expected = with_appended_voters(before, voters, change)
-        done = committed_end(expected) >= len(expected.log)
+        done = high_watermark_by_majority(expected) >= len(expected.log)
         answers = [self.update_answer_due(after, Error.NONE, message)] if done else []
         return with_advanced_high_watermark(expected) == after and sent_messages(step, UpdateVoterResponse) == answers
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
-    are_addressed_to,
+    are_addressed_to_voters,
     are_fields_empty,
     becomes_candidate,
-    committed_end,
     endpoints_of_other_voters,
     gives_up_pre_vote,
     has_majority,
     has_uncommitted_voters,
+    high_watermark_by_majority,
     is_same_replica,
     last_epoch_and_end,
     must_defer_change,
@@ -126,7 +126,7 @@ class QuorumContracts(MessageContracts):
         last, size = last_epoch_and_end(after.log)
         pre_vote = after.mode is Mode.PROSPECTIVE
         fields = after.epoch, pre_vote, after.key, last, size, after.id
-        if not are_addressed_to(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
+        if not are_addressed_to_voters(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
             return False
         if any((v.epoch, v.pre_vote, v.candidate, v.last_epoch, v.last_offset, v.source) != fields for v in votes):
             return False
@@ -162,7 +162,7 @@ class QuorumContracts(MessageContracts):
         Kafka resets its connections at every transition (`KafkaRaftClient`). A follower whose request is over drops
         later responses to it, as Kafka does by correlation id.
         """
-        is_new = leaves_role(before, after, step)
+        is_new = changes_role_or_process(before, after, step)
         if is_new and len(after.voters) == len(own_key_if_voter(after)) == 1:
             return True  # the only voter takes two roles in one step
         expected = self.awaited_in_role(before) if is_new else set()
@@ -202,7 +202,7 @@ class QuorumContracts(MessageContracts):
             or (change.client == ADMIN and not self.plain_answers)
         ):
             return not answers
-        if len(answers) != 1 or answers[0].error is not error_ending_change(change, after, step):
+        if len(answers) != 1 or answers[0].error is not error_code_ending_change(change, after, step):
             return False
         return is_answer_to_change(change, answers[0], before)
 
@@ -224,7 +224,7 @@ class QuorumContracts(MessageContracts):
         about = answer.about
         if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
             return False
-        return isinstance(about, Nil) or is_answer_history_true(before, after, about, answer.error)
+        return isinstance(about, Nil) or answer_history_matches_state(before, after, about, answer.error)
 
     # Timers and leadership
 
@@ -301,7 +301,9 @@ class QuorumContracts(MessageContracts):
         per step.
         """
         puts = dict(step.puts)
-        if after.mode is Mode.LEADER and after.high_watermark != max(committed_end(after), before.high_watermark):
+        if after.mode is Mode.LEADER and after.high_watermark != max(
+            high_watermark_by_majority(after), before.high_watermark
+        ):
             return False
         known = after.high_watermark if Mode.LEADER in (before.mode, after.mode) else 0
         is_new = known > before.high_watermark and known > len(shared.committed)
@@ -436,7 +438,7 @@ def ends_or_starts_process(step: Step) -> bool:
     return bool(set(step.spends) & set(BOUNDS_OF_PROCESS_STARTS))
 
 
-def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
+def changes_role_or_process(before: Replica, after: Replica, step: Step) -> bool:
     """Whether mode, epoch or disk of a replica change, or its process ends or starts."""
     is_other = (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory)
     return is_other or ends_or_starts_process(step) or after.mode in ENDED_MODES
@@ -462,7 +464,7 @@ def is_answer_to_change(change: Change, answer: AdminResponse | UpdateVoterRespo
     return (answer.operation, answer.source) == (change.operation, me.id)
 
 
-def error_ending_change(change: Change, after: Replica, step: Step) -> Error | None:
+def error_code_ending_change(change: Change, after: Replica, step: Step) -> Error | None:
     """Return the error in the response that ends a change; None if the change must not end in this step."""
     expires = "expirations" in step.spends
     if 0 < change.offset <= after.high_watermark:
@@ -493,18 +495,18 @@ def announces_leadership(before: Replica, after: Replica, step: Step) -> bool:
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
     if after.mode is Mode.LEADER is not before.mode:
-        return are_addressed_to(told, endpoints_of_other_voters(after))
+        return are_addressed_to_voters(told, endpoints_of_other_voters(after))
     if not told:
         return True
     one = {told[0].voter: endpoints_of_other_voters(after).get(told[0].voter, 0)}
-    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and are_addressed_to(told, one)
+    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and are_addressed_to_voters(told, one)
 
 
 def announces_resignation(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
     ends = sent_messages(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or ends_or_starts_process(step))
-    return are_addressed_to(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
+    return are_addressed_to_voters(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
         has_ordered_successors(before, after, m, step) for m in ends
     )
 
@@ -522,7 +524,7 @@ def has_ordered_successors(before: Replica, after: Replica, message: EndQuorumEp
     return step.consumes or ranks == sorted(ranks, reverse=True)
 
 
-def is_answer_history_true(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
+def answer_history_matches_state(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
     """Whether the history record `about` in a response holds the replica's state before or after the step.
 
     A completed change was pending until the step. A change that starts and completes in one step shows in the voter set

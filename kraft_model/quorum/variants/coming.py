@@ -103,7 +103,7 @@ class RemovedLater(Quorum, variant="removed-later"):
         return "asked" not in dict(step.puts) or len(after.log) == len(before.log) + 1
 
 
-def outcome_with_asked_key(outcome: ChangeOutcome, key: Key) -> ChangeOutcome:
+def outcome_with_requested_key(outcome: ChangeOutcome, key: Key) -> ChangeOutcome:
     """Return the outcome of a request with the replica key that its sender meant."""
     after, sends, error = outcome
     change = after.change
@@ -124,7 +124,7 @@ class RemovedByControllerId(RemovedLater, variant="removed-by-controller-id"):
         if client != ADMIN:
             return super().begin_removing(me, key, client)
         known = next((voter.key for voter in ordered(me.voters) if voter.key.id == key.id), key)
-        return outcome_with_asked_key(super().begin_removing(me, known, client), key)
+        return outcome_with_requested_key(super().begin_removing(me, known, client), key)
 
 
 class AddedByControllerId(Quorum, variant="added-by-controller-id"):
@@ -141,7 +141,7 @@ class AddedByControllerId(Quorum, variant="added-by-controller-id"):
         ]
         if client != ADMIN or not observers:
             return super().begin_adding(me, voter, client)
-        return outcome_with_asked_key(super().begin_adding(me, voter.but(key=observers[0]), client), voter.key)
+        return outcome_with_requested_key(super().begin_adding(me, voter.but(key=observers[0]), client), voter.key)
 
     @step_invariant
     def oldest_observers_are_taken(self, before: Replica, after: Replica, step: Step) -> bool:

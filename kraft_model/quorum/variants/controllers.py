@@ -178,7 +178,9 @@ class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
             if isinstance(one, Replica) and host != me.id and frozenset({me.id, host}) not in shared.cuts
         }
         waits = self.timely_elections and (
-            _has_silent_voter(me, heard, self.losses) if me.mode in ELECTION_MODES else _sees_leader_or_round(me, heard)
+            _has_silent_voter(me, heard, self.losses)
+            if me.mode in ELECTION_MODES
+            else _reaches_leader_or_election(me, heard)
         )
         timers = (
             self.fetch_timeout(me, shared, bystander, contest),
@@ -220,7 +222,7 @@ def _has_silent_voter(me: Replica, heard: Mapping[ModelValue, Replica], losses: 
     return not losses and any(silent.get(host) == one.endpoint for host, one in heard.items())
 
 
-def _sees_leader_or_round(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
+def _reaches_leader_or_election(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
     """Whether a replica that can be reached leads, or is in a round."""
     leads = [one for one in heard.values() if one.mode is Mode.LEADER and one.epoch >= me.epoch]
     return bool(leads) or any(one.mode in ELECTION_MODES for one in heard.values())

@@ -20,7 +20,7 @@ from kraftcheck.explorer.spark.definitions import (
     fingerprint,
 )
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_words
-from kraftcheck.explorer.tables.kernel.packing import write_partitions_by_ids
+from kraftcheck.explorer.tables.kernel.packing import write_partitions_of_states
 from kraftcheck.spec.errors import InputError
 
 N1, N2 = WireRecord(WireRecordKind.SLOT, 0, b"n1"), WireRecord(WireRecordKind.SLOT, 0, b"n2")
@@ -103,8 +103,8 @@ def test_owners_do_not_change_when_a_replica_appears() -> None:
     states = np.random.default_rng(1).integers(0, 1000, (4000, 3)).astype(np.int32)
     wider = np.pad(states, ((0, 0), (0, 2)))
     owner, again = np.zeros(4000, np.int64), np.zeros(4000, np.int64)
-    write_partitions_by_ids(states, 6, owner)
-    write_partitions_by_ids(wider, 6, again)
+    write_partitions_of_states(states, 6, owner)
+    write_partitions_of_states(wider, 6, again)
     assert (owner == again).all()
     assert np.bincount(owner, minlength=6).min() > 500
     assert owner.max() == 5

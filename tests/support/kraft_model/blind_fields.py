@@ -22,7 +22,7 @@ from kraftcheck.spec.language.semantics import (
     Transition,
     evaluate_property,
     initial_states,
-    parameter_bindings,
+    property_bindings,
     step_property_arguments,
 )
 from kraftcheck.spec.language.state import State
@@ -134,7 +134,7 @@ def _keep(known: dict[Any, Call], prop: Property, calls: Iterator[Call], draw: r
 def _of_state(semantics: Semantics, prop: Property, state: State) -> Iterator[Call]:
     known: Call = {"shared": state.shared, "state": state}
     messages = [message for inbox in state.inboxes.values() for message in semantics.network.known(inbox)]
-    about = parameter_bindings(prop, list(state.replicas.values()), messages)
+    about = property_bindings(prop, list(state.replicas.values()), messages)
     return iter([known]) if prop.reads else ({**known, **one} for one in about)
 
 

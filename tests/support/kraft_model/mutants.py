@@ -72,8 +72,8 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "RequestsSayWhatIsSo": Noticed(
             "smoke",
             "base.vote_requests: VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, "
-            "key.id, endpoint_of(me, key.id)) -> VoteRequest(me.epoch, pre_vote, key, me.key, end.epoch, "
-            "end.offset, me.id, key.id, endpoint_of(me, key.id))",
+            "key.id, endpoint_in_voter_set(me, key.id)) -> VoteRequest(me.epoch, pre_vote, key, me.key, end.epoch, "
+            "end.offset, me.id, key.id, endpoint_in_voter_set(me, key.id))",
         ),
         "AnswersAreForgottenWithTheRole": Noticed("smoke", "base.dropped_with_mode: Mode.CANDIDATE -> Mode.LEADER"),
         "TimersDoAsTheyShould": Noticed(
@@ -262,7 +262,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "BrokersComeBackAsTheyLeft": Noticed("smoke", "controller.unfence_broker: Nil.NO_LEADER -> Nil.UNCHANGED"),
         "UncleanLeadersAreAloneAndRecover": Noticed("smoke", "controller.elect_uncleanly: RECOVERING -> RECOVERED"),
         "NewControllersKnowAndTell": Noticed("smoke-zookeeper", "controller.change_controller: 1 -> 0"),
-        "DecisionsArePersisted": Noticed("smoke", "base.partition_change: Nil.UNCHANGED -> Nil.ABSENT"),
+        "DecisionsArePersisted": Noticed("smoke", "base.partition_change_record: Nil.UNCHANGED -> Nil.ABSENT"),
         "ZookeeperBrokersAreTold": Noticed("smoke-zookeeper", "controller._tells_followers: True -> False"),
         "AlterPartitionIsAnswered": Noticed("default-isr", "controller._alter_partition_response: 1 -> 2"),
         "MetadataIsAppliedInOrder": Noticed("smoke", "brokers._told: 0 -> 1"),

@@ -25,7 +25,7 @@ from kraftcheck.spec.discovery import load_protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.traces.crosscheck import DumpComparison as StateComparison
+from kraftcheck.traces.crosscheck import DumpComparer as StateComparison
 from kraftcheck.traces.crosscheck import find_tlc
 from kraftcheck.traces.formats.tlc_dump import read_graph
 from tests.support.explorer.lassos import require_counterexample, step_between

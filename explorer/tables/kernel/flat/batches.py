@@ -16,8 +16,13 @@ import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, prefetch, stack_array, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
-from kraftcheck.explorer.tables.kernel.expand import PREFETCH_DISTANCE, RECENT_PLACES, append_unique, forget_recent
-from kraftcheck.explorer.tables.kernel.flat.successors import expand_flat, judge_pruned_invariants
+from kraftcheck.explorer.tables.kernel.expand import (
+    PREFETCH_DISTANCE,
+    RECENT_PLACES,
+    append_state_unless_recent,
+    forget_recent_successors,
+)
+from kraftcheck.explorer.tables.kernel.flat.successors import expand_flat, judge_pruned_successors
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     ALL_ZERO_HASH,
@@ -38,13 +43,15 @@ ABOVE_ALL_IMAGES = np.int64(1 << 62)
 
 
 @inlined
-def part_image(permuted: Any, number: Any, g: Any) -> Any:
+def part_image_under_permutation(permuted: Any, number: Any, g: Any) -> Any:
     """Return the image of a local state or an inbox content; 0 is its own image."""
     return np.int64(0) if number == 0 else np.int64(permuted[number, g])
 
 
 @inlined
-def narrow_permutations(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
+def keep_least_image_permutations(
+    permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any
+) -> Any:
     """Move the permutations with the least images of these columns to the front of `worker.left`; count them."""
     left, sources, present = worker.left, worker.sources, np.int64(0)
     for s in range(slots):
@@ -57,7 +64,7 @@ def narrow_permutations(permuted: Any, worker: Any, states: Any, at: Any, first:
         least, found = ABOVE_ALL_IMAGES, 0
         for j in range(count):
             g = left[j]
-            value = part_image(permuted, np.int64(states[at, first + sources[g, p]]), g)
+            value = part_image_under_permutation(permuted, np.int64(states[at, first + sources[g, p]]), g)
             if value < least:
                 least, found = value, 0
             if value == least:
@@ -85,8 +92,8 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
     # Drop permutations column by column: by local states, then inboxes, then shared fields.
     for g in range(count):
         left[g] = g
-    count = narrow_permutations(t.permuted_locals, worker, states, at, column + base, slots, count)
-    count = narrow_permutations(t.permuted_contents, worker, states, at, column + inboxes, slots, count)
+    count = keep_least_image_permutations(t.permuted_locals, worker, states, at, column + base, slots, count)
+    count = keep_least_image_permutations(t.permuted_contents, worker, states, at, column + inboxes, slots, count)
     for c in range(bounds, base):
         if count == 1 or t.hidden[c]:
             continue
@@ -104,7 +111,9 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
 
 
 @inlined
-def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, images: Any, place: Any) -> None:
+def write_image_under_permutation(
+    t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, images: Any, place: Any
+) -> None:
     """Write the image of the flat state states[at, column:] under permutation `g` to images[place]."""
     base, slots = t.meta[codes.META_SLOT_BASE], worker.sources.shape[1]
     inboxes = base + slots
@@ -119,8 +128,12 @@ def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, 
         images[place, c] = t.permuted_shared[g * (base - bounds) + c - bounds, states[at, column + c]]
     for p in range(slots):
         source = np.int64(worker.sources[g, p])
-        images[place, base + p] = part_image(t.permuted_locals, np.int64(states[at, column + base + source]), g)
-        images[place, inboxes + p] = part_image(t.permuted_contents, np.int64(states[at, column + inboxes + source]), g)
+        images[place, base + p] = part_image_under_permutation(
+            t.permuted_locals, np.int64(states[at, column + base + source]), g
+        )
+        images[place, inboxes + p] = part_image_under_permutation(
+            t.permuted_contents, np.int64(states[at, column + inboxes + source]), g
+        )
 
 
 @inlined
@@ -145,7 +158,7 @@ def pack_flat_rows(t: Any, packing: Any, worker: Any, states: Any, words: Any, o
             g = canonical_permutation(t, worker, True, states, i, np.int64(0))
         if lacks_cluster_room(t, packing, 1):
             arrays.abort_to_grow(t, 0)
-        write_image(t, worker, states, i, np.int64(0), g, images, 0)
+        write_image_under_permutation(t, worker, states, i, np.int64(0), g, images, 0)
         pack_single_columns(t, packing, images, 0, np.int64(0), words, i)
         for f in range(clusters):
             short = cluster_hash(packing, f, images, 0, np.int64(0))
@@ -166,7 +179,7 @@ def resolve_flat_misses(packing: Any, t: Any, worker: Any) -> None:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         while True:
             n = expand_flat(t, packing, worker, at, True)
-            known = n != codes.MISSING and n != codes.BUFFER_FULL and judge_pruned_invariants(t, worker, True, n)
+            known = n != codes.MISSING and n != codes.BUFFER_FULL and judge_pruned_successors(t, worker, True, n)
             if known and t.meta[codes.META_PERMUTATIONS] > 1:
                 known = find_canonical_permutations(t, worker, True, n)
             if known or n == codes.BUFFER_FULL:
@@ -183,7 +196,9 @@ def resolve_flat_misses(packing: Any, t: Any, worker: Any) -> None:
 def judge_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
-    arrays.record_violations(worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, codes.violated_by_step(flags))
+    arrays.record_violations(
+        worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, codes.step_violation_mask(flags)
+    )
     if flags & codes.STEP_PRUNED == 0:
         return True
     arrays.record_violations(worker, state, codes.EVENT_BAD_STATE, codes.STATS_SEEN, np.int64(worker.broken[k]))
@@ -214,7 +229,7 @@ def is_same_packed_state(words: Any, a: Any, b: Any) -> Any:
 
 
 @inlined
-def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) -> None:
+def hash_and_prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) -> None:
     """Hash the column clusters of the first `count` queued successors, and prefetch their hash-table entries."""
     clusters, hashes = packing.clusters[0], worker.waiting_hashes
     for k in range(count):
@@ -230,35 +245,37 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
 
 
 @jit
-def flush_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any, images: Any) -> Any:
+def flush_queued_successors(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any, images: Any) -> Any:
     """Pack the queued successors, or their `images`, and append them; return the largest count of a partition."""
     held = worker.waiting_images if images else worker.waiting_rows
     words, clusters, fullest = worker.waiting_words, packing.clusters[0], np.int64(0)
-    prefetch_clusters(t, packing, worker, held, count)
+    hash_and_prefetch_clusters(t, packing, worker, held, count)
     for k in range(count):
         for f in range(clusters):
             number = intern_cluster_contents(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
             put_bits(words, k, packing.position[f], packing.width[f], np.uint64(number))
-        fullest = codes.larger(fullest, append_unique(found, recent, words, k, worker.waiting_rows, k, np.int64(0)))
+        fullest = codes.larger(
+            fullest, append_state_unless_recent(found, recent, words, k, worker.waiting_rows, k, np.int64(0))
+        )
     release_cluster_room(t, count)
     return fullest
 
 
 @inlined
-def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
+def append_or_queue_successor(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
     """Append successor `k` to its partition, or queue it; return its count, 0 for a duplicate, or IS_QUEUED."""
     words, succ, symmetric = worker.words, worker.succ, t.meta[codes.META_PERMUTATIONS] > 1
     if not symmetric and worker.touched[k] == 0 and is_same_packed_state(words, k, len(words) - 1):
         return np.int64(0)
     if packing.clusters[0] == 0:
         if symmetric:
-            write_image(t, worker, succ, k, np.int64(2), worker.least[k], worker.scratch, 0)
+            write_image_under_permutation(t, worker, succ, k, np.int64(2), worker.least[k], worker.scratch, 0)
             pack_single_columns(t, packing, worker.scratch, 0, np.int64(0), words, k)
-        return append_unique(found, recent, words, k, succ, k, np.int64(2))
+        return append_state_unless_recent(found, recent, words, k, succ, k, np.int64(2))
     for c in range(worker.waiting_rows.shape[1]):
         worker.waiting_rows[waiting, c] = succ[k, 2 + c]
     if symmetric:
-        write_image(t, worker, succ, k, np.int64(2), worker.least[k], worker.waiting_images, waiting)
+        write_image_under_permutation(t, worker, succ, k, np.int64(2), worker.least[k], worker.waiting_images, waiting)
         pack_single_columns(t, packing, worker.waiting_images, waiting, np.int64(0), worker.waiting_words, waiting)
     else:
         for w in range(words.shape[1]):
@@ -270,7 +287,7 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
 def expand_and_judge(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or BUFFER_FULL."""
     n = expand_flat(t, packing, worker, at, False)
-    if n > 0 and not judge_pruned_invariants(t, worker, False, n):
+    if n > 0 and not judge_pruned_successors(t, worker, False, n):
         n = codes.MISSING
     if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical_permutations(t, worker, False, n):
         n = codes.MISSING
@@ -278,7 +295,7 @@ def expand_and_judge(t: Any, packing: Any, worker: Any, at: Any) -> Any:
 
 
 @inlined
-def reserve_successors(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
+def reserve_room_for_successors(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
     """Return the code that ends the batch if there is no room for `n` more successors, else OK with room reserved."""
     full = len(worker.collected) > 0 and worker.stats[codes.STATS_COLLECTED] + n > len(worker.collected)
     code = codes.OK
@@ -297,7 +314,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
     succ, stats, which = worker.succ, worker.stats, unowned_array(which)
     symmetric, clusters = t.meta[codes.META_PERMUTATIONS] > 1, packing.clusters[0]
     recent, fullest, waiting = stack_array(RECENT_PLACES, found.words.shape[2]), np.int64(0), np.int64(0)
-    forget_recent(recent)
+    forget_recent_successors(recent)
     stats[codes.STATS_CODE] = codes.OK
     stats[codes.STATS_DONE] = len(which)
     for p in range(len(found.counts)):
@@ -311,7 +328,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             arrays.append_retried_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
-        code = reserve_successors(t, packing, worker, found, n, fullest + waiting)
+        code = reserve_room_for_successors(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
             arrays.record_early_stop(worker, i, code)
             break
@@ -329,15 +346,17 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
                 arrays.collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:
                 continue
-            count = append_or_queue(t, packing, worker, found, recent, k, waiting)
+            count = append_or_queue_successor(t, packing, worker, found, recent, k, waiting)
             fullest = codes.larger(fullest, count)
             if count == IS_QUEUED:
                 waiting += 1
                 unused -= 1
             if waiting == QUEUE_PLACES:
-                fullest = codes.larger(fullest, flush_queue(t, packing, worker, found, recent, waiting, symmetric))
+                fullest = codes.larger(
+                    fullest, flush_queued_successors(t, packing, worker, found, recent, waiting, symmetric)
+                )
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:
             release_cluster_room(t, unused)
         stats[codes.STATS_GENERATED] += n
-    flush_queue(t, packing, worker, found, recent, waiting, symmetric)
+    flush_queued_successors(t, packing, worker, found, recent, waiting, symmetric)

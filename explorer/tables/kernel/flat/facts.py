@@ -40,7 +40,7 @@ def intern_rows_of_flat_states(t: Any, flat: Any, first: Any, ids: Any) -> Any:
         if t.meta[codes.META_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.META_ROWS] + 4) * 2 > len(t.row_table):
             return i
         ids[i] = intern_control_row(t, flat, np.int64(i), flat.shape[1])
-        interning.set_row_identity(t, np.int64(ids[i]))
+        interning.set_canonical_key_row(t, np.int64(ids[i]))
     return len(flat)
 
 
@@ -52,7 +52,9 @@ def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: A
 
 
 @inlined
-def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
+def find_decision_tree_leaf(
+    t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any
+) -> Any:
     """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
     slots, inboxes = codes.replica_slot_count(t, rows.shape[1]), codes.first_inbox_column(t, rows.shape[1])
     leaf = walk_tree(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
@@ -65,7 +67,7 @@ def find_leaf(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, 
 
 
 @inlined
-def internal_tree_list_id(t: Any, worker: Any, serial: Any, local: Any) -> Any:
+def internal_action_list_id(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     """Return the id of the list of tree nodes for a replica's internal actions; a negative number if unknown."""
     found = np.int64(t.own_roots[local])
     if found < 0:
@@ -281,7 +283,7 @@ def evaluate_property_tree(
     leaf, certain = walk_tree_by_shared_and_locals(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
-        leaf = find_leaf(t, worker, serial, rows, row, root, me, peer, codes.NONE)
+        leaf = find_decision_tree_leaf(t, worker, serial, rows, row, root, me, peer, codes.NONE)
     return leaf >= 0 and t.nodes[leaf, codes.NODE_A] == 0, certain, leaf >= 0
 
 
@@ -337,7 +339,7 @@ def part_violation_mask(
 
 
 @inlined
-def violated_by_messages(t: Any, rows: Any, row: Any) -> Any:
+def message_violation_mask(t: Any, rows: Any, row: Any) -> Any:
     """Return the mask of message invariants that messages in flight violate."""
     bad = np.int64(0)
     for c in range(codes.first_inbox_column(t, rows.shape[1]), rows.shape[1]):
@@ -347,7 +349,7 @@ def violated_by_messages(t: Any, rows: Any, row: Any) -> Any:
 
 
 @jit
-def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
+def flat_state_violation_mask(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
     base, slots = t.meta[codes.META_SLOT_BASE], codes.replica_slot_count(t, rows.shape[1])
     of_all, of_one, of_two = (
@@ -374,18 +376,18 @@ def violated_by_flat_state(t: Any, worker: Any, serial: Any, rows: Any, row: Any
             bad |= more
             known &= is_known
     if not constraints:
-        bad |= violated_by_messages(t, rows, row)
+        bad |= message_violation_mask(t, rows, row)
     return bad if known else np.int64(codes.MISSING)
 
 
 @jit
-def evaluate_flat_batch(t: Any, worker: Any, which: Any) -> None:
+def evaluate_flat_batch_invariants(t: Any, worker: Any, which: Any) -> None:
     """Evaluate the invariants of the worker's states with these indices, and record violations."""
     which = unowned_array(which)
     for i in range(len(which)):
         if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
             clear_shared_contents_ids(worker)
-        bad = violated_by_flat_state(t, worker, False, worker.states, which[i], 0)
+        bad = flat_state_violation_mask(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
             arrays.append_retried_state(worker, which[i])
         else:
@@ -397,7 +399,7 @@ def resolve_evaluation_misses(t: Any, worker: Any) -> None:
     """Evaluate the invariants of states that met cache misses again; leave those that need Python waiting."""
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at = np.int64(t.waiting[t.meta[codes.META_SETTLED]])
-        if violated_by_flat_state(t, worker, True, worker.states, at, 0) < 0:
+        if flat_state_violation_mask(t, worker, True, worker.states, at, 0) < 0:
             t.waiting[t.meta[codes.META_WAITING]] = at
             t.meta[codes.META_WAITING] += 1
         t.meta[codes.META_SETTLED] += 1

@@ -15,7 +15,7 @@ from kraftcheck.explorer.tables.kernel.resolve import local_after_change
 
 
 @inlined
-def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later: Any) -> None:
+def change_successor_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later: Any) -> None:
     """Set a column of successor `n`, and update its packed words."""
     before = np.int64(worker.succ[n, 2 + column])
     worker.succ[n, 2 + column] = later
@@ -24,7 +24,7 @@ def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later:
 
 
 @inlined
-def can_spend(t: Any, worker: Any, at: Any, delta: Any) -> Any:
+def bounds_allow_delta(t: Any, worker: Any, at: Any, delta: Any) -> Any:
     """Return whether a state has enough left of each bound that `delta` spends or needs."""
     can = True
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
@@ -39,7 +39,7 @@ def apply_delta_to_successor(t: Any, packing: Any, worker: Any, serial: Any, at:
     states, succ = worker.states, worker.succ
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column = t.spendings[k, 0]
-        change_column(t, packing, worker, n, column, np.int64(succ[n, 2 + column] + t.spendings[k, 1]))
+        change_successor_column(t, packing, worker, n, column, np.int64(succ[n, 2 + column] + t.spendings[k, 1]))
     known = True
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
@@ -53,12 +53,12 @@ def apply_delta_to_successor(t: Any, packing: Any, worker: Any, serial: Any, at:
                 if serial:
                     local_after_change(t, before, fields)
         if known:
-            change_column(t, packing, worker, n, column, value)
+            change_successor_column(t, packing, worker, n, column, value)
     return known
 
 
 @jit
-def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
+def evaluate_step_properties(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.META_SLOT_BASE]
     kind, flags = facts.FACT_STEP_HOLDS, np.int64(0)
@@ -80,7 +80,7 @@ def evaluate_step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> An
             all_hold &= certain and not is_bad
             missing |= not is_known
             if is_bad:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_violation_flags(p)
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_flags_for_violation(p)
         if all_hold:
             facts.put_fact(worker, key, np.int64(1))
     return np.int64(codes.MISSING) if missing else flags
@@ -91,7 +91,7 @@ def violation_mask_of_successor(t: Any, worker: Any, serial: Any, k: Any, constr
     """Return the mask of invariants, or of constraints, that successor `k` violates; or MISSING."""
     for c in range(worker.scratch.shape[1]):
         worker.scratch[0, c] = worker.succ[k, 2 + c]
-    return facts.violated_by_flat_state(t, worker, serial, worker.scratch, np.int64(0), constraints)
+    return facts.flat_state_violation_mask(t, worker, serial, worker.scratch, np.int64(0), constraints)
 
 
 @inlined
@@ -120,7 +120,7 @@ def write_flat_successor(
         succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
         succ[n, 1] = codes.SELF_LOOP_FLAGS
         return n + 1
-    if not can_spend(t, worker, at, delta):
+    if not bounds_allow_delta(t, worker, at, delta):
         return n
     # Copy the state and its packed words, then apply the step's changes to both.
     for c in range(states.shape[1]):
@@ -131,7 +131,7 @@ def write_flat_successor(
     if not apply_delta_to_successor(t, packing, worker, serial, at, n, delta):
         return n
     if inbox >= 0:
-        change_column(t, packing, worker, n, inboxes + slot, inbox)
+        change_successor_column(t, packing, worker, n, inboxes + slot, inbox)
     first = t.outcomes[outcome, codes.OUTCOME_FIRST]
     for k in range(first, first + operations):
         op = np.int64(t.outcome_operations[k])
@@ -139,11 +139,11 @@ def write_flat_successor(
         content = facts.inbox_after_operation(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
         if content < 0:
             return n
-        change_column(t, packing, worker, n, inboxes + place, content)
+        change_successor_column(t, packing, worker, n, inboxes + place, content)
     # Evaluate the step properties, and the constraints of the successor.
     flags = np.int64(t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS])
     if t.meta[codes.META_STEP_PROPERTIES]:
-        more = evaluate_step_flags(t, worker, serial, at, n)
+        more = evaluate_step_properties(t, worker, serial, at, n)
         if more < 0:
             return n
         flags |= more
@@ -161,7 +161,7 @@ def write_flat_successor(
 
 
 @jit
-def expand_tree(
+def expand_decision_tree(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, root: Any, me: Any, slot: Any, only: Any, rest: Any
 ) -> Any:
     """Write the successors of outcome `only` or, if that is NONE, of all outcomes at the leaf of tree `root`.
@@ -170,7 +170,7 @@ def expand_tree(
     """
     first, last = only, only + 1
     if only < 0:
-        leaf = facts.find_leaf(t, worker, serial, worker.states, at, root, me, np.int64(0), at)
+        leaf = facts.find_decision_tree_leaf(t, worker, serial, worker.states, at, root, me, np.int64(0), at)
         if leaf < 0:
             return n
         first = np.int64(t.nodes[leaf, codes.NODE_A])
@@ -204,7 +204,7 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
 
 
 @jit
-def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
+def list_possible_internal_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
     """List the decision-tree nodes of a replica's internal actions in `worker.listed`; return their span as a fact.
 
     Actions that the shared fields and the local state disable are left out. Also returns whether no branch is missing.
@@ -248,16 +248,18 @@ def deduplicate_piece_steps(worker: Any, first: Any, last: Any) -> Any:
 
 
 @inlined
-def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
+def expand_internal_actions(
+    t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any
+) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
     number = facts.shared_id_for_key(worker, facts.FACT_ENABLED_ACTIONS, worker.fact_counts[facts.AT_CURRENT_NUMBER])
     key = facts.fact_key(facts.FACT_ENABLED_ACTIONS, number, local, np.int64(0))
     fact = facts.get_fact(worker, key)
     if fact == 0:
-        roots = facts.internal_tree_list_id(t, worker, serial, local)
+        roots = facts.internal_action_list_id(t, worker, serial, local)
         if roots < 0:
             return n
-        fact, known = list_enabled_actions(t, worker, at, number, local, roots)
+        fact, known = list_possible_internal_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
             first, last = codes.span_start_and_end(facts.span_of_fact(fact))
             worker.fact_counts[facts.AT_LISTED_NODES] += last - first
@@ -266,7 +268,7 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
     own = n
     for k in range(first, last):
         root = np.int64(worker.listed[k])
-        n = expand_tree(t, packing, worker, serial, at, n, root, local, slot, codes.NONE, codes.NONE)
+        n = expand_decision_tree(t, packing, worker, serial, at, n, root, local, slot, codes.NONE, codes.NONE)
         if n == codes.BUFFER_FULL:
             break
     return deduplicate_piece_steps(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
@@ -281,7 +283,7 @@ def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         outcome = codes.NONE if t.bundle_items[k, 1] else ref
-        n = expand_tree(t, packing, worker, serial, at, n, ref, local, slot, outcome, rest)
+        n = expand_decision_tree(t, packing, worker, serial, at, n, ref, local, slot, outcome, rest)
         if n == codes.BUFFER_FULL:
             return n
     return expand_network(t, packing, worker, serial, at, n, slot, inbox) if t.meta[codes.META_NETWORK_STEPS] else n
@@ -308,7 +310,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
         if n != codes.BUFFER_FULL and (s == slots or local != 0):
-            n = expand_internal(t, packing, worker, serial, at, n, s, local)
+            n = expand_internal_actions(t, packing, worker, serial, at, n, s, local)
     # Message handlers, and the network's own steps.
     for s in range(slots):
         inbox = np.int64(states[at, base + slots + s])
@@ -318,7 +320,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
 
 @inlined
-def judge_pruned_invariants(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+def judge_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Evaluate the invariants of pruned successors, which are not stored; return whether all verdicts are known."""
     known = True
     for k in range(n if worker.stats[codes.STATS_NOTABLE] else 0):
