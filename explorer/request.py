@@ -387,7 +387,7 @@ def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -
         raise _unsupported_feature_error(engine, order, feature, text)
     if options.temporal:
         require_decidable_temporal(protocol, options)
-    require_view_hides_no_shared_field(protocol, options.view, options.refinements, "the mapping")
+    require_properties_unaffected_by_view(protocol, options.view, options.refinements, "the mapping")
 
 
 def _unsupported_feature_error(engine: str, order: str, feature: Feature, text: str) -> InputError:
@@ -423,7 +423,7 @@ def require_decidable_reachable(protocol: Protocol, options: SearchRequest) -> N
     """Raise InputError if the search cannot decide its `@reachable` properties."""
     for prop in options.reachable:
         _require_known_actions(f"{prop.name}, without=", prop.without, _action_names(protocol), protocol)
-    require_view_hides_no_shared_field(protocol, options.view, options.reachable, "reachability")
+    require_properties_unaffected_by_view(protocol, options.view, options.reachable, "reachability")
 
 
 def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> None:
@@ -444,7 +444,7 @@ def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> No
             _require_valid_fairness(f"{prop.name}, {one}", one, protocol)
     for one in options.fairness:
         _require_valid_fairness(str(one), one, protocol)
-    require_view_hides_no_shared_field(protocol, options.view, options.temporal, "the verdict")
+    require_properties_unaffected_by_view(protocol, options.view, options.temporal, "the verdict")
 
 
 def _require_valid_fairness(where: str, fairness: Fairness, protocol: Protocol) -> None:
@@ -464,7 +464,7 @@ def _action_names(protocol: Protocol) -> list[str]:
     return [*protocol.actions, *protocol.network.own_actions()]
 
 
-def require_view_hides_no_shared_field(
+def require_properties_unaffected_by_view(
     protocol: Protocol, view: str | None, properties: Iterable[Property], what: str
 ) -> None:
     """Raise InputError if a view hides shared fields, on which the given properties may depend."""

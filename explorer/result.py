@@ -313,7 +313,7 @@ def least_transition(transitions: Iterable[Transition]) -> Transition:
     return found[0] if len(found) == 1 else min(found, key=order)
 
 
-def find_error_in_steps(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
+def find_error_in_steps_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
     """Take every step out of a state and check its target; return the first error that a method raises."""
     trace: Behaviour = ()
     try:

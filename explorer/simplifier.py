@@ -251,9 +251,7 @@ class CounterexampleSimplifier:
         if exactly:
             return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
         same = [t for t in fitting if t.message == step.message]
-        same = same or [
-            t for t in fitting if _message_type_and_source(t.message) == _message_type_and_source(step.message)
-        ]
+        same = same or [t for t in fitting if _loose_message_key(t.message) == _loose_message_key(step.message)]
         if step.actor is not None:
             wanted = step.state.replicas.get(step.actor)
             same.sort(key=lambda t: t.target.replicas.get(step.actor) != wanted)
@@ -377,7 +375,8 @@ def _behaviour_from_predecessors(ways: dict[tuple[State, Any], Any], end: tuple[
     return tuple(reversed(steps))
 
 
-def _message_type_and_source(message: Any) -> tuple[Any, ...]:
+def _loose_message_key(message: Any) -> tuple[Any, ...]:
+    """Return the parts of a message by which a recorded step is matched with a similar transition."""
     return type(message), getattr(message, "source", None) if message is not None else None
 
 

@@ -19,7 +19,7 @@ def main() -> int:
         import signal
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _handle_interrupt)
+            signal.signal(signal.SIGINT, _interrupt_after_import)
         from kraftcheck.cli import main
 
         return main()
@@ -37,7 +37,7 @@ def main() -> int:
         return 130
 
 
-def _handle_interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt_after_import(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, after an import has ended: extension modules ignore it, and `__set_name__` wraps it."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>" and _is_first_delay_recent():

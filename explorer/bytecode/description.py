@@ -148,12 +148,12 @@ def _require_translatable(protocol: Protocol, options: SearchRequest, initial: l
         raise UntranslatableError("inboxes")
     if len({type(state.shared) for state in initial}) > 1:
         raise UntranslatableError("several classes of shared record")
-    beyond = next(filter(_reads_beyond_state, properties), None)
+    beyond = next(filter(_is_property_beyond_state, properties), None)
     if beyond is not None:
         raise UntranslatableError(f"the parameters of {beyond.name}")
 
 
-def _reads_beyond_state(prop: Property) -> bool:
+def _is_property_beyond_state(prop: Property) -> bool:
     """Return whether a property is about more than replicas, the shared record and the state."""
     return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or prop.only is not None or bool(prop.given)
 

@@ -75,7 +75,7 @@ def elided_copy(value: Any) -> Any:
     return value
 
 
-def after_remove(values: Any, wanted: Any) -> Any:
+def value_after_in_place_remove(values: Any, wanted: Any) -> Any:
     """Return a list or a set after `remove`."""
     if wanted not in values:
         raise KeyError
@@ -85,7 +85,7 @@ def after_remove(values: Any, wanted: Any) -> Any:
     return values - {wanted}
 
 
-def after_update(values: Any, *others: Any) -> Any:
+def value_after_in_place_update(values: Any, *others: Any) -> Any:
     """Return a set or a dict after `update`."""
     for one in others:
         values = values | (set(one) if isinstance(values, set) else dict(one))
@@ -124,5 +124,5 @@ METHODS: dict[str, Any] = {
     "count": count, "index": index, "union": united, "intersection": intersected, "copy": elided_copy,
 }  # fmt: skip
 """The function that is translated in place of a method."""
-CHANGES: dict[str, Any] = {"remove": after_remove, "update": after_update}
+CHANGES: dict[str, Any] = {"remove": value_after_in_place_remove, "update": value_after_in_place_update}
 """The function whose result is the value of a variable after a method has changed it in place."""

@@ -132,10 +132,10 @@ def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     uses = [one for one in parents if _has_name(one, name, ast.Load) and isinstance(one, ast.Name)]
     loops = [one for one in parents if isinstance(one, ast.For) and _has_name(one.iter, name, ast.Load)]
     escaping = [one for one in uses if not _is_read_only_use(one, parents)]
-    return next(iter([*given, *escaping, *filter(partial(_loop_changes_variable, name), loops)]), None)
+    return next(iter([*given, *escaping, *filter(partial(_loop_changes_iterated_variable, name), loops)]), None)
 
 
-def _loop_changes_variable(name: str, loop: ast.For) -> bool:
+def _loop_changes_iterated_variable(name: str, loop: ast.For) -> bool:
     """Return whether a loop's body changes a variable."""
     body = ast.Module(loop.body, [])
     return name in mutated_variables(body) or name in local_variables(body)

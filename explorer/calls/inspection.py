@@ -180,7 +180,7 @@ class _StatePartFinder:
 
     def _local(self, test: ast.expr, roles: dict[str, str]) -> ast.expr | None:
         """Return a test with its replicas and `state.shared` as parameters; None if it reads more of the state."""
-        renaming = _StateToParameterRewriter(self._state, roles)
+        renaming = _ConjunctToParametersRewriter(self._state, roles)
         local = renaming.visit(deepcopy(test))
         return None if renaming.clashes else local
 
@@ -195,7 +195,7 @@ def _parse_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension]
     return test, [], False
 
 
-class _StateToParameterRewriter(ast.NodeTransformer):
+class _ConjunctToParametersRewriter(ast.NodeTransformer):
     """AST transformer that names replicas and the shared state as parameters."""
 
     def __init__(self, state: str, roles: dict[str, str]) -> None:

@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import (
     SearchStopped,
     TraceStep,
     behaviour_along,
-    find_error_in_steps,
+    find_error_in_steps_from,
     least_transition,
     step_of_transition,
 )
@@ -122,7 +122,7 @@ class ViolationChecker:
             state = self._learner.interner.decode_state(row)
             if me is None or me in state.replicas.values():
                 found = _find_error_with_trace(
-                    state, partial(find_error_in_steps, self.semantics, judged), partial(trace_to, index)
+                    state, partial(find_error_in_steps_from, self.semantics, judged), partial(trace_to, index)
                 )
                 if found is not None:
                     return found
@@ -137,7 +137,7 @@ class ViolationChecker:
         """Return the same error, raised in a successor of a state; the tables evaluate projections one step ahead."""
         for taken in self.semantics.transitions(state):
             if self.system.goes_on(state, taken.target):
-                found = find_error_in_steps(self.semantics, (), taken.target)
+                found = find_error_in_steps_from(self.semantics, (), taken.target)
                 if found is not None and found.name == error.name and found.trace is not None:
                     found.trace = (step_of_transition(taken), *found.trace)
                     return found

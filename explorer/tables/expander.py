@@ -49,7 +49,7 @@ SMALLEST_PIECE_DIVISOR = 8  # the smallest piece is this fraction of a batch tha
 class ExpansionEvent(NamedTuple):
     """A deadlock or violation that the kernel recorded while it expanded a state."""
 
-    state: int  # index of the state among the expanded rows
+    state: int  # index of the expanded state, whose successor may be the bad one
     kind: int  # EVENT_DEADLOCK, EVENT_BAD_STATE or EVENT_BAD_STEP of `kernel.codes`
     mask: int  # violated properties: see `Expander.properties_in`
 

@@ -157,7 +157,7 @@ class WitnessSearch:
     def note(self, events: list[ExpansionEvent], level: int, trace_to: Callable[[int], Behaviour]) -> None:
         """Report violations by states of a level, each with the trace through the least such state.
 
-        `trace_to` returns a trace to the state of an event; it is used where time runs out.
+        The level is expanded again for the least state. Where time runs out, the events are reported, with `trace_to`.
         """
         while events:
             self._allow_time()

@@ -48,7 +48,7 @@ def _compare_with_dump(
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
     comparison = DumpComparer(
-        found, dump, limit, unlabelled=arguments.unlabelled, any_action=_next_state_relation_name(job)
+        found, dump, limit, unlabelled=arguments.unlabelled, any_action=_label_of_unattributed_steps(job)
     )
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
@@ -70,8 +70,8 @@ def _note_unknown_actions(job: SearchJob, outcome: CrosscheckResult, arguments: 
     if arguments.unlabelled:
         outcome.their_actions = None
         return
-    unknown = [name for name in outcome.their_actions or () if name not in _action_names(job)]
-    outcome.any_action = _next_state_relation_name(job)
+    unknown = [name for name in outcome.their_actions or () if name not in _model_action_names(job)]
+    outcome.any_action = _label_of_unattributed_steps(job)
     if outcome.any_action in unknown:
         unknown.remove(outcome.any_action)
         named = f"{escape_invisible(outcome.any_action)} is no action of {job.protocol.name()}"
@@ -82,13 +82,13 @@ def _note_unknown_actions(job: SearchJob, outcome: CrosscheckResult, arguments: 
         outcome.notes.append(f"{names}: no action of {job.protocol.name()}; {remedy}")
 
 
-def _action_names(job: SearchJob) -> set[str]:
+def _model_action_names(job: SearchJob) -> set[str]:
     return {*job.protocol.actions, *job.protocol.network.own_actions()}
 
 
-def _next_state_relation_name(job: SearchJob) -> str | None:
+def _label_of_unattributed_steps(job: SearchJob) -> str | None:
     """Return the name of the next-state relation, unless an action has it; TLC labels undivided steps with it."""
-    return None if job.next_name in _action_names(job) else job.next_name
+    return None if job.next_name in _model_action_names(job) else job.next_name
 
 
 def _metered_states(states: Iterator[TraceState], meter: ProgressMeter) -> Iterator[TraceState]:

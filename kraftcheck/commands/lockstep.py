@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_junit_test_option(arguments, asked)
         with ProgressMeter("walks", quiet=arguments.quiet) as meter:
             driven = list(
-                _run_versions(versions, lambda kafka: _walk_on_version(kafka, asked, arguments, meter, files))
+                _run_versions(versions, lambda kafka: _run_tasks_on_version(kafka, asked, arguments, meter, files))
             )
         changed = _version_changes(driven, asked, versions, arguments)
         _write_output_files(driven, asked, files, changed)
@@ -170,7 +170,7 @@ def _run_versions(versions: Sequence[str], drive: Callable[[str], VersionRun]) -
             return
 
 
-def _walk_on_version(
+def _run_tasks_on_version(
     kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""

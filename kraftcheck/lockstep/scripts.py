@@ -107,15 +107,15 @@ def file_kind(path: Path) -> str:
 def require_playable_scenario_section(part: ScenarioSection, init: str, plain: Semantics, kafka: Semantics) -> None:
     """Check a scenario part by executing it on the model, or else on the model with Kafka's known differences."""
     try:
-        _play_on_model(part, init, ScenarioPlayer(plain))
+        _require_playable_on(part, init, ScenarioPlayer(plain))
     except InputError as error:
         try:
-            _play_on_model(part, init, ScenarioPlayer(kafka))
+            _require_playable_on(part, init, ScenarioPlayer(kafka))
         except InputError:
             raise error from None
 
 
-def _play_on_model(part: ScenarioSection, init: str, stage: ScenarioPlayer) -> None:
+def _require_playable_on(part: ScenarioSection, init: str, stage: ScenarioPlayer) -> None:
     with _prefix_errors_with_command(part, part.start):
         stage.begin(init, part.words.then)
     for command in part.commands:

@@ -212,7 +212,7 @@ def wrapped_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
 
 
 @contextmanager
-def call_time_limit() -> Iterator[None]:
+def raise_if_call_is_slow() -> Iterator[None]:
     """Raise `MutantTimeoutError` if the block takes longer than `CALL_SECONDS`; only for the main thread."""
     seconds = CALL_SECONDS
 

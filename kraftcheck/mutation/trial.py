@@ -19,8 +19,8 @@ from kraftcheck.mutation.baseline import (
     ActionArguments,
     BaselineRun,
     arguments_for_replay,
-    call_time_limit,
     effective_steps,
+    raise_if_call_is_slow,
     replace_actions,
     wrapped_action,
 )
@@ -84,7 +84,7 @@ def compare_calls(baseline: BaselineRun, mutant: Mutant) -> CallDifferences:
     for call in baseline.through(path, mutant.lines) if found.only_removes else ():
         arguments = arguments_for_replay(call, kind)
         try:
-            with call_time_limit():
+            with raise_if_call_is_slow():
                 made = dict.fromkeys(call.action.function(protocol, *arguments))
                 steps = frozenset(effective_steps(call.action, protocol, arguments, made))
         except (Exception, MissingRead):
@@ -100,7 +100,7 @@ def compare_calls(baseline: BaselineRun, mutant: Mutant) -> CallDifferences:
 def initial_states_of_mutant(baseline: BaselineRun) -> list[State]:
     """Return the initial states of a mutant, or the states at the end of the path to a named start."""
     job = baseline.job
-    with call_time_limit() if job.options.init == "Init" else nullcontext():
+    with raise_if_call_is_slow() if job.options.init == "Init" else nullcontext():
         return initial_states(Semantics(job.protocol), job.options.init)
 
 
@@ -127,20 +127,20 @@ def request_covering_new_steps(options: SearchRequest, names: NewStepNames) -> S
     return replace(
         options,
         reachable=tuple(
-            replace(one, without=tuple(_add_new_step_names(one.without, names))) for one in options.reachable
+            replace(one, without=tuple(_with_names_of_new_steps(one.without, names))) for one in options.reachable
         ),
         temporal=tuple(_property_covering_new_steps(one, names) for one in options.temporal),
         fairness=_fairness_covering_new_steps(options.fairness, names),
     )
 
 
-def _add_new_step_names(actions: Iterable[str], names: NewStepNames) -> list[str]:
+def _with_names_of_new_steps(actions: Iterable[str], names: NewStepNames) -> list[str]:
     """Return the given action names, each followed by the second name that its new steps have, if any."""
     return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
 
 
 def _fairness_covering_new_steps(declared: Iterable[Fairness], names: NewStepNames) -> tuple[Fairness, ...]:
-    return tuple(replace(one, actions=tuple(_add_new_step_names(one.actions, names))) for one in declared)
+    return tuple(replace(one, actions=tuple(_with_names_of_new_steps(one.actions, names))) for one in declared)
 
 
 def _property_covering_new_steps(prop: Property, names: NewStepNames) -> Property:
@@ -153,7 +153,7 @@ def _property_covering_new_steps(prop: Property, names: NewStepNames) -> Propert
 def _formula_covering_new_steps(formula: Formula, names: NewStepNames) -> Formula:
     """Return a formula in which each action name also covers the second name for the action's new steps."""
     if isinstance(formula, Enabled | Taken):
-        return type(formula)(frozenset(_add_new_step_names(formula.actions, names)))
+        return type(formula)(frozenset(_with_names_of_new_steps(formula.actions, names)))
     parts = {
         name: _formula_covering_new_steps(part, names)
         for name, part in vars(formula).items()
@@ -358,7 +358,7 @@ class _ConfigurationTrial:
 
     def _steps(self, action: Action, protocol: Protocol, arguments: ActionArguments, *, new: bool) -> tuple[Step, ...]:
         """Return the mutant's steps that the model lacks if `new`, else the steps that both have."""
-        with call_time_limit():
+        with raise_if_call_is_slow():
             made = dict.fromkeys(action.function(protocol, *arguments))
         with self._swap.original():
             try:

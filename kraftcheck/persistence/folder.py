@@ -333,11 +333,11 @@ def _changed_identity_parts(name: str, was: BatchNote, found: BatchNote, there: 
         yield f"the source of the model has changed since ({', '.join(sorted(changed))})"
         return
     for constant in changed:
-        (old, *_), (new, *_) = (_as_list(one.get(constant)) for one in (was, found))
+        (old, *_), (new, *_) = (_constant_entry(one.get(constant)) for one in (was, found))
         yield f"the constant {constant}: {_identity_value_text(old)} {there}, now {_identity_value_text(new)}"
 
 
-def _as_list(value: Any) -> list[Any]:
+def _constant_entry(value: Any) -> list[Any]:
     return value if isinstance(value, list) and value else [value]
 
 

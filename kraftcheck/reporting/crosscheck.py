@@ -166,7 +166,7 @@ def crosscheck_lines(outcome: CrosscheckResult, *, quiet: bool = False) -> Itera
         return
     yield from _count_table(outcome, quiet=quiet)
     if outcome.states is not None:
-        yield from _state_comparison_lines(outcome, outcome.states)
+        yield from _state_set_comparison_lines(outcome, outcome.states)
     if outcome.edges is not None:
         yield from _step_comparison_lines(outcome, outcome.edges)
     yield from note_lines(outcome.notes)
@@ -218,7 +218,7 @@ def _count_row(count: _LabelAndCounts) -> _StyledRow:
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _state_comparison_lines(outcome: CrosscheckResult, states: StateSetComparison) -> Iterator[Line]:
+def _state_set_comparison_lines(outcome: CrosscheckResult, states: StateSetComparison) -> Iterator[Line]:
     if states.same:
         yield [
             (

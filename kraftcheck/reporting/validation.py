@@ -443,7 +443,7 @@ class ClusterTimeline:
                 if event.peer is not None:
                     self._folded[event.peer, event.node] += 1
                     self._last[event.peer, event.node] = event
-            elif (text := _event_row_text(event)) is not None:
+            elif (text := _diagram_row_text(event)) is not None:
                 self.end()
                 if event.kind is EventKind.TRANSITION:
                     self._epoch = max(self._epoch, event.body[0]["epoch"])
@@ -470,7 +470,7 @@ class ClusterTimeline:
             del self.rows[:MOST_DIAGRAM_ROWS]
 
 
-def _event_row_text(event: Event) -> str | None:
+def _diagram_row_text(event: Event) -> str | None:
     """Return the text of an event's row; None for an event without one."""
     body = event.body
     if event.kind is EventKind.REQUEST:

@@ -484,11 +484,13 @@ def _without_repeated_files(files: Sequence[LogFile], notes: list[str]) -> list[
 def _begins_with_events_of(whole: LogFile, part: LogFile) -> bool:
     """Whether a file begins with all events of another one."""
     return all(
-        _event_content(one) == _event_content(other) for one, other in zip(whole.events, part.events, strict=False)
+        _event_comparison_key(one) == _event_comparison_key(other)
+        for one, other in zip(whole.events, part.events, strict=False)
     )
 
 
-def _event_content(event: Event) -> tuple[object, ...]:
+def _event_comparison_key(event: Event) -> tuple[object, ...]:
+    """Return the parts of an event that are equal in a copy of its log file."""
     return event.time, event.kind, event.correlation, event.body
 
 

@@ -177,7 +177,7 @@ class CommittedBatchMerger(ReplayedModel):
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
-            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts_in_replica(me))
+            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in log_positions_in_replica(me))
         for log in logs:
             yield offset_after_batches(log, len(log))
             for batch, after in pairwise(log):
@@ -196,7 +196,7 @@ class CommittedBatchMerger(ReplayedModel):
         self.check.divided(self.replicas(), self.shared)
 
 
-def batch_counts_in_replica(me: Replica) -> Iterable[int]:
+def log_positions_in_replica(me: Replica) -> Iterable[int]:
     """Return the numbers of batches that a replica's fields hold."""
     found = [me.start, me.flushed, me.high_watermark, *me.offsets.values()]
     if isinstance(me, DiskReplica):

@@ -406,7 +406,7 @@ REQUEST_MAKERS: dict[str, Callable[[ModelTranslator, MessageBody, ModelValue, Mo
 FieldTexts = dict[tuple[str, int], str]
 
 
-def _expected_fetch_request(terms: ModelTranslator, r: FetchRequest, log: Log, start: int) -> FieldTexts:
+def _fetch_request_field_texts(terms: ModelTranslator, r: FetchRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 1): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
@@ -416,7 +416,7 @@ def _expected_fetch_request(terms: ModelTranslator, r: FetchRequest, log: Log, s
     }
 
 
-def _expected_fetch_snapshot_request(
+def _fetch_snapshot_request_field_texts(
     terms: ModelTranslator, r: FetchSnapshotRequest, log: Log, start: int
 ) -> FieldTexts:
     return {
@@ -428,7 +428,7 @@ def _expected_fetch_snapshot_request(
     }
 
 
-def _expected_vote_request(terms: ModelTranslator, r: VoteRequest, log: Log, start: int) -> FieldTexts:
+def _vote_request_field_texts(terms: ModelTranslator, r: VoteRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaEpoch", 0): str(r.epoch),
         ("lastOffsetEpoch", 0): str(r.last_epoch),
@@ -439,40 +439,40 @@ def _expected_vote_request(terms: ModelTranslator, r: VoteRequest, log: Log, sta
     }
 
 
-def _expected_begin_quorum_epoch(
+def _begin_quorum_epoch_field_texts(
     terms: ModelTranslator, r: BeginQuorumEpochRequest, log: Log, start: int
 ) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _expected_end_quorum_epoch(terms: ModelTranslator, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _end_quorum_epoch_field_texts(terms: ModelTranslator, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
     shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     for place, key in enumerate(r.preferred):
         shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
     return shown
 
 
-def _expected_voter_request(
+def _voter_request_field_texts(
     terms: ModelTranslator, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
 ) -> FieldTexts:
     shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
     return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
 
 
-def _expected_remove_voter(terms: ModelTranslator, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
+def _remove_voter_field_texts(terms: ModelTranslator, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
     return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _expected_refused_response(error: Error) -> FieldTexts | None:
+def _refused_response_field_texts(error: Error) -> FieldTexts | None:
     """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
         return {("errorCode", 0): str(ERROR_CODES[error])}
     return None
 
 
-def _expected_fetch_response(terms: ModelTranslator, r: FetchResponse, log: Log, start: int) -> FieldTexts:
-    refused = _expected_refused_response(r.error)
+def _fetch_response_field_texts(terms: ModelTranslator, r: FetchResponse, log: Log, start: int) -> FieldTexts:
+    refused = _refused_response_field_texts(r.error)
     if refused is not None:
         return refused
     parting, snapshot = r.diverging, r.snapshot
@@ -490,10 +490,10 @@ def _expected_fetch_response(terms: ModelTranslator, r: FetchResponse, log: Log,
     }
 
 
-def _expected_fetch_snapshot_response(
+def _fetch_snapshot_response_field_texts(
     terms: ModelTranslator, r: FetchSnapshotResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _expected_refused_response(r.error)
+    refused = _refused_response_field_texts(r.error)
     if refused is not None:
         return refused
     shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
@@ -503,32 +503,34 @@ def _expected_fetch_snapshot_response(
     return shown
 
 
-def _expected_vote_response(terms: ModelTranslator, r: VoteResponse, log: Log, start: int) -> FieldTexts:
-    refused = _expected_refused_response(r.error)
+def _vote_response_field_texts(terms: ModelTranslator, r: VoteResponse, log: Log, start: int) -> FieldTexts:
+    refused = _refused_response_field_texts(r.error)
     if refused is not None:
         return refused
     granted = {("voteGranted", 0): str(r.granted).lower()}
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error])} | granted | terms.leader_fields(r)
 
 
-def _expected_acknowledgement(
+def _acknowledgement_field_texts(
     terms: ModelTranslator, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _expected_refused_response(r.error)
+    refused = _refused_response_field_texts(r.error)
     if refused is not None:
         return refused
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _expected_update_voter_response(terms: ModelTranslator, r: UpdateVoterResponse, log: Log, start: int) -> FieldTexts:
+def _update_voter_response_field_texts(
+    terms: ModelTranslator, r: UpdateVoterResponse, log: Log, start: int
+) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _expected_admin_response(terms: ModelTranslator, r: AdminResponse, log: Log, start: int) -> FieldTexts:
+def _admin_response_field_texts(terms: ModelTranslator, r: AdminResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
-def _expected_describe_quorum(terms: ModelTranslator, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
+def _describe_quorum_field_texts(terms: ModelTranslator, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
     if r.error is not Error.NONE:
         return {("errorCode", 1): str(ERROR_CODES[r.error])}
     return {
@@ -541,22 +543,22 @@ def _expected_describe_quorum(terms: ModelTranslator, r: DescribeQuorumResponse,
 
 
 FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
-    FetchRequest: _expected_fetch_request,
-    FetchSnapshotRequest: _expected_fetch_snapshot_request,
-    VoteRequest: _expected_vote_request,
-    BeginQuorumEpochRequest: _expected_begin_quorum_epoch,
-    EndQuorumEpochRequest: _expected_end_quorum_epoch,
-    AddVoterRequest: _expected_voter_request,
-    UpdateVoterRequest: _expected_voter_request,
-    RemoveVoterRequest: _expected_remove_voter,
-    FetchResponse: _expected_fetch_response,
-    FetchSnapshotResponse: _expected_fetch_snapshot_response,
-    VoteResponse: _expected_vote_response,
-    BeginQuorumEpochResponse: _expected_acknowledgement,
-    EndQuorumEpochResponse: _expected_acknowledgement,
-    UpdateVoterResponse: _expected_update_voter_response,
-    AdminResponse: _expected_admin_response,
-    DescribeQuorumResponse: _expected_describe_quorum,
+    FetchRequest: _fetch_request_field_texts,
+    FetchSnapshotRequest: _fetch_snapshot_request_field_texts,
+    VoteRequest: _vote_request_field_texts,
+    BeginQuorumEpochRequest: _begin_quorum_epoch_field_texts,
+    EndQuorumEpochRequest: _end_quorum_epoch_field_texts,
+    AddVoterRequest: _voter_request_field_texts,
+    UpdateVoterRequest: _voter_request_field_texts,
+    RemoveVoterRequest: _remove_voter_field_texts,
+    FetchResponse: _fetch_response_field_texts,
+    FetchSnapshotResponse: _fetch_snapshot_response_field_texts,
+    VoteResponse: _vote_response_field_texts,
+    BeginQuorumEpochResponse: _acknowledgement_field_texts,
+    EndQuorumEpochResponse: _acknowledgement_field_texts,
+    UpdateVoterResponse: _update_voter_response_field_texts,
+    AdminResponse: _admin_response_field_texts,
+    DescribeQuorumResponse: _describe_quorum_field_texts,
 }
 
 

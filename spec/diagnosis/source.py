@@ -167,13 +167,13 @@ def unchanged_definition(function: Any) -> ast.FunctionDef | None:
     """Return the definition that a function has the code of; None where its file or its code has changed since."""
     code: Any = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None else None
-    made = None if definition is None else _compiled_code(function, definition, ())
+    made = None if definition is None else _code_compiled_from_definition(function, definition, ())
     return definition if made is not None and made.replace(co_flags=code.co_flags) == code else None
 
 
 def compile_definition(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
     """Return a function compiled from `definition`, with the globals, defaults and closure of `function`."""
-    code, inner = function.__code__, _compiled_code(function, definition, more)
+    code, inner = function.__code__, _code_compiled_from_definition(function, definition, more)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells |= {name: CellType(value) for name, value in more.items()}
     made = FunctionType(
@@ -187,7 +187,7 @@ def compile_definition(function: Callable[..., Any], definition: ast.FunctionDef
     return made
 
 
-def _compiled_code(function: Any, definition: ast.FunctionDef, more: Iterable[str]) -> CodeType:
+def _code_compiled_from_definition(function: Any, definition: ast.FunctionDef, more: Iterable[str]) -> CodeType:
     code: CodeType = function.__code__
     free = [ast.arg(name) for name in (*more, *code.co_freevars)]
     no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}

@@ -91,9 +91,11 @@ class HiddenReadLog:
             if hasattr(type(value), "__with_parts__"):  # a proxy
                 return value.__with_parts__(partial(self.seen, reader, name))
             return value.but(
-                shared=_TrackedRecord(value.shared, shared, note), spent=_TrackedUsedBounds(value.spent, spent, note)
+                shared=_TrackedRecord(value.shared, shared, note), spent=_UsedBoundsReadProxy(value.spent, spent, note)
             )
-        return _TrackedRecord(value, shared, note) if parameter == "shared" else _TrackedUsedBounds(value, spent, note)
+        return (
+            _TrackedRecord(value, shared, note) if parameter == "shared" else _UsedBoundsReadProxy(value, spent, note)
+        )
 
     def require_unread(self, reader: str) -> None:
         """Raise HiddenReadError if a property read what the VIEW hides, so that its verdict may vary."""
@@ -167,7 +169,7 @@ class _TrackedRecord:
         return repr(self.__whole__())
 
 
-class _TrackedUsedBounds(Map[str, int]):
+class _UsedBoundsReadProxy(Map[str, int]):
     """Read-tracking proxy of the used bounds: a use other than a lookup counts as reading every bound."""
 
     __slots__ = ("_hidden", "_note", "_spent")

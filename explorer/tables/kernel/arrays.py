@@ -292,4 +292,4 @@ def find_or_request(t: Any, pairs: Any, entries: Any, key: Any, kind: Any, a: An
 def find_or_request_handlers(t: Any, local: Any, message: Any) -> Any:
     """Return a local state's handlers for a message (0: internal actions), or MISSING after one request to Python."""
     key = codes.pair_key(local, message)
-    return find_or_request(t, t.roots, codes.META_ROOTS, key, codes.ASK_ROOTS, local, message)
+    return find_or_request(t, t.roots, codes.META_ROOTS, key, codes.ASK_HANDLERS, local, message)

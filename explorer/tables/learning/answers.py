@@ -68,7 +68,7 @@ class PythonMissHandler:
         inboxes, count = self.interner.first_inbox, int(tables.meta[codes.META_ASKED])
         tables.meta[codes.META_ASKED] = 0
         answers = {
-            codes.ASK_ROOTS: self._answer_roots,
+            codes.ASK_HANDLERS: self._answer_handlers,
             codes.ASK_OPERATION: self._answer_operation,
             codes.ASK_CHANGE: self._answer_change,
         }
@@ -82,7 +82,8 @@ class PythonMissHandler:
                 answers[kind](a, b)
                 done.add((kind, a, b))
 
-    def _answer_roots(self, local: int, number: int) -> None:
+    def _answer_handlers(self, local: int, number: int) -> None:
+        """Call the handlers that read only their replica and message, and plant a tree for each other one."""
         me = self.interner.locals[local]
         message = self.interner.inboxes.messages[number - 1] if number else None
         nodes = []

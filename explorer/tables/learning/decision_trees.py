@@ -339,7 +339,7 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
 
     Two steps may become equal for some values of the replicas that they write. Both then keep these replicas whole.
     """
-    rests = list(map(_step_without_deltas, steps, changes))
+    rests = list(map(_rest_of_step_beside_deltas, steps, changes))
     alike = defaultdict(set)
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()))))
@@ -350,7 +350,7 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
         )
 
 
-def _step_without_deltas(step: Step, sets: Mapping[str, SetChange]) -> Step:
+def _rest_of_step_beside_deltas(step: Step, sets: Mapping[str, SetChange]) -> Step:
     """Return a step without its changes of peers and of exploded sets."""
     parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
     writes = tuple(one.__key__ if _is_changed_proxy(one) else unwrap(one) for one in step.writes)

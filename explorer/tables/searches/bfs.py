@@ -181,7 +181,7 @@ class BreadthFirst:
                 self.checker.python.check_collected(found, trace_to)
 
     def _append_new(self, found: Iterable[Rows]) -> None:
-        """Append new states to the next level, after the checks in Python."""
+        """Append new states to the next level, after the checks in Python; evaluate the invariants of flat states."""
         if self.checker.python is not None:  # the search for a counterexample reuses the buffers
             found = [rows.copy() for rows in found]
         elif self.expander.is_flat:

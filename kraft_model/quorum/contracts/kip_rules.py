@@ -224,7 +224,7 @@ def enters_epoch_state(before: Replica, after: Replica, expected: EpochState) ->
     return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
 
-def are_addressed_to_voters(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
+def go_to_each_expected_voter(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
     """Whether the messages go to the expected voters, one each, at their endpoints in the voter set."""
     places = sorted((str(m.dest), m.address) for m in messages)  # type: ignore[attr-defined]
     return places == sorted((str(key.id), endpoint) for key, endpoint in expected.items())
@@ -382,7 +382,7 @@ def update_features_error(old_brokers: bool, me: Replica, version: int) -> Error
         return Error.REQUEST_TIMED_OUT
     if version == me.version:
         return Error.NONE
-    supported = not old_brokers and len(voters_ready_for_version_1(me)) == len(me.voters)
+    supported = not old_brokers and len(voters_known_to_support_version_1(me)) == len(me.voters)
     return None if version > me.version and supported else Error.INVALID_UPDATE_VERSION
 
 
@@ -438,7 +438,7 @@ def supporting_voters_after_update(me: Replica, request: UpdateVoterRequest) -> 
     return others | {request.voter} if request.version > 0 else others
 
 
-def voters_ready_for_version_1(me: Replica) -> frozenset[Voter]:
+def voters_known_to_support_version_1(me: Replica) -> frozenset[Voter]:
     """Return the voters known to support kraft.version 1, the leader included (KIP-853)."""
     known = {*me.heard, *([Voter(me.key, me.endpoint)] if me.software == 1 else [])}
     return frozenset(one for one in known if any(is_same_replica(voter.key, one.key) for voter in me.voters))
@@ -448,9 +448,9 @@ def begins_kraft_version_upgrade(old_brokers: bool, before: Replica, after: Repl
     """Whether a leader appends kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
     if update_features_error(old_brokers, before, 1) is not None:
         return False
-    known = {Key(voter.key.id, 0): voter.key for voter in voters_ready_for_version_1(before)}
+    known = {Key(voter.key.id, 0): voter.key for voter in voters_known_to_support_version_1(before)}
     offsets = {known.get(key, key): place for key, place in before.offsets.items()}
     change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, 1)
-    expected = with_appended_voters(before, voters_ready_for_version_1(before), change, KRaftVersion(1))
+    expected = with_appended_voters(before, voters_known_to_support_version_1(before), change, KRaftVersion(1))
     expected = expected.but(offsets=type(before.offsets)(offsets))
     return after == with_advanced_high_watermark(expected)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
-    are_addressed_to_voters,
     are_fields_empty,
     becomes_candidate,
     endpoints_of_other_voters,
     gives_up_pre_vote,
+    go_to_each_expected_voter,
     has_majority,
     has_uncommitted_voters,
     high_watermark_by_majority,
@@ -126,7 +126,7 @@ class QuorumContracts(MessageContracts):
         last, size = last_epoch_and_end(after.log)
         pre_vote = after.mode is Mode.PROSPECTIVE
         fields = after.epoch, pre_vote, after.key, last, size, after.id
-        if not are_addressed_to_voters(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
+        if not go_to_each_expected_voter(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
             return False
         if any((v.epoch, v.pre_vote, v.candidate, v.last_epoch, v.last_offset, v.source) != fields for v in votes):
             return False
@@ -495,18 +495,18 @@ def announces_leadership(before: Replica, after: Replica, step: Step) -> bool:
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
     if after.mode is Mode.LEADER is not before.mode:
-        return are_addressed_to_voters(told, endpoints_of_other_voters(after))
+        return go_to_each_expected_voter(told, endpoints_of_other_voters(after))
     if not told:
         return True
     one = {told[0].voter: endpoints_of_other_voters(after).get(told[0].voter, 0)}
-    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and are_addressed_to_voters(told, one)
+    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and go_to_each_expected_voter(told, one)
 
 
 def announces_resignation(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
     ends = sent_messages(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or ends_or_starts_process(step))
-    return are_addressed_to_voters(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
+    return go_to_each_expected_voter(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
         has_ordered_successors(before, after, m, step) for m in ends
     )
 

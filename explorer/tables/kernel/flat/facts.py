@@ -179,7 +179,7 @@ def shared_contents_id(t: Any, worker: Any, rows: Any, row: Any) -> Any:
 
 
 @inlined
-def shared_id_for_key(worker: Any, kind: Any, shared: Any) -> Any:
+def shared_fields_number_for_fact(worker: Any, kind: Any, shared: Any) -> Any:
     """Return the shared fields' number for a fact's key; NO_SHARED_NUMBER if no fact of this kind reads them."""
     return shared if worker.fact_counts[AT_READS_SHARED + kind] else NO_SHARED_NUMBER
 
@@ -326,7 +326,7 @@ def part_violation_mask(
     """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
     # A fact has masks of the properties that hold (low bits) and of those violated.
     kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
-    number = shared_id_for_key(worker, kind, shared)
+    number = shared_fields_number_for_fact(worker, kind, shared)
     fact = get_fact(worker, fact_key(kind, number, me, peer))
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)

@@ -62,7 +62,7 @@ def evaluate_step_properties(t: Any, worker: Any, serial: Any, at: Any, n: Any) 
     """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.META_SLOT_BASE]
     kind, flags = facts.FACT_STEP_HOLDS, np.int64(0)
-    number = facts.shared_id_for_key(worker, kind, worker.fact_counts[facts.AT_CURRENT_NUMBER])
+    number = facts.shared_fields_number_for_fact(worker, kind, worker.fact_counts[facts.AT_CURRENT_NUMBER])
     missing = False
     for s in range(codes.replica_slot_count(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
@@ -252,7 +252,9 @@ def expand_internal_actions(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any
 ) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
-    number = facts.shared_id_for_key(worker, facts.FACT_ENABLED_ACTIONS, worker.fact_counts[facts.AT_CURRENT_NUMBER])
+    number = facts.shared_fields_number_for_fact(
+        worker, facts.FACT_ENABLED_ACTIONS, worker.fact_counts[facts.AT_CURRENT_NUMBER]
+    )
     key = facts.fact_key(facts.FACT_ENABLED_ACTIONS, number, local, np.int64(0))
     fact = facts.get_fact(worker, key)
     if fact == 0:
