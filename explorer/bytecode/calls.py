@@ -11,7 +11,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from kraftcheck.explorer.bytecode import library
-from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope, comprehension_variables
+from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope
 from kraftcheck.explorer.bytecode.expressions import MAP_VIEW_METHODS, ExpressionTranslator, library_replacement
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
@@ -158,7 +158,7 @@ class CallTranslator(ExpressionTranslator):
 
     def _mapped(self, node: ast.Call, target: Any, words: KeywordArguments) -> int | None:
         """Translate map and filter."""
-        if len(node.args) < 2 or words:
+        if len(node.args) < 2 or words or (target is filter and len(node.args) > 2):
             return None
         function, *values = node.args
         is_none = isinstance(function, ast.Constant) and function.value is None
@@ -206,8 +206,7 @@ class CallTranslator(ExpressionTranslator):
             given = _generator_expression_over(node, given)
         into, end, test, stop = self._register(), JumpLabel(), given.elt, Op.IF if stops_at else Op.UNLESS
         self._emit(Op.CONST, into, self.program.constant(stops_at))
-        with VariableScope(self, comprehension_variables(given.generators)):
-            self._loop(given.generators, lambda: self._emit(stop, self._value(test), end))
+        self._scoped_loop(given.generators, lambda: self._emit(stop, self._value(test), end))
         self._emit(Op.CONST, into, self.program.constant(not stops_at))
         self._here(end)
         return into
@@ -254,8 +253,7 @@ class CallTranslator(ExpressionTranslator):
             self._emit(Op.MOVE, into, self._value(generator.elt))
             self._emit(Op.JUMP, end)
 
-        with VariableScope(self, comprehension_variables(generator.generators)):
-            self._loop(generator.generators, found)
+        self._scoped_loop(generator.generators, found)
         if len(node.args) == 2:
             self._emit(Op.MOVE, into, self._value(node.args[1]))
         else:

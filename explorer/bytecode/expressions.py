@@ -234,7 +234,9 @@ class ExpressionTranslator(Emitter, ABC):
         return into
 
     def _of_namedexpr(self, node: ast.NamedExpr) -> int:
-        self._assign(node.target, self._value(node.value))
+        value, certain = self._value(node.value), set(self._certain)
+        self._assign(node.target, value)
+        self._certain = certain  # other paths through the expression may lead past the assignment
         return self._of_name(node.target)
 
     def _of_subscript(self, node: ast.Subscript) -> int:
@@ -301,19 +303,46 @@ class ExpressionTranslator(Emitter, ABC):
 
     def _comprehension(self, kind: int, loops: Sequence[ast.comprehension], pushed: Sequence[ast.expr]) -> int:
         mark = self._result(Op.MARK)
-        with VariableScope(self, comprehension_variables(loops)):
-            self._loop(loops, lambda: self._push_each(pushed))
+        self._scoped_loop(loops, lambda: self._push_each(pushed))
         return self._result(Op.COLLECT, kind, mark)
 
-    def _loop(self, loops: Sequence[ast.comprehension], body: Callable[[], object]) -> None:
+    def _scoped_loop(self, loops: Sequence[ast.comprehension], body: Callable[[], object]) -> None:
+        """Translate the loops of a comprehension; only the first iterable is evaluated outside its scope."""
+        first = self._iterable(loops[0].iter, ())
+        with VariableScope(self, comprehension_variables(loops)):
+            self._loop(loops, body, first)
+
+    def _loop(self, loops: Sequence[ast.comprehension], body: Callable[[], object], first: int | None = None) -> None:
         if not loops:
             body()
             return
-        with self._each(self._consumed(loops[0].iter)) as (element, again):
+        with self._each(self._iterable(loops[0].iter, ()) if first is None else first) as (element, again):
             self._assign(loops[0].target, element)
             for condition in loops[0].ifs:
                 self._emit(Op.UNLESS, self._value(condition), again)
             self._loop(loops[1:], body)
+
+    def _iterable(self, node: ast.expr, changing: Iterable[ast.AST]) -> int:
+        """Translate the iterable of a loop before the loop; refuse one that reads variables which the loop changes."""
+        read = {one.id for late in self._late_parts(node) for one in ast.walk(late) if isinstance(one, ast.Name)}
+        changed = bound_variables(one for part in changing for one in ast.walk(part)) | self._changed
+        if not read.isdisjoint(changed | walrus_variables(self.tree)):
+            raise self._unsupported(node, "an iterator over variables that the loop may change")
+        return self._consumed(node)
+
+    def _late_parts(self, node: ast.expr) -> Iterator[ast.AST]:
+        """Yield the parts of an iterable that Python evaluates during the loop."""
+        if isinstance(node, ast.GeneratorExp):
+            first, *others = node.generators
+            yield from (node.elt, first.target, *first.ifs, *others)
+            yield from self._late_parts(first.iter)
+        elif isinstance(node, ast.Lambda):
+            yield node
+        elif isinstance(node, ast.Name) and node.id in self._lambdas:
+            yield self._lambdas[node.id][0]
+        elif isinstance(node, ast.Call) and (self._is_lazy(node) or self._object(node.func) is iter):
+            for one in (*node.args, *(word.value for word in node.keywords)):
+                yield from self._late_parts(one)
 
     @contextmanager
     def _each(self, value: int) -> Iterator[tuple[int, JumpLabel]]:

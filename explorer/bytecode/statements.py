@@ -313,7 +313,7 @@ class FunctionTranslator(CallTranslator):
 
     def _do_for(self, statement: ast.For) -> None:
         end = JumpLabel()
-        with self._each(self._consumed(statement.iter)) as (element, again):
+        with self._each(self._iterable(statement.iter, [statement.target, *statement.body])) as (element, again):
             before = set(self._certain)
             self._assign(statement.target, element)
             self._loops.append((again, end))

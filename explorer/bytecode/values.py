@@ -151,7 +151,10 @@ class ValueHeap:
             return self._atom(value)
         if isinstance(value, type):
             return 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
-        return self._node(self.kind(kind), map(self.encode, _items_for_node(value)))
+        items = _items_for_node(value)
+        if any(isinstance(one, dict) for one in items):  # equal ones may differ in their order, unlike other nodes
+            raise UntranslatableError("a dict within another value")
+        return self._node(self.kind(kind), map(self.encode, items))
 
     def _atom(self, value: Any) -> int:
         key: tuple[type, Any] = (type(value), value)

@@ -38,7 +38,7 @@ from kraftcheck.spec.values import memoize
 REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
 MOST_PIECES = 64  # of an action
-_REFUSED_IN_LOOPS = (ast.NamedExpr, ast.Lambda)
+_REFUSED_IN_LOOPS = {ast.NamedExpr, ast.Lambda}
 
 
 class WholeStateNeededError(UnansweredRead):
@@ -387,7 +387,8 @@ def independent_loop_elements(protocol: Protocol, function: Callable[..., Any]) 
 def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
     """Return the loop that ends an action, if it runs over a constant and its iterations are independent."""
     *guards, loop = _without_docstring(definition.body) or definition.body
-    if not isinstance(loop, ast.For) or loop.orelse or not all(map(_is_guard, guards)):
+    kinds = set(map(type, ast.walk(definition)))  # a `:=` in a guard may make a list that the iterations share
+    if not isinstance(loop, ast.For) or loop.orelse or kinds & _REFUSED_IN_LOOPS or not all(map(_is_guard, guards)):
         return None
     owner, *given = (one.arg for one in definition.args.args)
     scoped, stored = _stored_names(nodes_of_type(definition, ast.comprehension)), {*given} | _assigned_names(definition)
@@ -398,12 +399,12 @@ def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
 
 
 def _is_loop_worth_splitting(loop: ast.For, owner: str) -> bool:
-    """Whether a loop yields steps that may depend on more than a few fields, and has no `:=` or `lambda`."""
+    """Whether a loop yields steps that may depend on more than a few fields."""
     kinds = set(map(type, ast.walk(loop)))
     reads_much = ast.comprehension in kinds or any(
         _is_call_on_variable(owner, call) for call in nodes_of_type(loop, ast.Call)
     )
-    return reads_much and not kinds.isdisjoint({ast.Yield, ast.YieldFrom}) and kinds.isdisjoint(_REFUSED_IN_LOOPS)
+    return reads_much and not kinds.isdisjoint({ast.Yield, ast.YieldFrom})
 
 
 def _is_call_on_variable(owner: str, call: ast.Call) -> bool:

@@ -127,7 +127,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
     if (
         m.groups[kind] <= codes.ENUM_GROUP
         or m.groups[others] <= codes.ENUM_GROUP
-        or (kind == others and a >= codes.SCRATCH_WORDS and b >= codes.SCRATCH_WORDS)
+        or (kind == others != codes.DICT_KIND and a >= codes.SCRATCH_WORDS and b >= codes.SCRATCH_WORDS)
     ):
         return False
     size = m.words[a + 1]
