@@ -284,13 +284,15 @@ class Emitter:
             if problem is not None:
                 raise self._unsupported(problem, f"{name}, which is changed, has a second name")
 
-    def _folded(self, node: ast.expr) -> tuple[bool, Any]:
-        """Return whether an expression depends on constants alone, and its value."""
+    def _folded(self, node: ast.expr, *, is_consumed: bool) -> tuple[bool, Any]:
+        """Return whether an expression depends on constants alone, and its value; a list for a consumed iterator."""
         if not self._is_static(node):
             return False, None
         try:
             value = eval(compile(ast.Expression(node), "<constant>", "eval"), self._globals)
             if isinstance(value, Iterator):
+                if not is_consumed:  # a later use finds it consumed
+                    return False, None
                 value = list(itertools.islice(value, MOST_FOLDED_ELEMENTS + 1))
             elif type(value) in _VIEW_TYPES:
                 value = list(value)

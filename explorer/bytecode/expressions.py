@@ -66,7 +66,7 @@ class ExpressionTranslator(Emitter, ABC):
         return self._translated(node, is_consumed=True)
 
     def _translated(self, node: ast.expr, *, is_consumed: bool) -> int:
-        found, value = self._folded(node)
+        found, value = self._folded(node, is_consumed=is_consumed)
         if found:
             return self._constant(value)
         method = getattr(self, f"_of_{type(node).__name__.lower()}", None)

@@ -150,7 +150,10 @@ class ValueHeap:
         if kind in (NoneType, bool, str, ModelValue) or is_enum(kind):
             return self._atom(value)
         if isinstance(value, type):
-            return 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
+            if (type, value) not in self._atoms:
+                self._atoms[type, value] = 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
+                self._decoded[self._atoms[type, value]] = value
+            return self._atoms[type, value]
         items = _items_for_node(value)
         if any(isinstance(one, dict) for one in items):  # equal ones may differ in their order, unlike other nodes
             raise UntranslatableError("a dict within another value")

@@ -125,7 +125,8 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
         record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if (
-        m.groups[kind] <= codes.ENUM_GROUP
+        codes.CLASS_KIND in (kind, others)
+        or m.groups[kind] <= codes.ENUM_GROUP
         or m.groups[others] <= codes.ENUM_GROUP
         or (kind == others != codes.DICT_KIND and a >= codes.SCRATCH_WORDS and b >= codes.SCRATCH_WORDS)
     ):
