@@ -248,16 +248,17 @@ class CallTranslator(ExpressionTranslator):
         if not isinstance(generator, ast.GeneratorExp) or len(node.args) > 2 or words:
             return None
         into, end = self._register(), JumpLabel()
+        default = self._value(node.args[1]) if len(node.args) == 2 else None
 
         def found() -> None:
             self._emit(Op.MOVE, into, self._value(generator.elt))
             self._emit(Op.JUMP, end)
 
         self._scoped_loop(generator.generators, found)
-        if len(node.args) == 2:
-            self._emit(Op.MOVE, into, self._value(node.args[1]))
-        else:
+        if default is None:
             self._emit(Op.FAIL)
+        else:
+            self._emit(Op.MOVE, into, default)
         self._here(end)
         return into
 
@@ -315,8 +316,9 @@ class CallTranslator(ExpressionTranslator):
             return self._sorted(values, key, words.get("reverse"))
         into, end, otherwise = self._register(), JumpLabel(), JumpLabel()
         if "default" in words:
+            default = self._value(words["default"])
             self._emit(Op.IF, self._result(Op.LEN, values), otherwise)
-            self._emit(Op.MOVE, into, self._value(words["default"]))
+            self._emit(Op.MOVE, into, default)
             self._emit(Op.JUMP, end)
         self._here(otherwise)
         self._emit(Op.MOVE, into, self._extreme(values, key, is_least=target is min))

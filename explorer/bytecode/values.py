@@ -113,8 +113,10 @@ class ValueHeap:
             _require_plain_class(of)
             self.classes[of] = codes.CLASS_KINDS_START + len(self.classes)
             self._of_kind[self.classes[of]] = of
-            for name in field_names(of) if issubclass(of, Record) else ():
+            names = field_names(of) if issubclass(of, Record) else ()
+            for name in names:  # all of them before a type that is not supported
                 self.name(name)
+            for name in names:
                 self.learn_types(field_types(of)[name])
         return self.classes[of]
 

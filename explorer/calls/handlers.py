@@ -262,7 +262,10 @@ def own_attributes_of_protocol(protocol: Protocol) -> dict[str, Any]:
 
 
 def _is_movable_test(test: ast.expr) -> bool:
-    return all(isinstance(node, _SIMPLE_TEST_NODES) or _is_type_test(node) for node in ast.walk(test))
+    """Whether a test has no effect: an item of a variable may be one of a `defaultdict`, which then gets it."""
+    parts = list(ast.walk(test))
+    has_items = any(isinstance(one, ast.Subscript) and not isinstance(one.value, ast.Attribute) for one in parts)
+    return not has_items and all(isinstance(one, _SIMPLE_TEST_NODES) or _is_type_test(one) for one in parts)
 
 
 def _is_type_test(node: ast.AST) -> bool:

@@ -315,9 +315,10 @@ class SetProxy:
         return added if self._has is _refuse_element_read else SetProxy(self._elements, self._has, added, removed)
 
     def _candidates(self) -> Iterator[Value]:
-        """Yield every element that may be in the set."""
-        yield from self._elements
-        yield from self._added.difference(self._elements)
+        """Yield every element that may be in the set; the loop may hash the set meanwhile."""
+        elements, added = self._elements, self._added
+        yield from elements
+        yield from added.difference(elements)
 
     def __contains__(self, element: object) -> bool:
         if element in self._added or element in self._removed:

@@ -348,12 +348,12 @@ class StepChecks:
             if known is not None:
                 yield from self._cases(prop, known, changes, {})
             return
-        kinds, variables = prop.kinds("before"), self._space.variables
+        kinds, kinds_after, variables = prop.kinds("before"), prop.kinds("after"), self._space.variables
         for level, before, after in taken.pairs:
-            if not isinstance(after, kinds):
+            if not isinstance(after, kinds_after):
                 continue
             for old in [before] if before is not None else list(variables.values[level][1:]):
-                if old == after:
+                if old == after or not isinstance(old, kinds):
                     continue
                 case = changes[level]
                 if before is None:

@@ -335,7 +335,9 @@ class TransitionLearner:
             self.calls.holds(prop, {"before": before, "after": after, "shared": shared})
             for prop in self._constraints
             for before, after in pairs
-            if before != after and isinstance(after, prop.kinds("before"))
+            if before != after
+            and isinstance(before, prop.kinds("before"))
+            and isinstance(after, prop.kinds("after"))
         )
 
     def _read_more(self, action: Action, place: ReplicaAndChannel, dims: tuple[LevelAndMap, ...]) -> None:

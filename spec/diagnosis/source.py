@@ -198,11 +198,14 @@ def _code_compiled_from_definition(function: Any, definition: ast.FunctionDef, m
     # The compiler translates calls of attributes of imported names in another way.
     used = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
     imports = [ast.Import([ast.alias(name)]) for name in sorted(used & _imported_names(code.co_filename))]
-    module = ast.fix_missing_locations(ast.Module([*imports, outer], []))
+    owner = code.co_qualname.rpartition(".")[0].rpartition(".")[2]  # its private names have the name of the class
+    within: ast.stmt = ast.ClassDef(owner, [], [], [outer], []) if owner.isidentifier() else outer
+    module = ast.fix_missing_locations(ast.Module([*imports, within], []))
     flags = code.co_flags & __future__.annotations.compiler_flag
     made = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
-    maker = next(c for c in made.co_consts if _is_code(c))
-    found: CodeType = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
+    while made.co_name != _FACTORY_NAME:
+        made = next(c for c in made.co_consts if _is_code(c))
+    found: CodeType = next(c for c in made.co_consts if _is_code(c) and c.co_name == code.co_name)
     return found
 
 

@@ -565,10 +565,10 @@ class Semantics:
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
         """Return whether every replica that a step changes satisfies a step property."""
-        kinds = prop.kinds("before")
+        kinds, kinds_after = prop.kinds("before"), prop.kinds("after")
         for key, replica in after.replicas.items():
             old = before.replicas.get(key)
-            if old is None or old == replica or not isinstance(replica, kinds):
+            if old is None or old == replica or not (isinstance(old, kinds) and isinstance(replica, kinds_after)):
                 continue
             if not self.verdict(prop, {"before": old, "after": replica, "shared": before.shared}):
                 return False

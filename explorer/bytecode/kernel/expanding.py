@@ -141,7 +141,8 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
     if consumes != codes.FALSE_VALUE or sends != codes.EMPTY_TUPLE:
         heap.record_error(m, codes.UNSUPPORTED_ERROR)
     needs, spends = heap.node_item(m, step, codes.STEP_NEEDS), heap.node_item(m, step, codes.STEP_SPENDS)
-    if not test_and_spend_bounds(m, needs, 0) or not test_and_spend_bounds(m, spends, 1) or m.at[codes.AT_ERROR] != 0:
+    is_enabled = test_and_spend_bounds(m, needs, 0) and test_and_spend_bounds(m, spends, 1)
+    if m.at[codes.AT_ERROR] != 0:
         return False
     me, writes = heap.node_item(m, step, codes.STEP_ME), heap.node_item(m, step, codes.STEP_WRITES)
     puts = heap.node_item(m, step, codes.STEP_PUTS)
@@ -167,7 +168,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
             heap.record_error(m, codes.UNSUPPORTED_ERROR)
             return False
         m.row[width + m.shape[codes.SHAPE_REPLICAS] + place] = value
-    return m.at[codes.AT_ERROR] == 0
+    return is_enabled and m.at[codes.AT_ERROR] == 0  # a disabled step must be valid too
 
 
 @jit

@@ -143,6 +143,19 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
 
 
 @jit
+def is_hashable(m: Any, value: Any) -> Any:
+    """Return whether Python can hash a value: it is no list, set or dict, and has none within."""
+    if value & 1 or m.groups[kind_of(m, value)] >= codes.MUTABLE_GROUP:
+        return value & 1 != 0
+    address = value >> 1
+    if address < codes.SCRATCH_WORDS and m.groups[m.words[address]] > codes.ENUM_GROUP:
+        for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + m.words[address + 1]):
+            if not is_hashable(m, np.int64(m.words[address + place])):
+                return False
+    return True
+
+
+@jit
 def compare_canonically(m: Any, one: Any, other: Any) -> Any:
     """Return -1, 0 or 1: the canonical order of two immutable values."""
     if one == other:
@@ -197,8 +210,8 @@ def make_set_from_stack(m: Any, kind: Any, first: Any, count: Any) -> Any:
     kept = 0
     for number_of in range(count):
         value = m.stack[first + number_of]
-        if not value & 1 and m.groups[m.words[value >> 1]] >= codes.MUTABLE_GROUP:
-            return record_error(m, codes.UNSUPPORTED_ERROR)  # not hashable
+        if not is_hashable(m, value):
+            return record_error(m, codes.UNSUPPORTED_ERROR)
         place, is_known = kept, False
         while place > 0:
             order = compare_canonically(m, m.stack[first + place - 1], value)
@@ -222,7 +235,7 @@ def make_map_from_stack(m: Any, kind: Any, first: Any, count: Any) -> Any:
     kept = 0
     for number_of in range(0, count, 2):
         key, value = m.stack[first + number_of], m.stack[first + number_of + 1]
-        if not key & 1 and m.groups[m.words[key >> 1]] >= codes.MUTABLE_GROUP:
+        if not is_hashable(m, key):
             return record_error(m, codes.UNSUPPORTED_ERROR)
         place, is_known = kept, False
         while place > 0:

@@ -72,6 +72,8 @@ def build_from_stack(m: Any, kind: Any, mark: Any) -> Any:
 def find_element(m: Any, value: Any, key: Any) -> Any:
     """Return the place of an element or a key in a collection; -1 if it is not there."""
     stride = items_per_element(m, value)
+    if stride and not heap.is_sequence_kind(heap.kind_of(m, value)) and not heap.is_hashable(m, key):
+        heap.record_error(m, codes.UNSUPPORTED_ERROR)
     if stride:
         # An identical element is equal. In a set or a map, no element before it can be.
         for place in range(0, heap.node_size(m, value), stride):
@@ -287,6 +289,8 @@ def sorted_list(m: Any, value: Any, operation: Any) -> Any:
     """Return the list of the elements of a collection, sorted in a stable way; of pairs, the second elements."""
     mark = m.at[codes.AT_STACK_HEIGHT]
     push_elements(m, value)
+    if m.at[codes.AT_STACK_HEIGHT] == mark + 1 and operation == OP_ORDERED and not heap.is_hashable(m, m.stack[mark]):
+        heap.record_error(m, codes.UNSUPPORTED_ERROR)  # nothing is compared, and yet it must be a value
     for last in range(mark + 1, m.at[codes.AT_STACK_HEIGHT]):
         value, place = m.stack[last], last
         while place > mark:
@@ -481,15 +485,21 @@ def step_with_stack_values(m: Any, step: Any, place: Any, mark: Any) -> Any:
     if heap.kind_of(m, step) != codes.STEP_KIND:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     before, count = heap.node_item(m, step, place), m.at[codes.AT_STACK_HEIGHT] - mark
-    known = heap.node_size(m, before)
-    address = heap.allocate_node(m, codes.TUPLE_KIND, known + count)
+    address = heap.allocate_node(m, codes.TUPLE_KIND, heap.node_size(m, before) + count)
     m.at[codes.AT_STACK_HEIGHT] = mark
     if address == 0:
         return 0
-    for one in range(known):
-        m.words[address + codes.NODE_HEAD_WORDS + one] = heap.node_item(m, before, one)
+    known = codes.NODE_HEAD_WORDS
+    for one in range(heap.node_size(m, before)):
+        item, is_kept = heap.node_item(m, before, one), True
+        for other in range(count if place == codes.STEP_PUTS else 0):  # the last value of a field counts
+            is_kept &= heap.node_item(m, item, 0) != heap.node_item(m, m.stack[mark + other], 0)
+        if is_kept:
+            m.words[address + known] = item
+            known += 1
     for one in range(count):
-        m.words[address + codes.NODE_HEAD_WORDS + known + one] = m.stack[mark + one]
+        m.words[address + known + one] = m.stack[mark + one]
+    m.words[address + 1] = known - codes.NODE_HEAD_WORDS + count
     return copy_with_item(m, step, place, address << 1)
 
 
