@@ -22,7 +22,7 @@ from kraftcheck.explorer.transition_system import canonicalizer, peer_of_step
 from kraftcheck.spec.diagnosis.why import action_diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.semantics import Semantics, Transition, satisfies_fairness_predicate
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import text_of
 
@@ -104,7 +104,8 @@ def _lasso_as_behaviour(
         fitting = (
             transition
             for transition in semantics.transitions(steps[-1].state)
-            if _matches_lasso_step(transition, move) and identity(transition.target) == wanted
+            if identity(transition.target) == wanted
+            and _matches_lasso_step(semantics.protocol, steps[-1].state, transition, move)
         )
         found = next(fitting, None)
         if found is None:
@@ -116,14 +117,15 @@ def _lasso_as_behaviour(
     return tuple(steps), None, LassoCycle(back_to, again, lasso.kept, never)
 
 
-def _matches_lasso_step(transition: Transition, move: LassoStep) -> bool:
-    label = move.label
+def _matches_lasso_step(protocol: Protocol, state: State, transition: Transition, move: LassoStep) -> bool:
+    label, me = move.label, state.replicas.get(transition.actor)
     return (
         label is not None
         and transition.action == label.action
         and label.actor in (None, transition.actor)
         and label.peer in (None, peer_of_step(transition.message, transition.step))
         and label.kind in (None, type(transition.message).__name__)
+        and all(satisfies_fairness_predicate(protocol, one, me, transition.message) for one in label.parts)
     )
 
 

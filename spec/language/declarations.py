@@ -31,7 +31,7 @@ from typing import (
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.formula import Each, Fairness, Formula, StatePredicate, fairness_declaration_problem
-from kraftcheck.spec.values import Record, Value
+from kraftcheck.spec.values import Record, Value, typed_key
 
 F = TypeVar("F", bound=Callable[..., Any])
 FairnessKind = Literal["", "weak", "strong"]
@@ -561,7 +561,7 @@ class Property:
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """The unique key among the properties of a protocol: values of different types may have equal texts."""
-        return self.name, self.only, self.fixed
+        return self.name, self.only, typed_key(self.fixed)
 
     def with_values(self, values: Mapping[str, Value]) -> Property:
         """Return the property with its `given` parameters bound."""

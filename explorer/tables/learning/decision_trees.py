@@ -10,7 +10,7 @@ control row, and operations on inboxes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
@@ -337,33 +337,39 @@ def _steps_without_proxies(made: Iterable[Any], log: ReadLog, *, tracks: bool) -
 def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: ReadLog) -> Iterator[DeltaStep]:
     """Yield steps as deltas, given their changes of exploded sets.
 
-    Two steps may become equal for some values of the replicas that they write. Both then keep these replicas whole.
+    Two steps may become equal for some values of the replicas and sets that they write. Both then keep these whole.
     """
-    rests = list(map(_rest_of_step_beside_deltas, steps, changes))
-    alike = defaultdict(set)
+    written = {one.__key__ for step in steps for one in step.writes if _is_changed_proxy(one)}
+    put = {name for sets in changes for name in sets}
+    alike: dict[Step, set[Any]] = defaultdict(set)
+    plain: dict[Step, set[str]] = defaultdict(set)  # fields that a step sets to a value that is no change
+    rests = [_rest_of_step_beside_deltas(step, written, put) for step in steps]
     for step, sets, rest in zip(steps, changes, rests, strict=True):
-        alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()))))
+        whole = [unwrap(one) for one in step.writes if not _is_changed_proxy(one) and one.id in written]
+        puts = [(name, unwrap(value)) for name, value in step.puts if name in put and name not in sets]
+        alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()), tuple(whole), tuple(puts))))
+        plain[rest].update(name for name, _ in puts)
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1
-        yield _as_delta_step(
-            step, rest, sets if is_sure else _changes_of_sets(step, log, is_minimal=True), is_sure=is_sure
-        )
+        minimal = sets if is_sure else _changes_of_sets(step, log, is_minimal=True)
+        kept = {name: change for name, change in minimal.items() if name not in plain[rest]}
+        yield _as_delta_step(step, kept, is_sure=is_sure)
 
 
-def _rest_of_step_beside_deltas(step: Step, sets: Mapping[str, SetChange]) -> Step:
-    """Return a step without its changes of peers and of exploded sets."""
+def _rest_of_step_beside_deltas(step: Step, written: Set[Value], put: Set[str]) -> Step:
+    """Return a step without the replicas and shared fields that some step changes by a delta."""
     parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
-    writes = tuple(one.__key__ if _is_changed_proxy(one) else unwrap(one) for one in step.writes)
-    puts = tuple((name, None if name in sets else unwrap(value)) for name, value in step.puts)
+    writes = tuple(one.id if one.id in written else unwrap(one) for one in step.writes)
+    puts = tuple((name, None if name in put else unwrap(value)) for name, value in step.puts)
     return Step(**parts, writes=writes, puts=puts)
 
 
-def _as_delta_step(step: Step, rest: Step, sets: Mapping[str, SetChange], *, is_sure: bool) -> DeltaStep:
-    parts = {name: getattr(rest, name) for name in field_names(Step)}
+def _as_delta_step(step: Step, sets: Mapping[str, SetChange], *, is_sure: bool) -> DeltaStep:
+    parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
     parts["writes"] = tuple(
         one.__peek__() if is_sure and _is_changed_proxy(one) else unwrap(one) for one in step.writes
     )
-    parts["puts"] = tuple((name, sets[name].added if name in sets else value) for name, value in rest.puts)
+    parts["puts"] = tuple((name, sets[name].added if name in sets else unwrap(value)) for name, value in step.puts)
     return DeltaStep(**parts, peers=_peer_changes(step) if is_sure else (), sets=tuple(sets.items()))
 
 
