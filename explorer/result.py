@@ -7,6 +7,7 @@ A behaviour is a path of states with the steps along it. The bookkeeping has lim
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -313,17 +314,25 @@ def least_transition(transitions: Iterable[Transition]) -> Transition:
     return found[0] if len(found) == 1 else min(found, key=order)
 
 
-def find_error_in_steps_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
-    """Take every step out of a state and check its target; return the first error that a method raises."""
+def find_error_in_steps_from(
+    semantics: Semantics, state: State, properties: Sequence[Property], *constraints: Sequence[Property]
+) -> RaisedError | None:
+    """Take every step out of a state and check its target; return the first error that a method raises.
+
+    A constraint that does not hold ends the evaluation of further ones, as in a search.
+    """
     trace: Behaviour = ()
+
+    def holds(prop: Property) -> bool:
+        if prop.over_steps:
+            return semantics.step_satisfies(prop, state, taken)
+        return semantics.holds(prop, taken.target)
+
     try:
         for taken in semantics.transitions(state):
             trace = (step_of_transition(taken),)
-            for prop in properties:
-                if prop.over_steps:
-                    semantics.step_satisfies(prop, state, taken)
-                else:
-                    semantics.holds(prop, taken.target)
+            all(all(map(holds, group)) for group in constraints)
+            deque(map(holds, properties), maxlen=0)  # evaluates each
             trace = ()
     except RaisedError as error:
         error.trace = trace

@@ -434,7 +434,7 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
     except RaisedError as error:
         if error.trace is not None:
             raise
-        return _search_for_error_path(error, protocol, options)
+        return _search_for_error_path(error, engine, protocol, options)
 
 
 def run_with_compile_timing(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
@@ -454,8 +454,14 @@ def _are_kernels_compiled() -> bool:
     return are_kernels_compiled()
 
 
-def _search_for_error_path(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
-    """Return the table engine's result for an error to which another engine has no path."""
+def _search_for_error_path(error: RaisedError, engine: str, protocol: Protocol, options: SearchRequest) -> Result:
+    """Return another engine's result for an error to which an engine has no path."""
+    if engine == "tables":  # it evaluates projections and properties for values that no reachable state may have
+        note = f"{error.name} raised an error, but not yet in a state that was reached: the reference engine searched"
+        found_by_reference = _search_by_reference(protocol, replace(options, workers=None), note)
+        if found_by_reference is None:
+            raise error
+        return found_by_reference
     known = replace(options, search="bfs", time_limit=ERROR_PATH_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
     if found.violations and found.violations[0].failed:

@@ -116,14 +116,14 @@ class ViolationChecker:
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
         """Return an error with the trace to the state that raises it, found by repeating the steps of `rows`."""
         me = getattr(error, "me", None)
-        judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
+        asked = self._options
+        judged = (asked.properties, asked.action_constraints, asked.constraints)
         rows = list(rows) if error.trace is None else []
         for index, row in enumerate(rows):
             state = self._learner.interner.decode_state(row)
             if me is None or me in state.replicas.values():
-                found = _find_error_with_trace(
-                    state, partial(find_error_in_steps_from, self.semantics, judged), partial(trace_to, index)
-                )
+                find = partial(self._error_in_steps_from, judged)
+                found = _find_error_with_trace(state, find, partial(trace_to, index))
                 if found is not None:
                     return found
         for index, row in enumerate(rows if "of" in error.given else ()):
@@ -133,11 +133,14 @@ class ViolationChecker:
                 return found
         return error
 
+    def _error_in_steps_from(self, judged: Sequence[Sequence[Property]], state: State) -> RaisedError | None:
+        return find_error_in_steps_from(self.semantics, state, *judged)
+
     def _raised_next(self, error: RaisedError, state: State) -> RaisedError | None:
         """Return the same error, raised in a successor of a state; the tables evaluate projections one step ahead."""
         for taken in self.semantics.transitions(state):
             if self.system.goes_on(state, taken.target):
-                found = find_error_in_steps_from(self.semantics, (), taken.target)
+                found = find_error_in_steps_from(self.semantics, taken.target, ())
                 if found is not None and found.name == error.name and found.trace is not None:
                     found.trace = (step_of_transition(taken), *found.trace)
                     return found
