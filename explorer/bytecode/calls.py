@@ -309,7 +309,9 @@ class CallTranslator(ExpressionTranslator):
         """Translate min, max and sorted."""
         if not node.args or words.keys() - ({"key", "reverse"} if target is sorted else {"key", "default"}):
             return None
-        is_one = len(node.args) == 1 and not isinstance(node.args[0], ast.Starred)
+        is_one = len(node.args) == 1
+        if not is_one and (target is sorted or "default" in words):
+            return None
         values = self._consumed(node.args[0]) if is_one else self._display(codes.TUPLE_KIND, node.args)
         key = words.get("key")
         if target is sorted:
@@ -440,7 +442,7 @@ class CallTranslator(ExpressionTranslator):
 
 def _can_translate_arguments(node: ast.Call, method: str) -> bool:
     """Return whether there is a method for a call, with as many arguments as it has."""
-    if not method or (method != "_in_order" and any(isinstance(one, ast.Starred) for one in node.args)):
+    if not method or any(isinstance(one, ast.Starred) for one in node.args):
         return False
     count = ARGUMENT_COUNTS.get(method)
     return count is None or (len(node.args) == count and not node.keywords)

@@ -157,8 +157,8 @@ class ValueHeap:
                 self._decoded[self._atoms[type, value]] = value
             return self._atoms[type, value]
         items = _items_for_node(value)
-        if any(isinstance(one, dict) for one in items):  # equal ones may differ in their order, unlike other nodes
-            raise UntranslatableError("a dict within another value")
+        if any(isinstance(one, list | set | dict) for one in items):
+            self.machine.at[codes.AT_HAS_NESTED] = 1
         return self._node(self.kind(kind), map(self.encode, items))
 
     def _atom(self, value: Any) -> int:

@@ -93,6 +93,10 @@ def of_ballot(votes, bal):
     return sum(1 for vote in votes if vote.bal == bal)
 
 
+VIEWS = ([{1}, {2}], [{1}, {3}], [{2}, {3}], [{1}, {2, 3}])
+QUORUMS = [frozenset({2}), frozenset({3})]
+
+
 def tally(values):
     found = {}
     for one in values:
@@ -153,6 +157,13 @@ DAYS = {
     "an ordered list within a list": """
         key = [1] if shared.day == 70 else 1
         yield Step().put(few=(len(ordered([key])),))""",
+    "max of one starred tuple": """
+        pairs = ((2, 1), (1, 7)) if shared.day < 70 else ((1, 5),)
+        yield Step().put(few=(shared.day % 2, int(max(*pairs) == 5)))""",
+    "a set and a frozenset within constants": """
+        yield Step().put(few=(int(VIEWS[shared.day // 30] != QUORUMS), len(VIEWS)))""",
+    "a set in a set of sets": """
+        yield Step().put(few=(int({shared.day % 3, 1} in {frozenset({1, 2}), frozenset({1})}),))""",
     "a class in a variable": """
         kind = Up if shared.day % 2 else Down
         yield Step().put(few=(kind(shared.day).n, int(kind is Up)))""",

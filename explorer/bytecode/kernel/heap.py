@@ -114,6 +114,12 @@ def may_equal_across_kinds(m: Any, kind: Any, other: Any) -> Any:
 
 
 @jit
+def is_equal_by_address(m: Any, kind: Any) -> Any:
+    """Return whether equal permanent values of a kind are one node; a set and a frozenset within may be equal."""
+    return m.groups[kind] < codes.MUTABLE_GROUP and m.at[codes.AT_HAS_NESTED] == 0
+
+
+@jit
 def are_equal(m: Any, one: Any, other: Any) -> Any:
     """Return whether two values are equal. Those of different kinds that Python may take for equal are an error."""
     if one == other:
@@ -128,7 +134,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
         codes.CLASS_KIND in (kind, others)
         or m.groups[kind] <= codes.ENUM_GROUP
         or m.groups[others] <= codes.ENUM_GROUP
-        or (kind == others != codes.DICT_KIND and a >= codes.SCRATCH_WORDS and b >= codes.SCRATCH_WORDS)
+        or (kind == others and min(a, b) >= codes.SCRATCH_WORDS and is_equal_by_address(m, kind))
     ):
         return False
     size = m.words[a + 1]
@@ -144,7 +150,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
 
 @jit
 def is_hashable(m: Any, value: Any) -> Any:
-    """Return whether Python can hash a value: it is no list, set or dict, and has none within."""
+    """Return whether Python can hash a value: it is no list, set or dict, and has none within; constants pass."""
     if value & 1 or m.groups[kind_of(m, value)] >= codes.MUTABLE_GROUP:
         return value & 1 != 0
     address = value >> 1

@@ -71,8 +71,9 @@ def build_from_stack(m: Any, kind: Any, mark: Any) -> Any:
 @jit
 def find_element(m: Any, value: Any, key: Any) -> Any:
     """Return the place of an element or a key in a collection; -1 if it is not there."""
-    stride = items_per_element(m, value)
-    if stride and not heap.is_sequence_kind(heap.kind_of(m, value)) and not heap.is_hashable(m, key):
+    stride, kind = items_per_element(m, value), heap.kind_of(m, value)
+    is_set_in_set = heap.is_set_kind(kind) and heap.kind_of(m, key) == codes.SET_KIND  # Python makes it a frozenset
+    if stride and not heap.is_sequence_kind(kind) and not is_set_in_set and not heap.is_hashable(m, key):
         heap.record_error(m, codes.UNSUPPORTED_ERROR)
     if stride:
         # An identical element is equal. In a set or a map, no element before it can be.
