@@ -341,19 +341,24 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
     """
     written = {one.__key__ for step in steps for one in step.writes if _is_changed_proxy(one)}
     put = {name for sets in changes for name in sets}
+    rests = [_rest_of_step_beside_deltas(step, written, put) for step in steps]
     alike: dict[Step, set[Any]] = defaultdict(set)
     plain: dict[Step, set[str]] = defaultdict(set)  # fields that a step sets to a value that is no change
-    rests = [_rest_of_step_beside_deltas(step, written, put) for step in steps]
     for step, sets, rest in zip(steps, changes, rests, strict=True):
-        whole = [unwrap(one) for one in step.writes if not _is_changed_proxy(one) and one.id in written]
-        puts = [(name, unwrap(value)) for name, value in step.puts if name in put and name not in sets]
-        alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()), tuple(whole), tuple(puts))))
+        whole, puts = _plain_parts(step, written, put - sets.keys())
+        alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()), whole, puts)))
         plain[rest].update(name for name, _ in puts)
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1
         minimal = sets if is_sure else _changes_of_sets(step, log, is_minimal=True)
         kept = {name: change for name, change in minimal.items() if name not in plain[rest]}
         yield _as_delta_step(step, kept, is_sure=is_sure)
+
+
+def _plain_parts(step: Step, written: Set[Value], put: Set[str]) -> tuple[tuple[Record, ...], FieldItems]:
+    """Return the whole replicas, and values of shared fields, that a step has where another one has a delta."""
+    whole = (unwrap(one) for one in step.writes if not _is_changed_proxy(one) and one.id in written)
+    return tuple(whole), tuple((name, unwrap(value)) for name, value in step.puts if name in put)
 
 
 def _rest_of_step_beside_deltas(step: Step, written: Set[Value], put: Set[str]) -> Step:
