@@ -347,7 +347,7 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         whole, puts = _plain_parts(step, written, put - sets.keys())
         alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()), whole, puts)))
-        plain[rest].update(name for name, _ in puts)
+        plain[rest].update(dict(puts))
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1
         minimal = sets if is_sure else _changes_of_sets(step, log, is_minimal=True)
