@@ -458,7 +458,9 @@ def _search_for_error_path(error: RaisedError, engine: str, protocol: Protocol, 
     """Return another engine's result for an error to which an engine has no path."""
     if engine == "tables":  # it evaluates projections and properties for values that no reachable state may have
         note = f"{error.name} raised an error, but not yet in a state that was reached: the reference engine searched"
-        found_by_reference = _search_by_reference(protocol, replace(options, workers=None), note)
+        order = options.search if options.search in ENGINES["reference"].searches else ENGINES["reference"].searches[0]
+        asked = replace(options, workers=None, memory=None, search=order)
+        found_by_reference = _search_by_reference(protocol, asked, note)
         if found_by_reference is None:
             raise error
         return found_by_reference

@@ -78,7 +78,9 @@ _OPTION_ARGUMENTS: dict[str, dict[str, Any]] = {
     "model": _MODEL_ARGUMENT,
     "--model": _MODEL_ARGUMENT | {"required": True},
     "--config": _value_option(
-        "CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _parse_config_name
+        "CONFIG",
+        "a .cfg file, or one of the model's (default: the class's own, else the .cfg beside the file, else default)",
+        _parse_config_name,
     ),
     "--set": _value_option("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
     "--variant": _value_option("NAME", "a variant of the model"),

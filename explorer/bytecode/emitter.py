@@ -21,7 +21,13 @@ import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
-from kraftcheck.explorer.bytecode.source import checked_syntax_tree, find_aliasing, local_variables, mutated_variables
+from kraftcheck.explorer.bytecode.source import (
+    RECOGNIZED_FUNCTIONS,
+    checked_syntax_tree,
+    find_aliasing,
+    local_variables,
+    mutated_variables,
+)
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
@@ -121,7 +127,7 @@ class Program:
         """Return whether a function's first parameter is the protocol."""
         methods = [found for base in type(self.protocol).__mro__ for found in vars(base).values()]
         known = [(one, getattr(one, "fget", None), getattr(one, "__wrapped__", None)) for one in methods]
-        return any(function in those and not isinstance(those[0], staticmethod) for those in known)
+        return any(function in those and not isinstance(those[0], staticmethod | classmethod) for those in known)
 
     def link(self) -> None:
         """Translate all functions that were asked for, and hand the program to the machine."""
@@ -231,6 +237,9 @@ class Emitter:
         if program.is_method(function) and self.parameters:
             self._globals[self.parameters.pop(0)] = program.protocol
         self._locals = {*self.parameters, *local_variables(self.tree)}
+        own = {name for name, is_it in RECOGNIZED_FUNCTIONS.items() if self._globals.get(name, is_it) is not is_it}
+        if shadowed := sorted((own | self._locals) & RECOGNIZED_FUNCTIONS.keys()):
+            raise self._unsupported(self.tree, f"another {shadowed[0]} than Python's")
         self._certain = set(self.parameters)  # variables that have a value here on every path
         self._changed = mutated_variables(self.tree)
         self._require_owned()
@@ -318,7 +327,7 @@ class Emitter:
             return self._globals.get(node.id, getattr(builtins, node.id, None))
         if isinstance(node, ast.Attribute):
             if getattr(getattr(node.value, "func", None), "id", None) == "super":
-                return self._of_super(node.attr)
+                return None if getattr(node.value, "args", None) else self._of_super(node.attr)
             owner = self._object(node.value)
             if isinstance(owner, type | ModuleType | Protocol):
                 return getattr(owner, node.attr, None)

@@ -13,6 +13,7 @@ from kraftcheck.explorer.bytecode import library
 from kraftcheck.spec.diagnosis.lint import PROBE_NAME
 from kraftcheck.spec.diagnosis.source import unchanged_definition
 from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.values import ordered
 
 MUTATORS = {"add", "append", "discard", "extend", "pop", "sort", *library.CHANGES}
 """Methods that change a list, a set or a dict in place."""
@@ -83,6 +84,12 @@ def _bare_variable(node: ast.expr) -> set[str]:
 
 
 _DISPLAY_NODES = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+RECOGNIZED_FUNCTIONS: dict[str, Any] = {
+    **{one.__name__: one for one in (list, set, dict, sorted, tuple, frozenset, len, isinstance, range)},
+    **{one.__name__: one for one in (any, all, sum, min, max, enumerate, zip, reversed, bool)},
+    "ordered": ordered,
+}
+"""Functions that are recognized by their names, or called where a statement does so."""
 _COLLECTION_MAKERS = {"list", "set", "dict", "sorted", "ordered"}
 
 

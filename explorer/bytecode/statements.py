@@ -105,7 +105,7 @@ class FunctionTranslator(CallTranslator):
         value = statement.value
         match statement.targets:
             case [ast.Name(name)] if isinstance(value, ast.Lambda):
-                self._define(name, value)
+                self._define(name, value, statement)
                 return
             case [ast.Name(name)] if self._is_view(value) and is_variable_only_consumed(self.tree, name):
                 found = self._consumed(value)
@@ -139,11 +139,13 @@ class FunctionTranslator(CallTranslator):
             target is None and owner is not None and _name_if_variable(owner) not in self._changed
         )
 
-    def _define(self, name: str, function: ast.Lambda) -> None:
+    def _define(self, name: str, function: ast.Lambda, statement: ast.stmt) -> None:
         """Define a local function, which is translated where it is called; its variables may change before that."""
         names = [one for one in ast.walk(self.tree) if isinstance(one, ast.Name | ast.FunctionDef)]
         stored = [one for one in names if getattr(one, "name", "") == name or _is_store_of_name(one, name)]
-        if len(stored) != 1 or name in self.parameters or any(isinstance(n, ast.NamedExpr) for n in ast.walk(function)):
+        is_certain = statement in self.tree.body  # else another path may lead to a call
+        has_walrus = any(isinstance(one, ast.NamedExpr) for one in ast.walk(function))
+        if not is_certain or len(stored) != 1 or name in self.parameters or has_walrus:
             raise self._unsupported(function, f"the local function {name}")
         names_there, local, certain = self.scope
         self._lambdas[name] = function, (names_there, local, set(certain))
@@ -151,7 +153,7 @@ class FunctionTranslator(CallTranslator):
     def _do_functiondef(self, statement: ast.FunctionDef) -> None:
         match [one for one in statement.body if not _is_docstring(one)]:
             case [ast.Return(ast.expr() as value)] if not statement.decorator_list:
-                self._define(statement.name, ast.copy_location(ast.Lambda(statement.args, value), statement))
+                self._define(statement.name, ast.copy_location(ast.Lambda(statement.args, value), statement), statement)
             case _:
                 raise self._unsupported(statement, "a local function of several statements")
 

@@ -156,13 +156,15 @@ class ValueHeap:
                 self._atoms[type, value] = 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
                 self._decoded[self._atoms[type, value]] = value
             return self._atoms[type, value]
-        items = _items_for_node(value)
-        if any(isinstance(one, list | set | dict) for one in items):
-            self.machine.at[codes.AT_HAS_NESTED] = 1
-        return self._node(self.kind(kind), map(self.encode, items))
+        number = self.kind(kind)
+        if isinstance(value, Record) and not fits_type(value, kind):  # of the kernel's own records, it tests each field
+            raise UntranslatableError(f"a value of type {kind.__name__}, whose fields have other types")
+        return self._node(number, map(self.encode, _items_for_node(value)))
 
     def _atom(self, value: Any) -> int:
         key: tuple[type, Any] = (type(value), value)
+        if key in self._atoms and isinstance(value, ModelValue) and self.decode(self._atoms[key]).index != value.index:
+            raise UntranslatableError(f"two model values {value}")
         if key not in self._atoms:
             self._atoms[key] = 2 * self._append(self.kind(type(value)), [0, int(bool(value))])
             self._decoded[self._atoms[key]] = value
@@ -312,7 +314,8 @@ class ValueHeap:
 def _require_plain_class(of: type) -> None:
     """Raise UntranslatableError for a class whose instances are not just their fields, or its members."""
     own = [base for base in of.__mro__ if base.__module__ not in ("builtins", "enum")]
-    is_plain = is_enum(of) or (issubclass(of, Record) and of._is_plain)
+    is_simple = {base for base in of.__mro__ if base.__module__ == "builtins"} <= {object, int, str}
+    is_plain = (is_enum(of) and is_simple) or (issubclass(of, Record) and of._is_plain)
     if not is_plain or any(name in vars(base) for base in own for name in _SPECIAL_METHODS):
         raise UntranslatableError(f"a value of type {of.__name__}")
 

@@ -42,7 +42,6 @@ class Board(Record):
     few: tuple[int, ...] = (3, 1, 2)
     votes: frozenset[Vote] = frozenset()
     pairs: frozenset[tuple[int, int]] = frozenset()
-    flag: int | bool = 0
 
 
 class Up(Record):
@@ -69,6 +68,17 @@ class Days(Protocol):
     network = None
     days: tuple[int, ...] = (1, 2, 3)
     spare: int = bound("Spare", default=1)
+    limit = 80
+    def __init__(self, **given):
+        super().__init__(**given)
+        self.limit = 85
+    @classmethod
+    def capped(cls, day):
+        return min(day, cls.limit)
+    def rank(self, day):
+        return day
+    def share(self, day, part=0.5):
+        return int(day * part)
     def initial(self) -> Iterator[State]:
         yield self.start([Node(1), Node(2)], Board())
     @environment
@@ -93,6 +103,18 @@ def of_ballot(votes, bal):
     return sum(1 for vote in votes if vote.bal == bal)
 
 
+class Phase(enum.StrEnum):
+    OPEN = "open"
+    SHUT = "shut"
+
+
+class Entry(Record):
+    term: int
+    text: str = ""
+
+
+ENTRIES = tuple(Entry(n) if n != 85 else Entry(None) for n in range(99))
+HOME, AWAY, FAR = ModelValue("n3"), ModelValue("n3", 3), ModelValue("n2", 2)
 VIEWS = ([{1}, {2}], [{1}, {3}], [{2}, {3}], [{1}, {2, 3}])
 QUORUMS = [frozenset({2}), frozenset({3})]
 
@@ -164,6 +186,19 @@ DAYS = {
         yield Step().put(few=(int(VIEWS[shared.day // 30] != QUORUMS), len(VIEWS)))""",
     "a set in a set of sets": """
         yield Step().put(few=(int({shared.day % 3, 1} in {frozenset({1, 2}), frozenset({1})}),))""",
+    "super with arguments": """
+        yield Step().put(few=(self.rank(shared.day % 7),))
+    def rank(self, day):
+        return super(Days, self).rank(day) if day > 99 else Days.rank(self, day)
+    """,
+    "a local function on some paths": """
+        if shared.day != 70:
+            rank = lambda one: -one
+        yield Step().put(few=tuple(sorted(shared.few, key=rank)))""",
+    "a class method reads an attribute of the class": """
+        yield Step().put(few=(self.capped(shared.day),))""",
+    "a default that is no value": """
+        yield Step().put(few=(self.share(shared.day),))""",
     "a class in a variable": """
         kind = Up if shared.day % 2 else Down
         yield Step().put(few=(kind(shared.day).n, int(kind is Up)))""",
@@ -275,6 +310,39 @@ class P(Days):
     def soon(self, shared: Board) -> bool:
         return shared.day < 3""",
 }
+KINDS_BOARD = """
+class Late(Record):
+    day: int = 0
+    hit: int = 0
+    phases: tuple[Phase, ...] = ()
+    pairs: frozenset[tuple[str, int]] = frozenset()
+    bits: tuple[int, ...] = (0, 0)
+    log: tuple[Entry, ...] = ()
+    pick: ModelValue = AWAY
+class P(Protocol):
+    network = None
+    def initial(self) -> Iterator[State]:
+        yield self.start([], Late())
+    @environment
+    def pass_day(self, shared: Late) -> Steps:
+        if shared.day < 90:
+            late = shared.day > 80
+            yield Step().put(
+                day=shared.day + 1,
+                phases=(Phase.OPEN,) if late else (Phase.SHUT,),
+                pairs=frozenset({("open", 1)}) if late else frozenset({("shut", 1)}),
+                bits=(1, 1) if late else (0, 1),
+                pick=FAR if late else AWAY,
+            )
+    @environment
+    def go(self, shared: Late) -> Steps:
+        if shared.day > 0 and """
+LATE = {
+    "an enum of text within a tuple": 'shared.phases == ("open",)',
+    "an enum of text within a set": "(Phase.OPEN, 1) in shared.pairs",
+    "bools within a tuple": "shared.bits == (True, True)",
+    "two model values of one name": "ordered((HOME, shared.pick))[0] == FAR",
+}
 PROTOCOLS = {
     **{
         name: "class P(Days):\n    @environment\n    def go(self, shared: Board) -> Steps:" + code
@@ -282,6 +350,8 @@ PROTOCOLS = {
     },
     **{name: f"class P(Votes):{code}" for name, code in VOTES.items()},
     **WHOLE,
+    **{name: KINDS_BOARD + code + ":\n            yield Step().put(hit=1)" for name, code in LATE.items()},
+    "a constant of a wrong type": KINDS_BOARD + "True:\n            yield Step().put(log=(ENTRIES[shared.day],))",
 }
 
 

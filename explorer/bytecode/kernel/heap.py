@@ -114,14 +114,11 @@ def may_equal_across_kinds(m: Any, kind: Any, other: Any) -> Any:
 
 
 @jit
-def is_equal_by_address(m: Any, kind: Any) -> Any:
-    """Return whether equal permanent values of a kind are one node; a set and a frozenset within may be equal."""
-    return m.groups[kind] < codes.MUTABLE_GROUP and m.at[codes.AT_HAS_NESTED] == 0
-
-
-@jit
 def are_equal(m: Any, one: Any, other: Any) -> Any:
-    """Return whether two values are equal. Those of different kinds that Python may take for equal are an error."""
+    """Return whether two values are equal. Those of different kinds that Python may take for equal are an error.
+
+    Equal permanent records are one node, since a field's type has no two kinds that Python may take for equal.
+    """
     if one == other:
         return True
     if one & 1 and other & 1:
@@ -134,7 +131,7 @@ def are_equal(m: Any, one: Any, other: Any) -> Any:
         codes.CLASS_KIND in (kind, others)
         or m.groups[kind] <= codes.ENUM_GROUP
         or m.groups[others] <= codes.ENUM_GROUP
-        or (kind == others and min(a, b) >= codes.SCRATCH_WORDS and is_equal_by_address(m, kind))
+        or (kind == others and min(a, b) >= codes.SCRATCH_WORDS and m.groups[kind] == codes.RECORD_GROUP)
     ):
         return False
     size = m.words[a + 1]
