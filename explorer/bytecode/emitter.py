@@ -237,9 +237,7 @@ class Emitter:
         if program.is_method(function) and self.parameters:
             self._globals[self.parameters.pop(0)] = program.protocol
         self._locals = {*self.parameters, *local_variables(self.tree)}
-        own = {name for name, is_it in RECOGNIZED_FUNCTIONS.items() if self._globals.get(name, is_it) is not is_it}
-        if shadowed := sorted((own | self._locals) & RECOGNIZED_FUNCTIONS.keys()):
-            raise self._unsupported(self.tree, f"another {shadowed[0]} than Python's")
+        self._require_functions_of_python()
         self._certain = set(self.parameters)  # variables that have a value here on every path
         self._changed = mutated_variables(self.tree)
         self._require_owned()
@@ -320,6 +318,12 @@ class Emitter:
         bound = {one.id for one in names if isinstance(one.ctx, ast.Store)}
         known = (one.id in bound or one.id in self._globals or hasattr(builtins, one.id) for one in names)
         return all(known) and not any(one.id in self._locals for one in names)
+
+    def _require_functions_of_python(self) -> None:
+        """Raise UntranslatableError where a name means another function than the one that it is recognized by."""
+        own = {name for name, known in RECOGNIZED_FUNCTIONS.items() if self._globals.get(name, known) is not known}
+        if shadowed := sorted((own | self._locals) & RECOGNIZED_FUNCTIONS.keys()):
+            raise self._unsupported(self.tree, f"another {shadowed[0]} than Python's")
 
     def _object(self, node: ast.expr) -> Any:
         """Return the Python object that an expression names at translation, or None."""
