@@ -22,7 +22,7 @@ from kraftcheck.spec.language.state import State
 
 STATES_A_BATCH = 1 << 12
 """States expanded between two checks of the clock."""
-SAMPLE_INTERVAL_STATES, EVEN_SAMPLE_BITS = 1 << 6, 14
+SAMPLE_INTERVAL_STATES, EVEN_SAMPLE_BITS = 1 << 8, 16
 """Of the first number of states, the reference semantics expands one too; of twice as many after each doubling of the
 states beyond that number of bits."""
 FIRST_SAMPLED_STATES = 64

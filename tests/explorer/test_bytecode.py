@@ -944,7 +944,7 @@ def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("first", "sampled"),
-    [(7, 7), (65, 128), (1_024, 1_024), (1 << 17, 1 << 17), ((1 << 20) + 1, (1 << 20) + (1 << 13))],
+    [(7, 7), (65, 256), (1_024, 1_024), (1 << 17, 1 << 17), ((1 << 20) + 1, (1 << 20) + (1 << 13))],
 )
 def test_samples_become_rarer(first: int, sampled: int) -> None:
     assert BytecodeSearch._next_sample(first) == sampled
