@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.crosscheck import find_tool
+from kraftcheck.traces.crosscheck import find_tlc
 
 HERE = Path(__file__).parent / "peers"
 STATES = (
@@ -128,7 +128,7 @@ def kraftcheck(peer: Peer, size: int, folder: Path) -> list[str]:
 
 
 def tlc(peer: Peer, size: int, folder: Path) -> list[str]:
-    tool = find_tool()
+    tool = find_tlc()
     shutil.copy(HERE / f"{peer.module}.tla", folder)
     (folder / f"{peer.module}{size}.cfg").write_text(f"{peer.tlc(size)}SPECIFICATION Spec\nINVARIANT Good\n")
     command = [tool.java, "-XX:+UseSerialGC", "-cp", tool.class_path, "tlc2.TLC", "-workers", "1", "-metadir", "tlc"]
@@ -214,7 +214,7 @@ def missing(tool: Tool) -> str | None:
     """Return a tool's missing program, or None."""
     if tool.name == "TLC":
         try:
-            find_tool()
+            find_tlc()
         except InputError as error:
             return str(error)
     wanted = PROGRAMS.get(tool.name.partition(",")[0], ())
