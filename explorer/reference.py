@@ -24,6 +24,7 @@ from kraftcheck.explorer.request import require_supported, without_unsound_symme
 from kraftcheck.explorer.result import (
     DEADLOCK,
     Behaviour,
+    NoSuchPathError,
     Result,
     Search,
     SearchCounts,
@@ -31,7 +32,6 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     SearchStopped,
     TraceStep,
-    UnreplayableBehaviourError,
     step_of_transition,
 )
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph
@@ -440,7 +440,7 @@ class ReferenceSearch:
             if self.identity(transition.target) == wanted and again.allows(before, transition.target):
                 return transition
         self.purity.call_again()  # names the action if it is one of the tested calls
-        raise UnreplayableBehaviourError(again.semantics, "a step was not found again")
+        raise NoSuchPathError(again.semantics, "a step was not found again")
 
     @cached_property
     def _again(self) -> PlainSystem:

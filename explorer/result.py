@@ -255,7 +255,7 @@ Behaviour = tuple[TraceStep, ...]
 # Behaviours
 
 
-class UnreplayableBehaviourError(InputError):
+class NoSuchPathError(InputError):
     """Raised when the reference semantics cannot follow a path of states, for example after an impure action."""
 
     def __init__(self, semantics: Semantics, problem: str) -> None:
@@ -289,7 +289,7 @@ def behaviour_along(
     see = class_of or (lambda state: state)
     first = next((state for state in (starts if class_of else path[:1]) if see(state) == path[0]), None)
     if first is None:
-        raise UnreplayableBehaviourError(semantics, "it begins in no initial state")
+        raise NoSuchPathError(semantics, "it begins in no initial state")
     steps = [TraceStep(first)]
     for number, wanted in enumerate(path[1:]):
         fitting = [
@@ -298,7 +298,7 @@ def behaviour_along(
             if (actions is None or taken.action == actions[number]) and see(taken.target) == wanted
         ]
         if not fitting:
-            raise UnreplayableBehaviourError(semantics, f"no step leads from its state {number + 1} to the next")
+            raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
         steps.append(step_of_transition(least_transition(fitting)))
     return tuple(steps)
 

@@ -22,7 +22,11 @@ def main() -> int:
             signal.signal(signal.SIGINT, _interrupt_after_import)
         from kraftcheck.cli import main
 
-        return main()
+        try:
+            return main()
+        finally:  # the report is complete, so a signal ends the process without a traceback
+            if signal.getsignal(signal.SIGINT) is _interrupt_after_import:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
     except ModuleNotFoundError as error:
         from kraftcheck import _missing_link_message
 

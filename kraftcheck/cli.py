@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run_command_line(sys.argv[1:])
         finally:  # the report is complete, so a signal ends the process without a traceback
             for number in (signal.SIGINT, *TERMINATION_SIGNALS):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                if signal.getsignal(number) is signal.default_int_handler:
                     signal.signal(number, signal.SIG_DFL)
 
 

@@ -65,7 +65,7 @@ class Program:
 
     def constant(self, value: Any) -> int:
         """Return the number of a constant."""
-        return self._constants.setdefault(self.heap.encode(value), len(self._constants))
+        return self._constants.setdefault(self.heap.encode_constant(value), len(self._constants))
 
     def function(self, function: Any, watch: PropertyCoverageProbe | None = None, *, is_helper: bool = False) -> int:
         """Return the number of a function, with the probes of a watch; it is translated if it is new.
@@ -305,7 +305,7 @@ class Emitter:
                 value = list(value)
             if hasattr(value, "__len__") and len(value) > MOST_FOLDED_ELEMENTS:
                 return False, None
-            self.program.heap.encode(value)
+            self.program.heap.encode_constant(value)
         except Exception:  # the handler raises it only where it evaluates the expression
             return False, None
         return True, value
@@ -322,7 +322,8 @@ class Emitter:
     def _require_functions_of_python(self) -> None:
         """Raise UntranslatableError where a name means another function than the one that it is recognized by."""
         own = {name for name, known in RECOGNIZED_FUNCTIONS.items() if self._globals.get(name, known) is not known}
-        if shadowed := sorted((own | self._locals) & RECOGNIZED_FUNCTIONS.keys()):
+        called = {getattr(one.func, "id", "") for one in ast.walk(self.tree) if isinstance(one, ast.Call)}
+        if shadowed := sorted(own | (called & self._locals & RECOGNIZED_FUNCTIONS.keys())):
             raise self._unsupported(self.tree, f"another {shadowed[0]} than Python's")
 
     def _object(self, node: ast.expr) -> Any:

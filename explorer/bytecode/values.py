@@ -156,10 +156,19 @@ class ValueHeap:
                 self._atoms[type, value] = 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
                 self._decoded[self._atoms[type, value]] = value
             return self._atoms[type, value]
-        number = self.kind(kind)
-        if isinstance(value, Record) and not fits_type(value, kind):  # of the kernel's own records, it tests each field
-            raise UntranslatableError(f"a value of type {kind.__name__}, whose fields have other types")
-        return self._node(number, map(self.encode, _items_for_node(value)))
+        return self._node(self.kind(kind), map(self.encode, _items_for_node(value)))
+
+    def encode_constant(self, value: Any) -> int:
+        """Return a constant on the heap; its records must have values of their fields' types, as the kernel's have."""
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, Record):
+                if not fits_type(one, type(one)):
+                    raise UntranslatableError(f"a value of type {type(one).__name__}, whose fields have other types")
+            elif type(one) in COLLECTION_TYPES:
+                waiting += _items_for_node(one)
+        return self.encode(value)
 
     def _atom(self, value: Any) -> int:
         key: tuple[type, Any] = (type(value), value)

@@ -17,8 +17,8 @@ import numpy as np
 
 from kraftcheck.explorer.result import (
     Behaviour,
+    NoSuchPathError,
     SearchRequest,
-    UnreplayableBehaviourError,
     behaviour_along,
     least_transition,
     step_of_transition,
@@ -230,7 +230,7 @@ class WitnessSearch:
             classes = [class_of(expander.learner.interner.decode_state(one)) for one in path]
         try:
             found = behaviour_along(self._checker.semantics, classes, starts=self._checker.starts, class_of=class_of)
-        except UnreplayableBehaviourError:
+        except NoSuchPathError:
             return None
         with expander.with_control_rows():
             image, violated = expander.encode([found[-1].state])[0], self._checker.monitor.violated

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.calls import MissingRead
-from kraftcheck.explorer.result import Result, SearchRequest, UnreplayableBehaviourError
+from kraftcheck.explorer.result import NoSuchPathError, Result, SearchRequest
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.mutation.baseline import (
     ActionArguments,
@@ -274,7 +274,7 @@ class _ConfigurationTrial:
         options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
             result = search(job.engine, self._protocol(starts), options, is_named=job.is_named)
-        except (InputError, UnreplayableBehaviourError) as error:  # such as a view that the mutant makes unsound
+        except (InputError, NoSuchPathError) as error:  # such as a view that the mutant makes unsound
             return MutantVerdict(ERROR, _error_text(error), self._name)
         if share > 1 and not result.violations and not result.complete:
             return MutantVerdict(SAME)  # for now; it is searched again

@@ -19,12 +19,12 @@ from kraftcheck.engines import search as search_by
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import (
     DEADLOCK,
+    NoSuchPathError,
     Progress,
     Result,
     Search,
     SearchRequest,
     TraceStep,
-    UnreplayableBehaviourError,
     Verdict,
 )
 from kraftcheck.kraft_model.reconfig import Reconfig
@@ -413,7 +413,7 @@ def test_a_step_that_is_not_found_again_is_reported(monkeypatch: pytest.MonkeyPa
     search = ReferenceSearch(Ways(), SearchRequest(deadlock=False))
     search.run()
     monkeypatch.setattr(search._again.semantics, "call", lambda *_: ())
-    with pytest.raises(UnreplayableBehaviourError, match="cannot be replayed"):
+    with pytest.raises(NoSuchPathError, match="cannot be replayed"):
         search.path_to(list(search.states())[-1])
 
 
