@@ -315,11 +315,11 @@ def may_conflate_values(kind: Any) -> bool:
     choices = arguments if origin in (Union, UnionType) else ()
     like = [base for one in choices for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
     literals = any(get_origin(one) is Literal for one in choices)
-    return (
-        literals
-        or len(set(like)) < len(like)
-        or any(may_conflate_values(one) for one in arguments if one is not Ellipsis)
-    )
+    parts = [one for one in arguments if one is not Ellipsis]
+    for container in (tuple, frozenset, Map) if choices else ():  # (1,) == (True,)
+        inner = {item for one in choices if get_origin(one) is container for item in get_args(one)} - {Ellipsis}
+        parts += [Union[tuple(inner)]] if inner else []
+    return literals or len(set(like)) < len(like) or any(map(may_conflate_values, parts))
 
 
 def same_types(one: Value, other: Value) -> bool:

@@ -337,3 +337,11 @@ def test_a_set_of_any_elements_is_divided_until_alike_ones_take_turns() -> None:
 @pytest.mark.parametrize("kind", [int, str, int | None, tuple[int, ...], frozenset[str], Node, Map[str, int]])
 def test_most_types_have_no_values_alike(kind: Any) -> None:
     assert not may_conflate_values(kind)
+    assert not may_conflate_values(tuple[kind] | frozenset[kind] | tuple[()])
+
+
+@pytest.mark.parametrize("container", [tuple, frozenset])
+def test_unions_of_one_container_may_hold_values_alike(container: Any) -> None:
+    assert may_conflate_values(container[int] | container[bool])
+    assert may_conflate_values(tuple[container[int] | None | container[bool], ...])
+    assert not may_conflate_values(container[int] | container[str])
