@@ -803,7 +803,7 @@ class Nested(Protocol):
         yield Step().put(inner=shared)
 """
     protocol = made(tmp_path, body).Nested()
-    with pytest.raises(InputError, match=r"nested so deeply|maximum recursion depth"):
+    with pytest.raises(InputError, match=r"nesting of values, that is so deep|maximum recursion depth"):
         explore(protocol, request(protocol, max_states=30_000))
 
 
