@@ -329,7 +329,7 @@ CAPABILITIES = {
     "tables": {"bfs": TABLE_FEATURES, "dfs": DFS_FEATURES, "iddfs": DFS_FEATURES},
     "reference": {"bfs": ALL_FEATURES - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DFS_FEATURES | {Feature.RENAMING}},
     "symbolic": {"saturation": FIXPOINT_FEATURES, "chaining": FIXPOINT_FEATURES, "bfs": SYMBOLIC_FEATURES},
-    "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS})},
+    "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS, Feature.REACHABLE, Feature.TEMPORAL})},
     "spark": {"bfs": TABLE_FEATURES - {Feature.MEMORY}},
 }
 """Supported features, by engine and search order; the first order is the engine's default."""

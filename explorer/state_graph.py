@@ -114,9 +114,6 @@ class EdgeBatch(NamedTuple):
     rounds: BoolArray  # whether a step changes the state, though its target has the number of its source
 
 
-MarkStatesLeadingTo = Callable[[SpillArena, StateNumbers, StateNumbers, NDArray[np.uint8]], None]
-
-
 class StateGraph:
     """The numbered states of a search, and the steps between them."""
 
@@ -178,6 +175,9 @@ class StateGraph:
             targets[inside] = self.store.numbers(steps.keys, inside)
             yield EdgeBatch(steps.sources, targets, steps.labels, steps.ends == STEP_HIDDEN_BY_VIEW)
             self._pause()
+
+
+MarkStatesLeadingTo = Callable[[SpillArena, StateNumbers, StateNumbers, NDArray[np.uint8]], None]
 
 
 def states_without_path_to(

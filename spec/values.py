@@ -11,9 +11,10 @@ import dataclasses
 import enum
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from functools import cache, partialmethod
-from operator import itemgetter
+from functools import cache, partialmethod, reduce
+from operator import itemgetter, or_
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -312,14 +313,15 @@ def may_conflate_values(kind: Any) -> bool:
         return not isinstance(kind, type) or kind in (Any, object, tuple, frozenset, Map)
     if origin is Literal:
         return len(set(map(type, arguments))) > 1
-    choices = arguments if origin in (Union, UnionType) else ()
-    like = [base for one in choices for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
-    literals = any(get_origin(one) is Literal for one in choices)
-    parts = [one for one in arguments if one is not Ellipsis]
-    for container in (tuple, frozenset, Map) if choices else ():  # (1,) == (True,)
-        inner = {item for one in choices if get_origin(one) is container for item in get_args(one)} - {Ellipsis}
-        parts += [Union[tuple(inner)]] if inner else []
-    return literals or len(set(like)) < len(like) or any(map(may_conflate_values, parts))
+    if origin not in (Union, UnionType):
+        return any(map(may_conflate_values, set(arguments) - {Ellipsis}))
+    like = [base for one in arguments for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
+    plain, inside = [one for one in arguments if get_origin(one) is None], defaultdict[Any, set[Any]](set)
+    for one in arguments:
+        inside[get_origin(one)] |= set(get_args(one)) - {Ellipsis}
+    has_literals = inside.pop(Literal, None) is not None
+    alike = [reduce(or_, items) for items in inside.values() if items]  # (1,) == (True,): items of one container
+    return has_literals or len(set(like)) < len(like) or any(map(may_conflate_values, [*plain, *alike]))
 
 
 def same_types(one: Value, other: Value) -> bool:

@@ -17,9 +17,11 @@ from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
 from kraftcheck.explorer.bytecode.statements import FunctionTranslator
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest
+from kraftcheck.explorer.temporal.search import exhausted_bounds_disable_actions
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.formula import StatePredicate
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, make_state
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
@@ -39,6 +41,7 @@ class EncodedSearch:
         self._shared = type(initial[0].shared)
         self._fields, self._bounds = field_names(self._shared), list(protocol.bounds)
         self.properties = [*options.constraints, *options.properties]
+        self.predicates = [*options.reachable, *_predicates_of_formulas(protocol, options)]
         for of in _value_classes_of_protocol(protocol, initial):
             with suppress(UntranslatableError):  # it may not be used
                 self.heap.kind(of)
@@ -69,7 +72,8 @@ class EncodedSearch:
         """Translate the program, and describe the search to the kernel."""
         heap, protocol, machine = self.heap, self.protocol, self.heap.machine
         program = Program(protocol, heap, FunctionTranslator)
-        owners: list[Action | Property] = [*(action for action, _ in self.entries), *self.properties]
+        properties = [*self.properties, *self.predicates]
+        owners: list[Action | Property] = [*(action for action, _ in self.entries), *properties]
         reads = list(dict.fromkeys(read for owner in owners for read in owner.reads))
         entries = [self._entry(program, number, one) for number, one in enumerate(self.entries)]
         types = [heap.type_of(field_types(self._shared)[one]) for one in self._fields]
@@ -77,7 +81,7 @@ class EncodedSearch:
         machine.names = np.array([*map(heap.encode, (*self._fields, *self._bounds)), 0], np.int64)
         machine.limits = np.array([*protocol.bounds.values(), 0], np.int64)
         machine.entries = np.array(entries, np.int32).reshape(-1, 4)
-        machine.properties = np.array([*(_property_row(program, one) for one in self.properties), (0,) * 5], np.int32)
+        machine.properties = np.array([*(self._property_row(program, one) for one in properties), (0,) * 7], np.int32)
         machine.projections = np.array([*(_projection_row(program, one) for one in reads), (0, 0)], np.int32)
         machine.parameters = np.array([*(_parameter_sources(owner, reads) for owner in owners), [-1] * 8], np.int32)
         machine.shared_types = np.array([*types, 0], np.int32)
@@ -93,16 +97,16 @@ class EncodedSearch:
         machine.shape[codes.SHAPE_PROJECTIONS] = projections
         machine.shape[codes.SHAPE_SHARED_KIND] = heap.kind(self._shared)
         machine.shape[codes.SHAPE_ID_NAME] = heap.name("id")
-        if any("state" in prop.asks for prop in self.properties):
+        if any("state" in prop.asks for prop in (*self.properties, *self.predicates)):
             machine.shape[codes.SHAPE_STATE_KIND] = heap.kind(State)
         machine.shape[codes.SHAPE_MOST_STATES] = self.options.max_states or 0
         machine.row = np.zeros(2 * self.width + 2, np.int64)
         machine.environment = np.zeros(2 * (2 + projections), np.int64)
         machine.fired, machine.taken = (np.zeros(len(self.entries) + 1, np.int64) for _ in range(2))
-        machine.inputs = np.zeros((len(self.properties) + 1, 8), np.int64)
+        machine.inputs = np.zeros((len(machine.properties), 8), np.int64)
         machine.violations = np.zeros((len(self.properties) + 1, 2), np.int64)
         machine.states, machine.sources = (np.zeros(1 << 14, np.int32) for _ in range(2))
-        machine.log = np.zeros((FIRST_STEP_LOG_ENTRIES, 2), np.int64)
+        machine.log = np.zeros((FIRST_STEP_LOG_ENTRIES, 3), np.int64)
 
     def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry
@@ -110,6 +114,19 @@ class EncodedSearch:
             raise UntranslatableError(f"the action {action.name}, which yields nothing itself")
         test = self.heap.test(action.actors) if action.actors else 0
         return number, program.function(action.function), -1 if key is None else self.replicas.index(key), test
+
+    def _property_row(self, program: Program, prop: Property) -> tuple[int, ...]:
+        probe = self.protocol.probes.get(prop.name)
+        function = program.function(prop.function, probe if isinstance(probe, PropertyCoverageProbe) else None)
+        tests = (program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer"))
+        columns = [place for place, key in enumerate(self.replicas) if prop.only in (None, key)]
+        span = (columns[0], columns[-1] + 1) if columns and "me" in prop.asks else (0, int("me" not in prop.asks))
+        return function, *tests, int(prop.kind == "constraint"), int(prop.opposite), *span
+
+    def property_number(self, prop: Property) -> int:
+        """Return the number of a property in the program."""
+        known = [*self.properties, *self.predicates]
+        return list(map(StatePredicate, known)).index(StatePredicate(prop))
 
     def label(self, entry: int) -> tuple[str, Value]:
         """Return the names of an entry's action and actor."""
@@ -140,7 +157,8 @@ class EncodedSearch:
 
 def _require_translatable(protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
     """Raise UntranslatableError for properties beyond those of states, and where there are messages."""
-    properties = [*options.properties, *options.constraints]
+    properties = [*options.properties, *options.constraints, *options.reachable]
+    properties += _predicates_of_formulas(protocol, options)
     owners: list[Action | Property] = [*protocol.actions.values(), *properties]
     if options.check_actions:
         raise UntranslatableError("--check-actions")
@@ -148,14 +166,29 @@ def _require_translatable(protocol: Protocol, options: SearchRequest, initial: l
         raise UntranslatableError("inboxes")
     if len({type(state.shared) for state in initial}) > 1:
         raise UntranslatableError("several classes of shared record")
+    _require_fairness_of_actions(protocol, options)
     beyond = next(filter(_is_property_beyond_state, properties), None)
     if beyond is not None:
         raise UntranslatableError(f"the parameters of {beyond.name}")
 
 
+def _require_fairness_of_actions(protocol: Protocol, options: SearchRequest) -> None:
+    """Raise UntranslatableError where fairness depends on more than which action which replica takes."""
+    if any(one.when for one in options.all_fairness):
+        raise UntranslatableError("fairness with when=")
+    if options.temporal and protocol.bounds and not exhausted_bounds_disable_actions(protocol, options):
+        raise UntranslatableError("temporal properties with bounds")
+
+
 def _is_property_beyond_state(prop: Property) -> bool:
     """Return whether a property is about more than replicas, the shared record and the state."""
-    return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or prop.only is not None or bool(prop.given)
+    return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or bool(prop.given)
+
+
+def _predicates_of_formulas(protocol: Protocol, options: SearchRequest) -> list[Property]:
+    """Return the predicates of the temporal properties."""
+    atoms = (atom for prop in options.temporal for atom in prop.formula(protocol).atoms())
+    return [atom.prop for atom in dict.fromkeys(atoms) if isinstance(atom, StatePredicate)]
 
 
 def _value_classes_of_protocol(protocol: Protocol, states: list[State]) -> list[type]:
@@ -175,13 +208,6 @@ def _is_user_value_class(value: Any) -> bool:
         return False
     own = ("enum", "kraftcheck.spec.values", "kraftcheck.spec.language.state")
     return value.__module__ not in own or value.__name__ == "Nothing"
-
-
-def _property_row(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
-    watch = program.protocol.probes.get(prop.name)
-    function = program.function(prop.function, watch if isinstance(watch, PropertyCoverageProbe) else None)
-    tests = [program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer")]
-    return function, *tests, int(prop.kind == "constraint"), int(prop.opposite)  # type: ignore[return-value]
 
 
 def _projection_row(program: Program, read: Projection) -> tuple[int, int]:

@@ -126,7 +126,8 @@ class Program:
     def is_method(self, function: FunctionType) -> bool:
         """Return whether a function's first parameter is the protocol."""
         methods = [found for base in type(self.protocol).__mro__ for found in vars(base).values()]
-        known = [(one, getattr(one, "fget", None), getattr(one, "__wrapped__", None)) for one in methods]
+        inner = ("fget", "__wrapped__", "method")  # of a property, a decorated function, a predicate
+        known = [(one, *(getattr(one, name, None) for name in inner)) for one in methods]
         return any(function in those and not isinstance(those[0], staticmethod | classmethod) for those in known)
 
     def link(self) -> None:

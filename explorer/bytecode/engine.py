@@ -20,7 +20,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     try:
         return BytecodeSearch(protocol, options).run()
     except RecursionError:
-        raise UntranslatableError("a recursion, or a nesting of values, that is so deep") from None
+        raise UntranslatableError("so deep a recursion or nesting of values") from None
 
 
 def unsupported_part(protocol: Protocol, options: SearchRequest) -> str | None:
@@ -28,7 +28,7 @@ def unsupported_part(protocol: Protocol, options: SearchRequest) -> str | None:
     try:
         BytecodeSearch(protocol, options, starts=TRANSLATED_STARTS)
     except RecursionError:
-        return "a recursion, or a nesting of values, that is so deep"
+        return "so deep a recursion or nesting of values"
     except InputError as error:
         return str(error).partition("; expected")[0]
     return None

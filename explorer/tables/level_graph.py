@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.tables.checker import ViolationChecker
-from kraftcheck.explorer.tables.kernel.edges import mark_states_leading_to_marked as kernel_mark_back
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, store_entry_numbers
 from kraftcheck.explorer.tables.learned_system import PackedKeys, TableTransitionSystem
 from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
@@ -95,17 +93,6 @@ class StatesInLevels:
         return self._path_to(*self._read(number))
 
 
-def mark_states_leading_to(
-    room: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
-) -> None:
-    """Mark every state with a path to a marked one."""
-    begins, waiting = room.array(len(marked) + 1, np.int64), room.array(len(marked), np.int32)
-    before = room.array(len(sources), np.int32)
-    kernel_mark_back(sources, targets, marked, begins, before, waiting)
-    for used in (begins, waiting, before):
-        room.give_back(used)
-
-
 def check_graph_properties(
     states: SearchStates, checker: ViolationChecker, options: SearchRequest, path_to: PathTo, pause: Callable[[], None]
 ) -> None:
@@ -118,7 +105,7 @@ def check_graph_properties(
         store = StatesInLevels(states, system, room, path_to, pause)
         bounds = PropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
-        check_reachable_properties(graph, options, monitor, mark_states_leading_to)
+        check_reachable_properties(graph, options, monitor, is_compiled=True)
         check_temporal_properties(graph, semantics, options, monitor)
     finally:
         if room.on_disk:

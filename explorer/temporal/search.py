@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import (
     Behaviour,
@@ -17,8 +18,9 @@ from kraftcheck.explorer.result import (
     TraceStep,
     step_of_transition,
 )
-from kraftcheck.explorer.state_graph import LabelledGraph, MarkStatesLeadingTo, StateGraph, states_without_path_to
-from kraftcheck.explorer.transition_system import canonicalizer, peer_of_step
+from kraftcheck.explorer.state_graph import LabelledGraph, StateGraph, states_without_path_to
+from kraftcheck.explorer.transition_system import StateNumbers, canonicalizer, peer_of_step
+from kraftcheck.persistence.stored_files import SpillArena
 from kraftcheck.spec.diagnosis.why import action_diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -36,16 +38,29 @@ def exhausted_bounds_disable_actions(protocol: Protocol, options: SearchRequest)
 
 
 def check_reachable_properties(
-    graph: StateGraph, options: SearchRequest, monitor: SearchMonitor, mark_back: MarkStatesLeadingTo | None = None
+    graph: StateGraph, options: SearchRequest, monitor: SearchMonitor, *, is_compiled: bool = False
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
-        found = states_without_path_to(graph, prop, mark_back)
+        found = states_without_path_to(graph, prop, _mark_states_by_kernel if is_compiled else None)
         monitor.followed.add(prop.name)
         monitor.result.notes += graph.take_notes()
         if len(found):
             trap = DeadEndCounts(len(found), graph.count)
             monitor.violation(prop.name, graph.store.path_to(int(found[0])), trap)
+
+
+def _mark_states_by_kernel(
+    room: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
+) -> None:
+    """Mark every state with a path to a marked state, by compiled code."""
+    from kraftcheck.explorer.temporal.kernel.product import mark_states_leading_to_marked  # imports Numba
+
+    begins, waiting = room.array(len(marked) + 1, np.int64), room.array(len(marked), np.int32)
+    before = room.array(len(sources), np.int32)
+    mark_states_leading_to_marked(sources, targets, marked, begins, before, waiting)
+    for used in (begins, waiting, before):
+        room.give_back(used)
 
 
 def check_temporal_properties(

@@ -343,5 +343,5 @@ def test_most_types_have_no_values_alike(kind: Any) -> None:
 @pytest.mark.parametrize("container", [tuple, frozenset])
 def test_unions_of_one_container_may_hold_values_alike(container: Any) -> None:
     assert may_conflate_values(container[int] | container[bool])
-    assert may_conflate_values(tuple[container[int] | None | container[bool], ...])
+    assert may_conflate_values(tuple[container[int] | container[bool] | None, ...])
     assert not may_conflate_values(container[int] | container[str])

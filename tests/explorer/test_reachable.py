@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer import graph as graphs
 from kraftcheck.explorer import reference
+from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
@@ -42,6 +43,7 @@ ENGINES = [
 ]
 
 ALL = [*ENGINES, pytest.param(symbolic.explore, id="symbolic", marks=pytest.mark.kernel)]
+WITHOUT_VIEWS = [*ALL, pytest.param(bytecode.explore, id="bytecode", marks=pytest.mark.kernel)]
 SETS = ("saturation", "chaining", "bfs")
 
 
@@ -119,7 +121,7 @@ def places(found: Result) -> list[list[int]]:
     return [[step.state.replicas[1].at for step in one.trace] for one in found.violations]
 
 
-@pytest.mark.parametrize("explore", ALL)
+@pytest.mark.parametrize("explore", WITHOUT_VIEWS)
 @pytest.mark.parametrize(
     ("name", "states", "trace"),
     [
@@ -141,7 +143,7 @@ def test_the_states_that_have_no_way_out(explore, name: str, states: int, trace:
     assert places(found) == [trace]
 
 
-@pytest.mark.parametrize("explore", ALL)
+@pytest.mark.parametrize("explore", WITHOUT_VIEWS)
 @pytest.mark.parametrize("name", ["Near", "NearAsAWhole"])
 def test_what_lies_beyond_a_constraint_is_no_way_out(explore, name: str) -> None:
     constraints = (Maze.properties[name],)
@@ -150,13 +152,13 @@ def test_what_lies_beyond_a_constraint_is_no_way_out(explore, name: str) -> None
     assert [one.trap for one in found.violations] == [(4, 4)]
 
 
-@pytest.mark.parametrize("explore", ALL)
+@pytest.mark.parametrize("explore", WITHOUT_VIEWS)
 def test_all_that_does_not_stay_reachable_is_found_with_continue(explore) -> None:
     found = explore(Maze(), of("Out", "Anywhere", "OutAlone", keep_going=True))
     assert {one.property: one.trap for one in found.violations} == {"Out": (1, 6), "OutAlone": (5, 6)}
 
 
-@pytest.mark.parametrize("explore", ALL)
+@pytest.mark.parametrize("explore", WITHOUT_VIEWS)
 @pytest.mark.parametrize("limit", [{"max_states": 2}, {"max_depth": 2}])
 def test_a_search_that_is_not_complete_says_neither_the_one_nor_the_other(explore, limit: dict[str, int]) -> None:
     found = explore(Maze(), of("Nowhere", "Anywhere", **limit))

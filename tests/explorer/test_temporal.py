@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer import reference
+from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import learned_system, level_states
@@ -63,6 +64,7 @@ ENGINES = [
     pytest.param(reference.explore, id="reference"),
     pytest.param(tables.explore, id="tables", marks=pytest.mark.kernel),
 ]
+WITHOUT_BOUNDS = [*ENGINES, pytest.param(bytecode.explore, id="bytecode", marks=pytest.mark.kernel)]
 Edge = tuple[int, str, int]
 
 
@@ -129,7 +131,7 @@ CIRCLE = ((0, "A", 1), (1, "A", 0))
 EXIT = (*CIRCLE, (1, "B", 2))
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 @pytest.mark.parametrize(
     ("edges", "fairness", "holds"),
     [
@@ -150,7 +152,7 @@ def test_fairness_decides(explore: Any, edges: tuple[Edge, ...], fairness: tuple
     assert found.only_of_behaviours is not holds
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 def test_a_counterexample_is_a_shortest_lasso(explore: Any) -> None:
     protocol = walk(((0, "A", 1), (1, "A", 2), (2, "A", 3), (3, "B", 2)), p=frozenset({1}))
     found = checked(explore, protocol, infinitely_often(anywhere(protocol.p)), weak("Next"))
@@ -164,7 +166,7 @@ def test_a_counterexample_is_a_shortest_lasso(explore: Any) -> None:
     assert stuck.violations[0].loop == (1, None, (), ("A can be taken all the time, and need not be",))
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 def test_what_never_happens_is_told_with_the_reason(explore: Any) -> None:
     protocol = walk((*CIRCLE, (1, "B", 2), (3, "C", 2)), p=frozenset({2}))
     found = checked(explore, protocol, eventually(anywhere(protocol.p)), weak("A"))
@@ -177,7 +179,7 @@ def test_what_never_happens_is_told_with_the_reason(explore: Any) -> None:
     assert [one.partition(":")[0] for one in lost.loop.never] == ["A is not enabled in state 2"]
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 def test_what_some_versions_of_tlc_get_wrong(explore: Any) -> None:
     """Issues 201, 971 and 1037 of tlaplus."""
     turning = walk((*((n, "A", (n + 1) % 3) for n in range(3)), *((n, "B", m) for n in range(3) for m in range(3))))
@@ -192,7 +194,7 @@ def test_what_some_versions_of_tlc_get_wrong(explore: Any) -> None:
     assert checked(explore, climbing, settles, weak("Next")).verdict is Verdict.OK
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 def test_a_step_that_changes_nothing_is_none(explore: Any) -> None:
     protocol = walk(((0, "A", 0), (0, "B", 1)), p=frozenset({1}))
     assert checked(explore, protocol, eventually(anywhere(protocol.p)), weak("B")).verdict is Verdict.OK
@@ -283,7 +285,33 @@ def test_a_behaviour_that_a_constraint_cuts_off_breaks_nothing(explore: Any) -> 
     assert "1 states have steps beyond a constraint" in found.notes[0]
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
+def test_a_step_beyond_a_constraint_keeps_its_action_enabled(explore: Any) -> None:
+    protocol = walk(EXIT, p=frozenset({0, 1}), q=frozenset({2}))
+    within = (replace(protocol.properties["P"], kind="constraint"),)
+    won = eventually(anywhere(protocol.q))
+    assert checked(explore, protocol, won, strong("A")).verdict is Verdict.VIOLATION
+    found = checked(explore, protocol, won, strong("A"), strong("B"), constraints=within)
+    assert (found.verdict, found.distinct_states) == (Verdict.OK, 2)
+    assert "1 states have steps beyond a constraint" in found.notes[0]
+    assert checked(explore, protocol, won, strong("A"), constraints=within).verdict is Verdict.VIOLATION
+
+
+class ChoosyWalk(Walk):
+    def is_inside(self, me: Walker, message: None) -> bool:
+        return me.at < 2
+
+
+def test_what_the_bytecode_engine_cannot_decide_is_refused() -> None:
+    bounded, choosy = Bounded(tries=2), ChoosyWalk()
+    with pytest.raises(InputError, match="temporal properties with bounds"):
+        bytecode.explore(bounded, options_of(bounded))
+    assert bytecode.explore(bounded, options_of(bounded, strict_bounds=True)).verdict is Verdict.VIOLATION
+    with pytest.raises(InputError, match="fairness with when="):
+        checked(bytecode.explore, choosy, eventually(anywhere(choosy.p)), weak("A", when="is_inside"))
+
+
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 def test_what_no_behaviour_could_break_is_noted(explore: Any) -> None:
     protocol = walk(CIRCLE, p=frozenset({7}))
     found = checked(explore, protocol, eventually(anywhere(protocol.p)) | ~eventually(anywhere(protocol.p)))
@@ -292,7 +320,7 @@ def test_what_no_behaviour_could_break_is_noted(explore: Any) -> None:
     assert "Claim: not P was never false" in never.notes
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 @pytest.mark.parametrize(
     ("prop", "expected"),
     [
@@ -305,7 +333,7 @@ def test_actions_that_do_not_exist_are_named(explore: Any, prop: Property, expec
         explore(walk(CIRCLE), SearchRequest(temporal=(prop,)))
 
 
-@pytest.mark.parametrize("explore", ENGINES)
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
 def test_what_a_stutter_would_change_is_refused(explore: Any) -> None:
     for formula in (
         taken("A"),
@@ -412,7 +440,7 @@ def test_verdicts_are_those_of_the_definition(examples: int) -> None:
         for when, name in parts:
             formula |= (infinitely_often if when == "often" else eventually_always)(atom(protocol, name))
         wanted = is_violated(protocol, parts, fairness)
-        for explore in (reference.explore, tables.explore):
+        for explore in (reference.explore, tables.explore, bytecode.explore):
             found = checked(explore, protocol, formula, *fairness)
             assert (found.verdict is Verdict.VIOLATION) is wanted, (seed, protocol.edges, parts, fairness)
         seen.add((wanted, bool(found.violations) and found.violations[0].loop.again is None))  # type: ignore[union-attr]
@@ -466,7 +494,7 @@ def test_a_formula_holds_where_no_lasso_breaks_it(examples: int) -> None:
             ).holds(formula)
             for way, back in words(protocol, 5)
         )
-        for explore in (reference.explore, tables.explore):
+        for explore in (reference.explore, tables.explore, bytecode.explore):
             found = checked(explore, protocol, formula)
             assert (found.verdict is Verdict.VIOLATION) is broken, (seed, protocol.edges, formula)
         verdicts.add(broken)

@@ -169,7 +169,7 @@ class InterpreterArrays(ArrayGroup):
     entries = declare(np.int32, 4)  # action, function, replica or -1, test of actors
     parameters = declare(np.int32, 8)  # per entry, then per property: the sources of its parameters
     projections = declare(np.int32, 2)  # function, test of the replicas covered
-    properties = declare(np.int32, 5)  # function, test of me, test of peer, whether a constraint
+    properties = declare(np.int32, 7)  # function, tests of me and peer, constraint?, negated?, range of columns of me
     seen = declare(np.uint8)  # by probe
     inputs = declare(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
     row = declare(np.int64)  # the columns of a state, then those of a successor
@@ -179,4 +179,4 @@ class InterpreterArrays(ArrayGroup):
     fired = declare(np.int64)  # by entry
     taken = declare(np.int64)  # by entry: steps of the state under expansion
     violations = declare(np.int64, 2)  # by property: the source + 2, and the address of the violating state
-    log = declare(np.int64, 2)  # entry and address of each step, if wanted
+    log = declare(np.int64, 3)  # entry, target's address and source of each step, if wanted

@@ -199,7 +199,7 @@ def property_holds(m: Any, which: Any) -> Any:
     first, replicas, is_of_me, is_of_peer = state_column_count(m), m.shape[codes.SHAPE_REPLICAS], False, False
     function, test, peers = m.properties[which, 0], m.properties[which, 1], m.properties[which, 2]
     is_of_me, is_of_peer = test >= 0, peers >= 0
-    for place in range(replicas if is_of_me else 1):
+    for place in range(m.properties[which, 5], m.properties[which, 6]):
         me = m.row[first + place] if is_of_me else 0
         if is_of_me and (me == 0 or not heap.passes_kind_test(m, test, me)):
             continue
@@ -235,6 +235,26 @@ def check_properties(m: Any, source: Any, address: Any) -> Any:
             else:
                 m.violations[which, 0], m.violations[which, 1] = source + 2, address
     return is_inside
+
+
+@jit
+def evaluate_property(m: Any, which: Any, first: Any, last: Any, held: Any) -> Any:
+    """Write whether a property holds in the states from a number on; return the number after the last one evaluated.
+
+    It stops after a state that executes an instruction for the first time.
+    """
+    width = state_column_count(m)
+    for number in range(first, last):
+        for place in range(width):
+            m.row[width + place] = heap.node_item(m, np.int64(m.states[number]) << 1, place)
+        m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
+        make_state_parameters(m, 1)
+        held[number - first] = property_holds(m, which) if m.at[codes.AT_ERROR] == 0 else False
+        if m.at[codes.AT_ERROR] != 0:
+            return number
+        if m.at[codes.AT_IS_FRESH] != 0:
+            return number + 1
+    return last
 
 
 @jit
@@ -291,7 +311,8 @@ def expand_by_handler(m: Any, source: Any, entry: Any) -> Any:
         address = insert_state(m, source)
         taken += 1
         if m.at[codes.AT_ERROR] == 0 and m.shape[codes.SHAPE_IS_LOGGING] != 0:
-            m.log[m.at[codes.AT_LOGGED], 0], m.log[m.at[codes.AT_LOGGED], 1] = entry, address
+            logged = m.at[codes.AT_LOGGED]
+            m.log[logged, 0], m.log[logged, 1], m.log[logged, 2] = entry, address, source
             m.at[codes.AT_LOGGED] += 1
             if m.at[codes.AT_LOGGED] == m.log.shape[0]:
                 heap.record_error(m, codes.PERMANENT_FULL_ERROR)

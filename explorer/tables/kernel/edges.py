@@ -1,4 +1,4 @@
-"""Edges of the state graph, and backward reachability over them."""
+"""Edges of the state graph."""
 
 from __future__ import annotations
 
@@ -101,35 +101,3 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
     keep_alive(own_image)
     keep_alive(own_images)
     return edges
-
-
-@jit
-def mark_states_leading_to_marked(
-    sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any
-) -> None:
-    """Mark every state with a path to a marked state; `first` is an array of zeros, one longer than the states."""
-    sources, targets, marked = unowned_array(sources), unowned_array(targets), unowned_array(marked)
-    first, before, waiting = unowned_array(first), unowned_array(before), unowned_array(waiting)
-    # Group the sources by target, by counting sort.
-    for e in range(len(targets)):
-        first[targets[e] + 1] += 1
-    for s in range(1, len(first)):
-        first[s] += first[s - 1]
-    for e in range(len(targets)):  # each source advances first[s], which ends where the sources of s + 1 begin
-        before[first[targets[e]]] = sources[e]
-        first[targets[e]] += 1
-    # Search backwards from the marked states.
-    n = 0
-    for s in range(len(marked)):
-        if marked[s]:
-            waiting[n] = s
-            n += 1
-    while n:
-        n -= 1
-        s = waiting[n]
-        for k in range(first[s - 1] if s else 0, first[s]):
-            source = before[k]
-            if not marked[source]:
-                marked[source] = 1
-                waiting[n] = source
-                n += 1

@@ -1,4 +1,4 @@
-"""Product of a state graph with an automaton: reachable nodes, and fair strongly connected components.
+"""Product of a state graph with an automaton: reachable nodes, and fair components; backward reachability in the graph.
 
 Node `s * Q + q` stands for state s of the graph and state q of the automaton. An edge of the product is a step of the
 graph, or a stutter, together with a move of the automaton that its atoms allow. Edges are computed on demand, not
@@ -395,3 +395,35 @@ def classify_states_by_atoms(held: Any, enabled: Any, begin: Any, p: Any, slots:
             n += 1
         p.kind[begin + k] = kind
     return len(held), n
+
+
+@jit
+def mark_states_leading_to_marked(
+    sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any
+) -> None:
+    """Mark every state with a path to a marked state; `first` is an array of zeros, one longer than the states."""
+    sources, targets, marked = unowned_array(sources), unowned_array(targets), unowned_array(marked)
+    first, before, waiting = unowned_array(first), unowned_array(before), unowned_array(waiting)
+    # Group the sources by target, by counting sort.
+    for e in range(len(targets)):
+        first[targets[e] + 1] += 1
+    for s in range(1, len(first)):
+        first[s] += first[s - 1]
+    for e in range(len(targets)):  # each source advances first[s], which ends where the sources of s + 1 begin
+        before[first[targets[e]]] = sources[e]
+        first[targets[e]] += 1
+    # Search backwards from the marked states.
+    n = 0
+    for s in range(len(marked)):
+        if marked[s]:
+            waiting[n] = s
+            n += 1
+    while n:
+        n -= 1
+        s = waiting[n]
+        for k in range(first[s - 1] if s else 0, first[s]):
+            source = before[k]
+            if not marked[source]:
+                marked[source] = 1
+                waiting[n] = source
+                n += 1
