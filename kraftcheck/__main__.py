@@ -1,4 +1,4 @@
-"""The entry point of `kraftcheck` and `python -m kraftcheck`. It imports little before it handles Ctrl-C."""
+"""The entry point of `kraftcheck` and `python -m kraftcheck`. It imports little before it handles signals."""
 
 import _thread
 import os
@@ -7,9 +7,11 @@ import time
 from types import FrameType
 
 MAX_DELAY_SECONDS = 2
-"""Seconds for which an import may delay Ctrl-C."""
+"""Seconds for which an import may delay a signal."""
 delayed_since: list[float] = []
-"""The time of the first Ctrl-C during an import."""
+"""The time of the first signal during an import."""
+received: list[int] = []
+"""The signals that came."""
 
 
 def main() -> int:
@@ -18,15 +20,18 @@ def main() -> int:
     try:
         import signal
 
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _interrupt_after_import)
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        for number, handler in before.items():
+            if handler in (signal.default_int_handler, signal.SIG_DFL):
+                signal.signal(number, _interrupt_after_import)
         from kraftcheck.cli import main
 
         try:
             return main()
         finally:  # the report is complete, so a signal ends the process without a traceback
-            if signal.getsignal(signal.SIGINT) is _interrupt_after_import:
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            for number in before:
+                if signal.getsignal(number) is _interrupt_after_import:
+                    signal.signal(number, signal.SIG_DFL)
     except ModuleNotFoundError as error:
         from kraftcheck import _missing_link_message
 
@@ -43,9 +48,10 @@ def main() -> int:
 
 def _interrupt_after_import(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, after an import has ended: extension modules ignore it, and `__set_name__` wraps it."""
+    received.append(number)
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>" and _is_first_delay_recent():
-            _repeat_interrupt()
+            _repeat_signal(number)
             return
         frame = frame.f_back
     raise KeyboardInterrupt
@@ -61,15 +67,15 @@ def _is_first_delay_recent() -> bool:
 def _repeat_ignored_interrupt(ignored: "sys.UnraisableHookArgs") -> None:
     """Repeat a KeyboardInterrupt that Python ignored in a destructor or in an import callback."""
     if ignored.exc_type is KeyboardInterrupt:
-        _repeat_interrupt()
+        _repeat_signal(received[-1] if received else 2)
     else:
         sys.__unraisablehook__(ignored)
 
 
-def _repeat_interrupt() -> None:
+def _repeat_signal(number: int) -> None:
     def interrupt() -> None:
         time.sleep(0.01)  # until Python has left the callback or the import
-        os.kill(os.getpid(), 2)  # SIGINT also ends a blocking call
+        os.kill(os.getpid(), number)  # a signal also ends a blocking call
 
     _thread.start_new_thread(interrupt, ())
 

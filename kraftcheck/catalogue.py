@@ -198,6 +198,8 @@ class Model(NamedTuple):
         """
         named, fault = self.protocol.configuration, f"fault.{self.protocol.variant}"
         if named is not None:
+            if not isinstance(named, str):
+                raise InputError(f"{self.protocol.__name__}.configuration: expected a name or a file, found {named!r}")
             return next((str(file) for folder in self._folders() if (file := folder / named).is_file()), named)
         if fault in self.configurations:
             return fault

@@ -79,6 +79,8 @@ def _run_command_line(words: list[str]) -> int:
         from kraftcheck.spec.errors import InputError, require_assertions_enabled
     except _UsageError as error:
         return _report_error(str(error), _json_file_of_arguments(words), program=error.program)
+    except OSError as error:  # the version cannot be written
+        return _report_error(f"standard output: {error.strerror}", None)
     except KeyboardInterrupt:  # during imports
         return _report_interruption()
     given.words = words
@@ -130,12 +132,14 @@ def _report_failure(error: Exception, given: argparse.Namespace, json: Path | No
 
 
 def _resource_shortage_message(error: Exception, given: argparse.Namespace) -> str:
-    """Return a message for a lack of memory or threads. Raise any other error again."""
+    """Return a message for a lack of memory, stack or threads. Raise any other error again."""
     if isinstance(error, MemoryError):
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
         limited = " within the limit on address space (ulimit -v)" if is_limited else ""
         advice = "--memory limits a search by --search bfs, and --checkpoint keeps its states"
         return f"out of memory{limited}; {advice if hasattr(given, 'memory') else 'use smaller files or models'}"
+    if isinstance(error, RecursionError):
+        return "values or calls are nested too deeply; expected fewer than about a thousand levels"
     if str(error) != "can't start new thread":
         raise error
     return f"{error}: see ulimit -u and ulimit -v; --workers 1 needs fewer threads"

@@ -48,6 +48,11 @@ MOST_BYTECODE_BYTES = 8 << 30
 """Memory that is enough for the bytecode engine. It gives up at 2 GiB of words, and copies them while they grow."""
 TABLE_CALL_COST = 12
 """Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
+OPTIONS_OF_TABLES_UNSET: dict[str, Any] = {
+    "workers": None, "memory": None, "checkpoint": None, "resume": None,
+    "checkpoint_every": SearchRequest.checkpoint_every,
+}  # fmt: skip
+"""Options of the table engine that other engines lack, with the values that they have where they are not given."""
 FIRST_SAMPLE_STATES = 1 << 6
 """Number of states from which calls are counted, at each doubling."""
 FALLING_CALLS_RATIO, LONG_SEARCH_STATES = 0.75, 1 << 19
@@ -247,10 +252,9 @@ class EngineChooser:
 
     def _alone(self, engine: str) -> SearchRequest:
         """Return the request without threads and checkpoints, and without a limit of memory that cannot be reached."""
-        memory, every = self._options.memory, SearchRequest.checkpoint_every
+        memory = self._options.memory
         is_met = engine == "bytecode" and memory is not None and memory >= MOST_BYTECODE_BYTES
-        asked = replace(self._options, workers=None, checkpoint=None, checkpoint_every=every, resume=None)
-        return replace(asked, memory=None) if is_met else asked
+        return replace(self._options, **OPTIONS_OF_TABLES_UNSET | ({} if is_met else {"memory": memory}))
 
     def change(self) -> None:
         """Change over to the next engine; after another one this is the table engine, which then stays."""
@@ -459,14 +463,15 @@ def _search_for_error_path(error: RaisedError, engine: str, protocol: Protocol, 
     if engine == "tables":  # it evaluates projections and properties for values that no reachable state may have
         note = f"{error.name} raised an error, but not yet in a state that was reached: the reference engine searched"
         order = options.search if options.search in ENGINES["reference"].searches else ENGINES["reference"].searches[0]
-        asked = replace(options, workers=None, memory=None, search=order)
+        asked = replace(options, **OPTIONS_OF_TABLES_UNSET, search=order)
         found_by_reference = _search_by_reference(protocol, asked, note)
         if found_by_reference is None:
             raise error
         return found_by_reference
-    known = replace(options, search="bfs", time_limit=ERROR_PATH_SECONDS, report=None, master=None, conf=())
-    found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
+    known = replace(options, **OPTIONS_OF_TABLES_UNSET, search="bfs", time_limit=ERROR_PATH_SECONDS, report=None)
+    found = _run_engine("tables", protocol, replace(known, master=None, conf=()))
     if found.violations and found.violations[0].failed:
-        found.notes.append("the engine 'tables' searched again for the path to the error; counts refer to it")
+        again = f"the engine '{found.engine or 'tables'}' searched again"
+        found.notes.append(f"{again} for the path to the error; counts refer to it")
         return found
     raise error

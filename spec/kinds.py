@@ -136,8 +136,8 @@ def _elements_with_types(value: Value, kinds: tuple[Any, ...], path: str) -> Ite
     elif isinstance(value, Map):
         yield from ((key, kinds[0], f"a key of {path}") for key in value)
         yield from ((item, kinds[1], f"{path}[{key!r}]") for key, item in value.items())
-    elif kinds[-1] is Ellipsis or len(kinds) == len(value):
-        places = zip(value, repeat(kinds[0]) if kinds[-1] is Ellipsis else kinds, strict=False)
+    elif kinds[-1:] == (Ellipsis,) or len(kinds) == len(value):
+        places = zip(value, repeat(kinds[0]) if kinds[-1:] == (Ellipsis,) else kinds, strict=False)
         yield from ((item, kind, f"{path}[{number}]") for number, (item, kind) in enumerate(places, start=1))
 
 
@@ -219,7 +219,7 @@ def _elements_checker(collection: Any, kind: Any) -> TypePredicate:
 
 
 def _tuple_checker(arguments: tuple[Any, ...]) -> TypePredicate:
-    if arguments[-1] is Ellipsis:
+    if arguments[-1:] == (Ellipsis,):
         return _elements_checker(tuple, arguments[0])
     elements = [_checker_of_type(argument) for argument in arguments]
     return lambda value: (

@@ -164,8 +164,6 @@ def _require_translatable(protocol: Protocol, options: SearchRequest, initial: l
         raise UntranslatableError("--check-actions")
     if any(read.of_inbox for owner in owners for read in owner.reads) or any(state.inboxes for state in initial):
         raise UntranslatableError("inboxes")
-    if len({type(state.shared) for state in initial}) > 1:
-        raise UntranslatableError("several classes of shared record")
     _require_fairness_of_actions(protocol, options)
     beyond = next(filter(_is_property_beyond_state, properties), None)
     if beyond is not None:

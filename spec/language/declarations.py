@@ -261,6 +261,8 @@ def _mark_action(
         for message in messages:
             if not (isinstance(message, type) and issubclass(message, Record)):
                 raise ProtocolError(f"{place_of_method(function)}: @on takes types of message, found {message!r}")
+        if not hasattr(function, "__code__"):
+            raise ProtocolError(f"@{kind}: expected a method, found {function!r}")
         read = projections_in_reads(reads, function.__qualname__)
         function.action_mark = ActionMark(kind, messages, read, name, fair, each)  # type: ignore[attr-defined]
         return function

@@ -442,10 +442,12 @@ class Protocol:
         if not found:
             raise ProtocolError(f"{self._start(method)}: there is no initial state")
         id_types = dict.fromkeys(self.id_types)
+        self.shared_record = type(found[0].shared)
+        self._check_views(field_types(self.shared_record))
         for state in found:
-            if type(state.shared) is not self.shared_record:
-                self.shared_record = type(state.shared)
-                self._check_views(field_types(self.shared_record))
+            if type(state.shared) is not type(found[0].shared):
+                classes = f"{type(found[0].shared).__name__} and {type(state.shared).__name__}"
+                raise ProtocolError(f"{self._start(method)}: expected shared records of one class, found {classes}")
             note_replica_types(state.replicas.values(), self.replica_types)
             self._require_known_destinations(state, method)
             id_types.update((field_types(type(one)).get("id", Any), None) for one in state.replicas.values())

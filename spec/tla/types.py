@@ -81,7 +81,13 @@ def tla_names(cls: type[Record]) -> dict[str, str]:
     prefix: str = getattr(cls, "tla_prefix", "")
     given: Mapping[str, str] = getattr(cls, "tla_names", {})
     cased: Callable[[str], str] = str if getattr(cls, "tla_snake_case", False) else camel_case_field
-    return {name: given.get(name, prefix + cased(name)) for name in field_names(cls)}
+    names: dict[str, str] = {}
+    for field in field_names(cls):
+        name = given.get(field, prefix + cased(field))
+        if name in names.values():
+            raise VariablesError(name, name, f"two of that name in {cls.__qualname__}", "one; set tla_names")
+        names[field] = name
+    return names
 
 
 def subclasses(cls: type[Record]) -> list[type[Record]]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -27,6 +27,8 @@ from kraftcheck.explorer.tables.interned_values import restore_ruleless_inbox_co
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.spec import MessageSetWithMemory, Record, State, Steps, become, consume, internal, on
+from kraftcheck.spec import bound as bounded_by
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.command_line import heed_interrupts
@@ -162,6 +164,42 @@ def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] =
 
 
 @pytest.mark.slow
+class Peer(Record):
+    id: int
+    seen: int = 0
+
+
+class Number(Record):
+    number: int
+    dest: int
+
+
+class Remembering(Protocol):
+    """The network remembers the messages that were processed, so two contents may have the same messages in flight."""
+
+    sends: int = bounded_by("MaxSends", default=3)
+    network = MessageSetWithMemory()
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Peer(1), Peer(2)])
+
+    @internal
+    def send(self, me: Peer) -> Steps:
+        for number in (1, 2):
+            yield become(me).send(Number(number, 3 - me.id)).spend("sends")
+
+    @on(Number)
+    def receive(self, me: Peer, message: Number) -> Steps:
+        yield consume(me.but(seen=max(me.seen, message.number)))
+
+
+def test_a_network_with_memory_comes_back(tmp_path: Path) -> None:
+    options = SearchRequest(checkpoint=tmp_path / "search", deadlock=False)
+    tables.explore(Remembering(), replace(options, max_states=40))
+    result = tables.explore(Remembering(), replace(options, checkpoint=None, resume=tmp_path / "search"))
+    assert (result.distinct_states, result.generated_states, result.depth) == (137, 333, 7)
+
+
 def test_violations_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     protocol, options = interrupted(folder, reports=60)

@@ -209,6 +209,16 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         ("", ": unknown protocol Mine; the file has none"),
         (HEAD + START.replace("Mine", "Mime"), ": unknown protocol Mine (perhaps Mime?); the file has Mime"),
         (HEAD + START + "Mine = 3\n", ": Mine is not a protocol; expected a subclass of Protocol"),
+        (HEAD + START + "    configuration = 3\n", "Mine.configuration: expected a name or a file, found 3"),
+        (HEAD + START + "    @internal\n    class Tick: pass\n", ":10: @internal: expected a method, found <class "),
+        (
+            HEAD + START + "        yield self.start([P(1)], P(2))\n",
+            ":8: initial of Mine: expected shared records of one class, found S and P",
+        ),
+        (
+            HEAD + "deep = ()\nfor _ in range(9000): deep = (deep,)\n" + START.replace("(1)", "(1, deep)"),
+            "kraftcheck: error: values or calls are nested too deeply; expected fewer than about a thousand levels",
+        ),
         (HEAD + START + "    @on()\n    def hear(self, me: P, m: P) -> Steps: ...\n", ":10: @on needs the type of the"),
         (LATE + HEAD + START + "    x: Nope = constant('X', default=1)\n", ": the annotations of Mine cannot be "),
         (HEAD + START.replace("yield", "return; yield"), "initial of Mine: there is no initial state"),

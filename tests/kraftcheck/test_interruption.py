@@ -179,7 +179,7 @@ class Interrupting:
     def find_spec(self, name, *_):
         if name == module:
             sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), getattr(signal, os.environ["SIGNAL"]))
 
 sys.meta_path.insert(0, Interrupting())
 sys.argv = ["kraftcheck", "check", "lock-service", *words]
@@ -187,14 +187,15 @@ runpy.run_module("kraftcheck", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("module", ["kraftcheck.cli", "argparse", "kraftcheck.commands.check", "kraftcheck.reporting"])
-def test_ctrl_c_while_modules_are_imported(module: str) -> None:
+def test_signals_while_modules_are_imported(module: str, number: str) -> None:
     """`runpy` imports some of the standard library before; `argparse` is among what it does not.
 
     The interruption waits for the end of the import. By then the search may have begun.
     """
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, module, "--engine", "reference"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SIGNAL": number})
     assert done.returncode == 130
     has_begun = "INCOMPLETE: nothing is violated so far, interrupted" in done.stdout
     assert done.stderr == ("" if has_begun else "interrupted\n")
@@ -205,7 +206,7 @@ def test_ctrl_c_while_numpy_is_imported(tmp_path: Path) -> None:
     """Its compiled part cannot be loaded a second time, so the report must do without it."""
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, "numpy._core.printoptions"]
     command += ["--engine", "tables", "--json", str(tmp_path / "result.json")]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SIGNAL": "SIGINT"})
     assert (done.returncode, done.stderr) == (130, "")
     assert json.loads((tmp_path / "result.json").read_text())["limit"] == "interrupted"
 

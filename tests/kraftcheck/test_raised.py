@@ -107,6 +107,55 @@ def test_an_assert_that_fails(run: Run, counter: Path, engine: str) -> None:
     assert "An assert failed in Hear." in counter.with_suffix(".out").read_text()
 
 
+ORDERED = """
+from kraftcheck import *
+
+class Cell(Record):
+    id: int
+    n: int = 0
+
+class Ordered(Protocol):
+    network = None
+
+    def initial(self):
+        yield self.start([Cell(1), Cell(2)])
+
+    @internal
+    def grow(self, me: Cell) -> Steps:
+        if me.n < 4:
+            yield become(me.but(n=me.n + 1))
+
+    @invariant
+    def small(self, me: Cell, peer: Cell) -> bool:
+        assert me.n + peer.n < LIMIT
+        return True
+
+    @constraint
+    def in_table(self, me: Cell) -> bool:
+        return me.n < 3
+
+    @constraint
+    def by_table(self, me: Cell) -> bool:
+        return (True, True, True)[me.n]
+"""
+
+
+@pytest.mark.parametrize("engine", EVERY)
+@pytest.mark.parametrize(("limit", "code"), [(5, 14), (9, 0)])
+def test_an_error_that_no_state_has_is_not_reported(
+    run: Run, counter: Path, tmp_path: Path, engine: str, limit: int, code: int
+) -> None:
+    """The second constraint raises an error where the first one is false, and is not evaluated there."""
+    counter.write_text(ORDERED.replace("LIMIT", str(limit)))
+    text = "INVARIANT Small\nCONSTRAINT InTable\nCONSTRAINT ByTable\nCHECK_DEADLOCK FALSE\n"
+    (tmp_path / "both.cfg").write_text(text)
+    command = ("check", f"{counter}:Ordered", "--config", tmp_path / "both.cfg", "--engine", engine, "--quiet")
+    keeping = ("--checkpoint", tmp_path / "search")
+    for more in ((), keeping, ("--resume", tmp_path / "search")) if engine == "tables" else ((),):
+        outcome = run(*command, *more)
+        assert (outcome.code, "An assert failed in Small" in outcome.out) == (code, code == 14), outcome.err
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_another_exception_is_bad_input_and_the_way_there_is_told(run: Run, counter: Path, engine: str) -> None:
     counter.write_text(RAISES)

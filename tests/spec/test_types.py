@@ -219,6 +219,12 @@ def test_what_does_not_fit_is_said(kind: Any, value: Any, problem: str) -> None:
     assert type_mismatch(value, kind, "x") == problem
 
 
+def test_the_empty_tuple_has_a_type() -> None:
+    assert type_mismatch((), tuple[int, int] | tuple[()], "x") is None
+    assert type_mismatch((), tuple[()], "x") is None
+    assert type_mismatch((1,), tuple[()], "x") is not None
+
+
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [

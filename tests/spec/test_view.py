@@ -625,3 +625,17 @@ def test_an_error_of_an_alternative_that_does_not_fit_leaves_no_cycle() -> None:
         gc.garbage.clear()
         gc.enable()
     assert MismatchError not in kinds
+
+
+def test_two_fields_of_a_record_with_one_name_are_refused() -> None:
+    class Broker(Record):
+        id: int
+        last_epoch: int = 0
+        lastEpoch: int = 0  # noqa: N815
+
+    class Twice(Protocol):
+        def initial(self) -> Iterator[State]:
+            yield self.start([Broker(1)])
+
+    with pytest.raises(VariablesError, match="lastEpoch: expected one; set tla_names, found two of that name in"):
+        StateView(Twice())
