@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -73,8 +74,9 @@ class Progress:
     nodes : int or None
         Nodes of the decision diagrams of the symbolic engine; None for other engines. By saturation, the other counts
         are 0 until the end.
-    handler_calls : dict of str to int
-        Calls of each action in Python so far.
+    handler_calls, evaluations : dict of str to int
+        Calls of each action, and evaluations of each property, in Python so far. The latter are those of the table
+        engine.
     """
 
     distinct_states: int
@@ -84,6 +86,12 @@ class Progress:
     seconds: float
     nodes: int | None = None
     handler_calls: dict[str, int] = field(default_factory=dict)
+    evaluations: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Calls of each action and evaluations of each property together."""
+        return Counter(self.handler_calls) + Counter(self.evaluations)
 
 
 # Values on the command line

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import Progress as Progress
@@ -420,6 +421,7 @@ class SearchCounts(NamedTuple):
     actions: dict[str, int]  # times each action fired
     handler_calls: dict[str, int]  # times each action was called in Python
     uncounted: Sequence[str] = ()  # actions that fired an unknown number of times, which `actions` leaves out
+    evaluations: Mapping[str, int] = MappingProxyType({})  # times each property was evaluated in Python, if counted
 
 
 def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReadLog | None:
@@ -448,6 +450,7 @@ class SearchMonitor:
         self.reads = hidden_read_recorder(protocol, options, first_found=first_found)
         self.result, self.earlier = Result(), 0.0
         self.violated: set[str] = set()
+        self._evaluations: Mapping[str, int] = {}
         self.followed: set[str] = set()
         self._began = SEARCH_CLOCK.now()
 
@@ -510,7 +513,7 @@ class SearchMonitor:
         result, totals = self.result, self._total()
         result.distinct_states, result.generated_states = totals.distinct, totals.generated
         result.actions, result.handler_calls = totals.actions, totals.handler_calls
-        result.uncounted = list(totals.uncounted)
+        result.uncounted, self._evaluations = list(totals.uncounted), totals.evaluations
         result.seconds = self.seconds
 
     @property
@@ -524,7 +527,8 @@ class SearchMonitor:
         result = self.result
         if self.options.report is not None:
             counts = result.distinct_states, result.generated_states, result.depth or 0, frontier
-            self.options.report(Progress(*counts, result.seconds, nodes, result.handler_calls))
+            calls = result.handler_calls, self._evaluations
+            self.options.report(Progress(*counts, result.seconds, nodes, *calls))
 
     def check_time_limit(self, frontier: int, nodes: int | None = None) -> None:
         """Stop at the time limit; else report the progress."""

@@ -42,7 +42,7 @@ From the second number on it gives up while half of the states wait to be expand
 
 LEAST_BYTECODE_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
-ENGINE_CALL_THRESHOLDS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
+ENGINE_CALL_THRESHOLDS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 11, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
 MOST_BYTECODE_BYTES = 8 << 30
 """Memory that is enough for the bytecode engine. It gives up at 2 GiB of words, and copies them while they grow."""
@@ -58,6 +58,11 @@ FIRST_SAMPLE_STATES = 1 << 6
 FALLING_CALLS_RATIO, LONG_SEARCH_STATES = 0.75, 1 << 19
 """The part of the calls for each step that remains after a doubling of the states where the table engine is learning.
 Then it is faster than the bytecode engine in a search of more states than the second number."""
+
+
+STEADY_CALLS_RATIO, LEAST_FALLING_STATES = 0.9, 1 << 13
+"""The part of the calls for each step that remains after a doubling where they hardly become rarer. Where they do, the
+reference engine begins from the second number of states on."""
 
 
 class Engine(NamedTuple):
@@ -228,7 +233,7 @@ class EngineChooser:
         return sum(1 if kind == "environment" else len(self._starts[0].replicas) for kind in kinds)
 
     def _restart(self) -> None:
-        self._last, self._last_size, self._calls = Progress(0, 0, 0, 0, 0.0), 0, inf
+        self._last, self._last_size, self._calls = Progress(0, len(self._starts), 0, 0, 0.0), 0, inf
 
     def watched(self) -> SearchRequest:
         """Return the request with a report that raises `EngineChangeSignal`, if there is another engine."""
@@ -287,15 +292,16 @@ class EngineChooser:
         if size < max(FIRST_SAMPLE_STATES, 2 * self._last_size):
             return
         calls, before = _calls_per_step(last, progress), self._calls
-        self._last, self._last_size, self._calls = progress, size, calls
         for engine in [*self._others]:
             if self._is_faster(engine, size, last, progress):
-                self.notes = [_engine_change_note(progress, engine, self._options.workers or 1, self.problem)]
+                steps, workers = progress.generated_states - len(self._starts), self._options.workers or 1
+                self.notes = [_engine_change_note(progress, steps, engine, workers, self.problem)]
                 self._following, self._most = (
                     engine,
                     LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
                 )
                 raise EngineChangeSignal
+        self._last, self._last_size, self._calls = progress, size, calls
 
     def _is_faster(self, engine: str, size: int, before: Progress, progress: Progress) -> bool:
         """Return whether another engine takes less time, by the calls since a sample.
@@ -303,12 +309,15 @@ class EngineChooser:
         The reference engine does so too if the calls take longer than all of its own calls and steps.
         """
         least = [number for first, number in ENGINE_CALL_THRESHOLDS[engine] if size >= first]
-        is_often = bool(least) and _calls_per_step(before, progress) >= least[-1]
+        calls = _calls_per_step(before, progress)
+        if engine == "reference" and size < LEAST_FALLING_STATES and calls < STEADY_CALLS_RATIO * self._calls:
+            return False
+        is_often = bool(least) and calls >= least[-1]
         if engine != "reference" or is_often or not least:
             return is_often and (engine == "reference" or self._is_translatable(size))
         states = progress.distinct_states - before.distinct_states
         steps = progress.generated_states - before.generated_states
-        calls = sum(progress.handler_calls.values()) - sum(before.handler_calls.values())
+        calls = progress.calls.total() - before.calls.total()
         return TABLE_CALL_COST * calls > states * (2 + self._handlers) + steps
 
     def _is_translatable(self, states: int) -> bool:
@@ -328,19 +337,18 @@ def _holds_finished_search(folder: Any) -> bool:
     return holds_finished_search(folder)
 
 
-def _engine_change_note(progress: Progress, engine: str, workers: int, problem: str) -> str:
-    calls = progress.handler_calls
+def _engine_change_note(progress: Progress, steps: int, engine: str, workers: int, problem: str) -> str:
+    calls = progress.calls
     most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
     return (
-        f"the inputs of {', '.join(most)} hardly repeat ({sum(calls.values()):,} calls for "
-        f"{progress.generated_states:,} steps): the {engine} engine searched{' in one thread' * (workers > 1)}"
-        f"{problem}; see docs/fast.md"
+        f"the inputs of {', '.join(most)} hardly repeat ({calls.total():,} calls for {steps:,} steps): "
+        f"the {engine} engine searched{' in one thread' * (workers > 1)}{problem}; see docs/fast.md"
     )
 
 
 def _calls_per_step(before: Progress, after: Progress) -> float:
     """Return the number of calls for each step between two samples."""
-    calls = sum(after.handler_calls.values()) - sum(before.handler_calls.values())
+    calls = after.calls.total() - before.calls.total()
     return calls / max(1, after.generated_states - before.generated_states)
 
 

@@ -193,7 +193,9 @@ class ViolationChecker:
         if most is not None:  # the last batch may exceed the limit
             distinct = min(distinct, max(most, self.restored))
         self._growth.sample(distinct, calls)
-        return SearchCounts(distinct, self.initial_count + sum(actions.values()), actions, calls)
+        evaluations = self._learner.calls.evaluations
+        generated = self.initial_count + sum(actions.values())
+        return SearchCounts(distinct, generated, actions, calls, evaluations=evaluations.copy())
 
     def _own_tallies(self) -> StepAndCallCounts:
         learner = self._learner
@@ -210,7 +212,8 @@ class ViolationChecker:
         seconds, learning = self.monitor.seconds, self._learner.seconds
         if self.expander.workers == 1 or seconds < LONG_LEARNING_SECONDS or learning < LONG_LEARNING_FRACTION * seconds:
             return []
-        most = ", ".join(name for name, _ in self._learner.calls.counts.most_common(1))
+        calls = self._learner.calls.counts + self._learner.calls.evaluations
+        most = ", ".join(name for name, _ in calls.most_common(1))
         share = f"{learning / seconds:.0%} of the time"
         return [f"learning (most calls: {most}) took {share}; more workers do not shorten it"]
 
