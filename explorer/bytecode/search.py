@@ -162,8 +162,10 @@ class BytecodeSearch:
                 raise UntranslatableError("more calls of Python than one in two steps")
             self.description.answer()
         elif error:
-            what = "an operation that is not translated" if error == codes.UNSUPPORTED_ERROR else "too much work"
-            raise UntranslatableError(f"{what} ({self.description.place_of(machine.at[codes.AT_ERROR_LINE])})")
+            instruction = machine.at[codes.AT_ERROR_LINE]
+            operation = f"the operation {codes.Op(machine.code[instruction, 0]).name} of these values"
+            what = operation if error == codes.UNSUPPORTED_ERROR else "too much work"
+            raise UntranslatableError(f"{what} ({self.description.place_of(instruction)})")
 
     def _sample(self, number: int) -> None:
         """Expand a state by the interpreter and by the reference semantics, and compare the steps and verdicts."""

@@ -210,6 +210,8 @@ def locally(values, by_name):
 EXPRESSIONS = [
     *("s.n + 2 * s.n - 1", "-s.n // 2", "-s.n % 4", "s.n - (-5)", "7 // s.n", "s.n < 4 <= 4 != 5", "not s.flag"),
     *("s.flag and s.n", "s.maybe or s.n", "s.n if s.maybe is None else 0", "s.maybe is not None", "s.numbers[0]"),
+    *("s.n + (s.n > 2)", "s.n - s.flag", "s.flag - s.flag", "s.flag + s.flag", "s.flag * s.n", "s.n // (s.n > 0)"),
+    *("tuple(c + (i == 1) for i, c in enumerate(s.numbers))", "s.n % (s.n > 0)", "(s.n > 0) * (s.n > 1)"),
     *("s.numbers.index(1)", "[1, s.n].index(s.n)", "divmod(-s.n, 4)", "rest(s.numbers)", "swapped(s.numbers)"),
     *("s.numbers[-1]", "s.numbers[1:]", "s.numbers[:-1]", "s.numbers[5:]", "s.numbers[-2:2]", "s.numbers + (s.n,)"),
     *("len(s.numbers)", "len(s.by_name)", "sorted(s.numbers)", "sorted(s.few)[0]", "max(s.numbers)", "min(s.few)"),

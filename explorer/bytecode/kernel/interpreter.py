@@ -152,13 +152,22 @@ def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
 
 
 @jit
+def number_of_bool(value: Any) -> Any:
+    """Return a number unchanged, a bool as a number, and 0 for any other value. The lowest bit marks a number."""
+    if value == codes.TRUE_VALUE or value == codes.FALSE_VALUE:
+        return np.int64(3 if value == codes.TRUE_VALUE else 1)
+    return np.int64(value if value & 1 else 0)
+
+
+@jit
 def add_values(m: Any, one: Any, other: Any) -> Any:
     """Return `one + other`."""
     if one & 1 and other & 1:
         return heap.box_integer(m, (one >> 1) + (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_sequence_kind(kind) or kind != heap.kind_of(m, other):
-        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+        a, b = number_of_bool(one), number_of_bool(other)
+        return heap.box_integer(m, (a >> 1) + (b >> 1)) if a & b & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_elements(m, one)
     push_elements(m, other)
     return build_from_stack(m, kind, mark)
@@ -171,7 +180,8 @@ def subtract_values(m: Any, one: Any, other: Any) -> Any:
         return heap.box_integer(m, (one >> 1) - (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_set_kind(kind) or not heap.is_set_kind(heap.kind_of(m, other)):
-        return heap.record_error(m, codes.UNSUPPORTED_ERROR)
+        a, b = number_of_bool(one), number_of_bool(other)
+        return heap.box_integer(m, (a >> 1) - (b >> 1)) if a & b & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(heap.node_size(m, one)):
         if find_element(m, other, heap.node_item(m, one, place)) < 0:
             push_value(m, heap.node_item(m, one, place))
@@ -194,7 +204,8 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
         for _ in range(other >> 1):
             push_elements(m, one)
         return build_from_stack(m, heap.kind_of(m, one), mark)
-    if not (one & 1 and other & 1):
+    one, other = number_of_bool(one), number_of_bool(other)
+    if not one & other & 1:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
     if operation == OP_MUL:
