@@ -269,10 +269,7 @@ class ReferenceSearch:
         gc.set_threshold(GC_THRESHOLD_OBJECTS, *thresholds[1:])
         try:
             with suppress(SearchStopped):
-                for state in self.system.initial():
-                    self._generated += 1
-                    self._admit(NO_SOURCE_STATE, state, None, 1)
-                self._end_level()
+                self._admit_initial()
                 (self._breadth_first if breadth_first else self._depth_first)(range(len(self._visited.states)))
                 if options.reachable:
                     check_reachable_properties(self._graph(), options, self._monitor)
@@ -291,6 +288,14 @@ class ReferenceSearch:
                 gc.unfreeze()
             if not breadth_first:
                 self.result.depth = None
+
+    def _admit_initial(self) -> None:
+        for state in self.system.initial():
+            self._generated += 1
+            self._admit(NO_SOURCE_STATE, state, None, 1)
+            if self._generated % STATES_A_CLOCK_CHECK == 0:
+                self._pause(len(self._visited.states))
+        self._end_level()
 
     def _totals(self) -> SearchCounts:
         calls = dict(self.semantics.handler_calls)

@@ -348,6 +348,8 @@ def _equals_only_its_type(value: Value) -> bool:
 def typed_key(value: Value) -> Any:
     """Return a dict key that distinguishes values equal in Python, such as 1 and True."""
     kind = type(value)
+    if kind is int or kind is bool or kind is str:  # most values
+        return kind, value
     if kind is tuple or kind is frozenset:
         return kind, kind(map(typed_key, value))
     if isinstance(value, Map):

@@ -39,6 +39,10 @@ _SPECIAL_METHODS = ("__bool__", "__len__", "__iter__", "__contains__", "__getite
 """Methods of a class that change what operations on its instances mean."""
 
 
+MOST_CACHED_NODES = 1 << 16
+"""Encoded nodes before their cache is emptied."""
+
+
 class UninhabitedType:
     """The type of no value."""
 
@@ -69,6 +73,7 @@ class ValueHeap:
         self._rows: list[tuple[int, int, int]] = []
         self._items: list[int] = []
         self._decoded: dict[int, Any] = {}
+        self._nodes: dict[tuple[int, ...], int] = {}  # by kind and items: values have parts in common
         self._of_kind: dict[int, type] = {kind: of for of, kind in KINDS_OF_TYPES.items()}
         for name in field_names(Step):
             self.name(name)
@@ -194,12 +199,18 @@ class ValueHeap:
 
     def _node(self, kind: int, items: Iterable[int]) -> int:
         values = list(items)
+        key = (kind, *values)
+        if (known := self._nodes.get(key)) is not None:
+            return known
         self.require_room(2 * len(values) + 64)
         end = codes.ATOM_WORDS + codes.NODE_HEAD_WORDS + len(values)
         if end > codes.SCRATCH_WORDS:
             raise UntranslatableError("a value of over a million parts")
         self.machine.words[codes.ATOM_WORDS : end] = [kind, len(values), *values]
-        return 2 * int(intern_node(self.machine, codes.ATOM_WORDS))
+        if len(self._nodes) >= MOST_CACHED_NODES:
+            self._nodes.clear()
+        found = self._nodes[key] = 2 * int(intern_node(self.machine, codes.ATOM_WORDS))
+        return found
 
     def decode(self, value: int) -> Any:
         """Return the Python value of a permanent value."""
