@@ -332,12 +332,13 @@ TABLE_FEATURES = ALL_FEATURES - {Feature.RENAMING}
 DFS_FEATURES = TABLE_FEATURES - {*STATE_GRAPH_FEATURES, Feature.CHECKPOINT, Feature.MEMORY}
 SYMBOLIC_FEATURES = TABLE_FEATURES - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
 FIXPOINT_FEATURES = SYMBOLIC_FEATURES - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
+BYTECODE_FEATURES = {Feature.CONSTRAINT, Feature.LIMITS, Feature.SYMMETRY, *STATE_GRAPH_FEATURES}
 
 CAPABILITIES = {
     "tables": {"bfs": TABLE_FEATURES, "dfs": DFS_FEATURES, "iddfs": DFS_FEATURES},
     "reference": {"bfs": ALL_FEATURES - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DFS_FEATURES | {Feature.RENAMING}},
     "symbolic": {"saturation": FIXPOINT_FEATURES, "chaining": FIXPOINT_FEATURES, "bfs": SYMBOLIC_FEATURES},
-    "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS, Feature.REACHABLE, Feature.TEMPORAL})},
+    "bytecode": {"bfs": frozenset(BYTECODE_FEATURES)},
     "spark": {"bfs": TABLE_FEATURES - {Feature.MEMORY}},
 }
 """Supported features, by engine and search order; the first order is the engine's default."""

@@ -23,9 +23,11 @@ from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.formula import StatePredicate
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State, make_state
+from kraftcheck.spec.language.state import State, make_state, permutation_group, permute_model_values
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
 
+MOST_PERMUTATIONS = 1 << 10
+"""Permutations of a SYMMETRY; each new state is permuted by each."""
 FIRST_STEP_LOG_ENTRIES = 1 << 14
 """Steps that the log of a sampled state has room for, at first."""
 
@@ -100,13 +102,29 @@ class EncodedSearch:
         if any("state" in prop.asks for prop in (*self.properties, *self.predicates)):
             machine.shape[codes.SHAPE_STATE_KIND] = heap.kind(State)
         machine.shape[codes.SHAPE_MOST_STATES] = self.options.max_states or 0
-        machine.row = np.zeros(2 * self.width + 2, np.int64)
+        machine.row = np.zeros(4 * self.width + 2, np.int64)
+        self._describe_symmetry()
         machine.environment = np.zeros(2 * (2 + projections), np.int64)
         machine.fired, machine.taken = (np.zeros(len(self.entries) + 1, np.int64) for _ in range(2))
         machine.inputs = np.zeros((len(machine.properties), 8), np.int64)
         machine.violations = np.zeros((len(self.properties) + 1, 2), np.int64)
         machine.states, machine.sources = (np.zeros(1 << 14, np.int32) for _ in range(2))
         machine.log = np.zeros((FIRST_STEP_LOG_ENTRIES, 3), np.int64)
+
+    def _describe_symmetry(self) -> None:
+        """Hand the permutations of the SYMMETRY to the kernel; without one, the identity alone."""
+        machine, name, encode = self.heap.machine, self.options.symmetry, self.heap.encode
+        group = [{}] if name is None else permutation_group(self.protocol.symmetry_sets(name))
+        if len(group) > MOST_PERMUTATIONS:
+            raise UntranslatableError(f"SYMMETRY {name} with {len(group):,} permutations")
+        images = [[permute_model_values(key, permutation) for key in self.replicas] for permutation in group]
+        if any(set(keys) != set(self.replicas) for keys in images):
+            raise UntranslatableError(f"SYMMETRY {name} with images of replicas that are no replicas")
+        columns = [[*map(self.replicas.index, keys), 0] for keys in images]
+        machine.symmetric = np.array([*map(encode, group[0]), 0], np.int64)
+        machine.images = np.array([[*map(encode, permutation.values()), 0] for permutation in group], np.int64)
+        machine.column_images = np.array(columns, np.int64)
+        machine.permuted = np.zeros((1 << codes.MATCH_MEMO_BITS if name else 1, 2), np.int64)
 
     def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry

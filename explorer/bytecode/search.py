@@ -15,7 +15,7 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import evaluate_property, expand_states, insert_state
 from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
-from kraftcheck.explorer.request import SearchRequest, require_supported
+from kraftcheck.explorer.request import SearchRequest, require_supported, without_unsound_symmetry
 from kraftcheck.explorer.result import Behaviour, Result, SearchCounts, SearchMonitor, SearchStopped, behaviour_along
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
@@ -44,6 +44,7 @@ class BytecodeSearch:
     """A breadth-first search that calls no handler in Python, but in a sample of the states."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, starts: int | None = None) -> None:
+        options, notes = without_unsound_symmetry(options)
         require_supported("bytecode", protocol, options)
         self.protocol, self.options = protocol, options
         self._purity = PurityTest(protocol, thorough=False)
@@ -53,6 +54,7 @@ class BytecodeSearch:
         self.heap = self.description.heap
         self._monitor = SearchMonitor(options, self._totals, protocol)
         self._starts = 0  # initial states
+        self.result.notes += notes
         self._answered = 0  # calls of Python for untranslated expressions
 
     @property
@@ -182,6 +184,8 @@ class BytecodeSearch:
         is_same = found <= wanted if stopped else found == wanted
         reached = {address for _, address, _ in steps} if not stopped else set[int]()
         self.require_alike(is_same and all(map(self._is_judged_alike, reached)))
+        if self.options.symmetry is not None:
+            self.require_alike(all(map(self._has_number_of_orbit, reached)))
         self.require_no_error(number)
 
     @staticmethod
@@ -192,11 +196,18 @@ class BytecodeSearch:
 
     def _is_judged_alike(self, address: int) -> bool:
         state, machine = self.description.decoded(address), self.heap.machine
-        is_inside = int(machine.words[address + NODE_HEAD_WORDS + self.description.width]) != EXCLUDED_STATE
+        is_inside = self._number_at(address) != EXCLUDED_STATE
         if is_inside != self.system.is_within(state):
             return False
         held = zip(self.description.properties, machine.violations.tolist(), strict=False)
         return all(where or self.semantics.holds(one, state) for one, (where, _) in held if one.kind != "constraint")
+
+    def _has_number_of_orbit(self, address: int) -> bool:
+        number, identity = self._number_at(address), self.system.identity
+        return number < 0 or identity(self.description.decoded(address)) == identity(self.state(number))
+
+    def _number_at(self, address: int) -> int:
+        return int(self.heap.machine.words[address + NODE_HEAD_WORDS + self.description.width])
 
     def state(self, number: int) -> State:
         """Return the state with a number."""

@@ -172,7 +172,11 @@ class InterpreterArrays(ArrayGroup):
     properties = declare(np.int32, 7)  # function, tests of me and peer, constraint?, negated?, range of columns of me
     seen = declare(np.uint8)  # by probe
     inputs = declare(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
-    row = declare(np.int64)  # the columns of a state, then those of a successor
+    row = declare(np.int64)  # the columns of a state, of a successor, of its least image, and of another image
+    symmetric = declare(np.int64)  # the model values that the SYMMETRY permutes
+    images = declare(np.int64, -1)  # by permutation and value in `symmetric`: its image; the first one is the identity
+    column_images = declare(np.int64, -1)  # by permutation and replica's column: the column of its image
+    permuted = declare(np.int64, 2)  # cache: value and permutation, and the permuted value
     environment = declare(np.int64)  # its shared record and its projections, then the successor's
     states = declare(np.int32)  # addresses by number
     sources = declare(np.int32)  # by number: the state that first led to it

@@ -258,31 +258,92 @@ def evaluate_property(m: Any, which: Any, first: Any, last: Any, held: Any) -> A
 
 
 @jit
+def permuted_value(m: Any, value: Any, permutation: Any) -> Any:
+    """Return a permanent value with its model values permuted, as a permanent one."""
+    if value & 1 or (m.groups[m.words[value >> 1]] <= codes.ENUM_GROUP and m.words[value >> 1] != codes.MODEL_KIND):
+        return value
+    if m.words[value >> 1] == codes.MODEL_KIND:
+        place = find_in_span(m.symmetric, 0, m.symmetric.shape[0], value)
+        return value if place < 0 else m.images[permutation, place]
+    key = (np.int64(value) << 16) | permutation
+    slot = (np.uint64(key) * heap.HASH_FACTOR) >> np.uint64(64 - codes.MATCH_MEMO_BITS)
+    if m.permuted[slot, 0] == key:
+        return m.permuted[slot, 1]
+    mark = m.at[codes.AT_STACK_HEIGHT]
+    for place in range(heap.node_size(m, value)):
+        push_value(m, permuted_value(m, heap.node_item(m, value, place), permutation))
+    found = heap.intern_value(m, build_from_stack(m, m.words[value >> 1], mark))
+    if m.at[codes.AT_ERROR] == 0:
+        m.permuted[slot, 0], m.permuted[slot, 1] = key, found
+    return found
+
+
+@jit
+def write_least_image(m: Any) -> Any:
+    """Write the least image of the target under the SYMMETRY's permutations behind the rows of source and target."""
+    width, replicas = state_column_count(m), m.shape[codes.SHAPE_REPLICAS]
+    least, image = 2 * width, 3 * width
+    for place in range(width):  # the first permutation is the identity
+        m.row[least + place] = m.row[width + place]
+    for permutation in range(1, m.images.shape[0]):
+        for place in range(width):
+            value = m.row[width + place]
+            target = m.column_images[permutation, place] if place < replicas else place
+            m.row[image + target] = permuted_value(m, value, permutation) if value != 0 else 0
+        place = 0
+        while place < width and m.row[image + place] == m.row[least + place]:
+            place += 1
+        if place < width and m.row[image + place] < m.row[least + place]:
+            for later in range(place, width):
+                m.row[least + later] = m.row[image + later]
+    return 0
+
+
+@jit
+def intern_state_row(m: Any, first: Any) -> Any:
+    """Return the address of the state in a part of the row; a new one is not checked yet."""
+    width = state_column_count(m)
+    made = heap.allocate_node(m, codes.STATE_RECORD_KIND, width + 1)
+    if made == 0 or m.at[codes.AT_ERROR] != 0:
+        return 0
+    for place in range(width):
+        m.words[made + codes.NODE_HEAD_WORDS + place] = m.row[first + place]
+    m.words[made + codes.NODE_HEAD_WORDS + width] = codes.UNCHECKED_STATE
+    return heap.intern_node(m, made)
+
+
+@jit
 def insert_state(m: Any, source: Any) -> Any:
-    """Add the state in the target's row; return its address. A new one is checked."""
+    """Add the state in the target's row; return its address. A new one is checked.
+
+    Under a SYMMETRY, its least image has the number too. Of a known orbit only the image is kept, except for the log.
+    """
     width = state_column_count(m)
     low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
     if m.at[codes.AT_STATES] == m.states.shape[0]:
         # before the state is known: a state is expanded again after an error
         return heap.record_error(m, codes.PERMANENT_FULL_ERROR)
-    made = heap.allocate_node(m, codes.STATE_RECORD_KIND, width + 1)
-    if made == 0:
-        return 0
-    for place in range(width):
-        m.words[made + codes.NODE_HEAD_WORDS + place] = m.row[width + place]
-    m.words[made + codes.NODE_HEAD_WORDS + width] = codes.UNCHECKED_STATE
-    address = heap.intern_node(m, made)
-    if m.at[codes.AT_ERROR] == 0 and m.words[address + codes.NODE_HEAD_WORDS + width] == codes.UNCHECKED_STATE:
+    has_symmetry, number_place = m.images.shape[0] > 1, codes.NODE_HEAD_WORDS + width
+    if has_symmetry:
+        write_least_image(m)
+    key = intern_state_row(m, 2 * width if has_symmetry else width)
+    is_new = m.at[codes.AT_ERROR] == 0 and m.words[key + number_place] == codes.UNCHECKED_STATE
+    address = key
+    if has_symmetry and (is_new or m.shape[codes.SHAPE_IS_LOGGING] != 0):
+        address = intern_state_row(m, width)
+    if is_new and m.at[codes.AT_ERROR] == 0:
         is_inside = check_properties(m, source, address)
         if m.at[codes.AT_ERROR] == 0 and not is_inside:
-            m.words[address + codes.NODE_HEAD_WORDS + width] = codes.EXCLUDED_STATE
+            m.words[key + number_place] = codes.EXCLUDED_STATE
         elif m.at[codes.AT_ERROR] == 0:
             number = m.at[codes.AT_STATES]
-            m.words[address + codes.NODE_HEAD_WORDS + width] = number
+            m.words[key + number_place] = number
             m.states[number], m.sources[number] = address, source
             m.at[codes.AT_STATES] = number + 1
             if number + 1 == m.shape[codes.SHAPE_MOST_STATES]:
                 heap.record_error(m, codes.STATE_LIMIT_ERROR)
+    if address != 0:  # else there was no room
+        m.words[address + number_place] = m.words[key + number_place]
     m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
     return address
 

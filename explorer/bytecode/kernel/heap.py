@@ -9,7 +9,7 @@ import numpy as np
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import jit
 
-_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(29)
 STATE_NUMBER_ITEMS = 1  # items of a state after its columns: its number
 
@@ -280,9 +280,9 @@ def make_node_from_stack(m: Any, kind: Any, first: Any, count: Any) -> Any:
 @jit
 def node_hash(m: Any, address: Any, size: Any) -> Any:
     """Return the hash of a node with permanent items."""
-    found = np.uint64(m.words[address]) * _HASH_FACTOR + np.uint64(size)
+    found = np.uint64(m.words[address]) * HASH_FACTOR + np.uint64(size)
     for place in range(codes.NODE_HEAD_WORDS, codes.NODE_HEAD_WORDS + size):
-        found = (found ^ np.uint64(np.uint32(m.words[address + place]))) * _HASH_FACTOR
+        found = (found ^ np.uint64(np.uint32(m.words[address + place]))) * HASH_FACTOR
         found ^= found >> _HASH_SHIFT
     return found
 
@@ -378,7 +378,7 @@ def matches_type(m: Any, kind: Any, value: Any) -> Any:
                 return True
         return False
     key = (np.int64(value) << 32) | kind
-    slot = (np.uint64(key) * _HASH_FACTOR) >> np.uint64(64 - codes.MATCH_MEMO_BITS)
+    slot = (np.uint64(key) * HASH_FACTOR) >> np.uint64(64 - codes.MATCH_MEMO_BITS)
     if m.matched[slot] == key:
         return True
     wanted = codes.FROZENSET_KIND if operation == codes.TYPE_SET else codes.TUPLE_KIND
