@@ -20,12 +20,13 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.temporal.search import exhausted_bounds_disable_actions
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
-from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.declarations import REFINES, Action, Projection, Property
 from kraftcheck.spec.language.formula import StatePredicate
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, make_state, permutation_group, permute_model_values
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
 
+KINDS_OF_PROPERTIES = {"constraint": codes.CONSTRAINT, "step_invariant": codes.STEP_PROPERTY}
 MOST_PERMUTATIONS = 1 << 10
 """Permutations of a SYMMETRY; each new state is permuted by each."""
 FIRST_STEP_LOG_ENTRIES = 1 << 14
@@ -99,6 +100,7 @@ class EncodedSearch:
         machine.shape[codes.SHAPE_PROJECTIONS] = projections
         machine.shape[codes.SHAPE_SHARED_KIND] = heap.kind(self._shared)
         machine.shape[codes.SHAPE_ID_NAME] = heap.name("id")
+        machine.shape[codes.SHAPE_HAS_STEP_PROPERTIES] = any(prop.over_steps for prop in self.properties)
         if any("state" in prop.asks for prop in (*self.properties, *self.predicates)):
             machine.shape[codes.SHAPE_STATE_KIND] = heap.kind(State)
         machine.shape[codes.SHAPE_MOST_STATES] = self.options.max_states or 0
@@ -136,10 +138,12 @@ class EncodedSearch:
     def _property_row(self, program: Program, prop: Property) -> tuple[int, ...]:
         probe = self.protocol.probes.get(prop.name)
         function = program.function(prop.function, probe if isinstance(probe, PropertyCoverageProbe) else None)
-        tests = (program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer"))
+        pair = ("before", "after") if prop.over_steps else ("me", "peer")
+        tests = (program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in pair)
         columns = [place for place, key in enumerate(self.replicas) if prop.only in (None, key)]
         span = (columns[0], columns[-1] + 1) if columns and "me" in prop.asks else (0, int("me" not in prop.asks))
-        return function, *tests, int(prop.kind == "constraint"), int(prop.opposite), *span
+        kind = KINDS_OF_PROPERTIES.get(prop.kind, codes.STATE_PROPERTY)
+        return function, *tests, kind, int(prop.opposite), *span
 
     def property_number(self, prop: Property) -> int:
         """Return the number of a property in the program."""
@@ -197,8 +201,8 @@ def _require_fairness_of_actions(protocol: Protocol, options: SearchRequest) -> 
 
 
 def _is_property_beyond_state(prop: Property) -> bool:
-    """Return whether a property is about more than replicas, the shared record and the state."""
-    return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or bool(prop.given)
+    """Return whether a property is about more than replicas before and after, the shared record and the state."""
+    return prop.kind == REFINES or prop.of_actor or bool({"message", "spent"} & set(prop.asks)) or bool(prop.given)
 
 
 def _predicates_of_formulas(protocol: Protocol, options: SearchRequest) -> list[Property]:
@@ -234,6 +238,7 @@ def _parameter_sources(owner: Action | Property, reads: list[Projection]) -> lis
     """Return the sources of the parameters of an action or a property."""
     names = ("me", "peer", "shared", "state", *(read.name for read in reads))  # in the order of the sources
     known = {name: source for source, name in enumerate(names, codes.ME_SOURCE)}
+    known |= {"before": codes.ME_SOURCE, "after": codes.PEER_SOURCE}
     leading = ["me"] if isinstance(owner, Action) and owner.kind == "internal" else []
     found = [known[name] for name in (*leading, *owner.asks)]
     if len(found) > 7:

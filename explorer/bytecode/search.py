@@ -183,7 +183,7 @@ class BytecodeSearch:
         wanted = Counter((one.action, one.actor, one.target) for one in self.semantics.transitions(state))
         is_same = found <= wanted if stopped else found == wanted
         reached = {address for _, address, _ in steps} if not stopped else set[int]()
-        self.require_alike(is_same and all(map(self._is_judged_alike, reached)))
+        self.require_alike(is_same and all(self._is_judged_alike(address, state) for address in reached))
         if self.options.symmetry is not None:
             self.require_alike(all(map(self._has_number_of_orbit, reached)))
         self.require_no_error(number)
@@ -194,13 +194,20 @@ class BytecodeSearch:
         if not is_alike:
             raise UntranslatableError(WRONG_TRANSLATION_TEXT)
 
-    def _is_judged_alike(self, address: int) -> bool:
+    def _is_judged_alike(self, address: int, before: State | None = None) -> bool:
         state, machine = self.description.decoded(address), self.heap.machine
         is_inside = self._number_at(address) != EXCLUDED_STATE
         if is_inside != self.system.is_within(state):
             return False
         held = zip(self.description.properties, machine.violations.tolist(), strict=False)
-        return all(where or self.semantics.holds(one, state) for one, (where, _) in held if one.kind != "constraint")
+        judged = [one for one, (where, _) in held if not where and one.kind != "constraint"]
+        return all(self._satisfies(one, before, state) for one in judged)
+
+    def _satisfies(self, prop: Property, before: State | None, after: State) -> bool:
+        """Return whether a property of states holds in a state, or a property of steps for the step to it, if any."""
+        if not prop.over_steps:
+            return self.semantics.holds(prop, after)
+        return before is None or self.semantics.holds_over(prop, before, after)
 
     def _has_number_of_orbit(self, address: int) -> bool:
         number, identity = self._number_at(address), self.system.identity
@@ -218,7 +225,8 @@ class BytecodeSearch:
         machine = self.heap.machine
         for prop, (where, address) in zip(self.description.properties, machine.violations.tolist(), strict=False):
             if where and prop.name not in self._monitor.violated:
-                self.require_alike(not self.semantics.holds(prop, self.description.decoded(address)))
+                source = self.state(where - 2) if where > 1 else None
+                self.require_alike(not self._satisfies(prop, source, self.description.decoded(address)))
                 self._monitor.violation(prop.name, self.behaviour(where - 2, address))
         stuck = int(machine.at[codes.AT_DEADLOCKED])
         if stuck and self.options.deadlock and DEADLOCK not in self._monitor.violated:

@@ -1,4 +1,4 @@
-"""SYMMETRY in the bytecode engine: the same orbits as in the reference engine, for values of every kind."""
+"""SYMMETRY and properties of steps in the bytecode engine, for values of every kind."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from kraftcheck.spec import (
     invariant,
     ordered,
     reachable,
+    step_invariant,
 )
 from kraftcheck.spec.language.protocol import DEADLOCK
 
@@ -118,6 +119,14 @@ class Sites(Protocol):
     def no_mutual_friends(self, me: Site, peer: Site) -> bool:
         return self.most > 3 or me.friend != peer.id or peer.friend != me.id
 
+    @step_invariant
+    def seen_grows(self, before: Site, after: Site) -> bool:
+        return before.seen <= after.seen
+
+    @step_invariant
+    def idle_after_the_last_job(self, before: Site, after: Site, shared: Board) -> bool:
+        return after.phase is not Phase.IDLE or len(shared.jobs) < self.limit
+
     @reachable
     def all_idle(self, me: Site) -> bool:
         return me.phase is Phase.IDLE
@@ -146,12 +155,12 @@ def counts(result: Result) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("examples", [range(60), pytest.param(range(60, 400), marks=pytest.mark.slow)])
-def test_orbits_are_those_of_the_reference_engine(examples: range) -> None:
+def test_orbits_and_violations_are_those_of_the_reference_engine(examples: range) -> None:
     seen: set[Any] = set()
     for seed in examples:
         random = Random(seed)
         protocol, symmetry = protocol_of(random), random.choice(("All", "OfSites", "OfColours"))
-        properties = tuple(one for one in protocol.properties.values() if one.kind == "invariant")
+        properties = tuple(one for one in protocol.properties.values() if one.kind in ("invariant", "step_invariant"))
         options = SearchRequest(
             properties=properties,
             reachable=(protocol.properties["AllIdle"],) if random.random() < 0.5 else (),
@@ -165,7 +174,8 @@ def test_orbits_are_those_of_the_reference_engine(examples: range) -> None:
         wanted, found = counts(reference.explore(protocol, options)), counts(bytecode.explore(protocol, options))
         assert found == wanted, (seed, protocol.rules, options)
         seen |= {symmetry, *wanted["violations"]}
-    assert seen == {"All", "OfSites", "OfColours", "FewDone", "NoMutualFriends", "AllIdle", DEADLOCK}
+    properties = {"FewDone", "NoMutualFriends", "IdleAfterTheLastJob", "AllIdle", DEADLOCK}
+    assert seen == {"All", "OfSites", "OfColours"} | properties
 
 
 def test_states_of_two_orbits_with_one_number_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,11 +43,14 @@ AT_PERMANENT_TOP, AT_SCRATCH_TOP, AT_NODES, AT_STACK_HEIGHT, AT_ERROR, AT_ERROR_
 AT_STATES, AT_GENERATED, AT_DEADLOCKED, AT_LOGGED, AT_IS_FRESH, AT_ASKED, AT_IS_ASKING, AT_SIZE = range(7, 15)
 """Scalars in `InterpreterArrays.at`."""
 SHAPE_REPLICAS, SHAPE_FIELDS, SHAPE_BOUNDS, SHAPE_ENTRIES, SHAPE_PROPERTIES, SHAPE_PROJECTIONS = range(6)
-SHAPE_SHARED_KIND, SHAPE_IS_LOGGING, SHAPE_ID_NAME, SHAPE_MOST_STATES, SHAPE_STATE_KIND, SHAPE_SIZE = range(6, 12)
+SHAPE_SHARED_KIND, SHAPE_IS_LOGGING, SHAPE_ID_NAME, SHAPE_MOST_STATES, SHAPE_STATE_KIND = range(6, 11)
+SHAPE_HAS_STEP_PROPERTIES, SHAPE_SIZE = 11, 12
 """Numbers in `InterpreterArrays.shape`: of columns of replicas, shared fields and bounds; and so on. Where no property
 takes the whole state, `SHAPE_STATE_KIND` is 0."""
 ME_SOURCE, PEER_SOURCE, SHARED_SOURCE, STATE_SOURCE, PROJECTION_SOURCE = range(5)
 """Sources of a function's parameters; a projection's number is added to the last. The list ends with -1."""
+STATE_PROPERTY, CONSTRAINT, STEP_PROPERTY = range(3)
+"""Kinds of properties."""
 EXCLUDED_STATE = -2
 """The number of a state that violates a constraint, or exceeds the limit on states."""
 UNCHECKED_STATE = -3
@@ -169,7 +172,7 @@ class InterpreterArrays(ArrayGroup):
     entries = declare(np.int32, 4)  # action, function, replica or -1, test of actors
     parameters = declare(np.int32, 8)  # per entry, then per property: the sources of its parameters
     projections = declare(np.int32, 2)  # function, test of the replicas covered
-    properties = declare(np.int32, 7)  # function, tests of me and peer, constraint?, negated?, range of columns of me
+    properties = declare(np.int32, 7)  # function, tests of me and peer, its kind, negated?, range of columns of me
     seen = declare(np.uint8)  # by probe
     inputs = declare(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
     row = declare(np.int64)  # the columns of a state, of a successor, of its least image, and of another image

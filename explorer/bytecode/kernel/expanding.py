@@ -172,7 +172,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
 
 
 @jit
-def count_distinct_property_inputs(m: Any, which: Any, me: Any, peer: Any) -> Any:
+def count_distinct_property_inputs(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
     """Count an input of a property that differs from the first one."""
     differs = m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0
     for place in range(m.parameters.shape[1]):
@@ -184,7 +184,7 @@ def count_distinct_property_inputs(m: Any, which: Any, me: Any, peer: Any) -> An
             value = np.int64(-1)
             differs = True  # each state is another
         elif source >= codes.SHARED_SOURCE:
-            value = heap.intern_value(m, m.environment[state_parameter_count(m) + source - codes.SHARED_SOURCE])
+            value = heap.intern_value(m, m.environment[side * state_parameter_count(m) + source - codes.SHARED_SOURCE])
         if m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0:
             m.inputs[which, place] = value
         elif m.inputs[which, place] != value:
@@ -197,7 +197,7 @@ def count_distinct_property_inputs(m: Any, which: Any, me: Any, peer: Any) -> An
 def property_holds(m: Any, which: Any) -> Any:
     """Return whether a property holds in the target, for all replicas that it ranges over."""
     first, replicas, is_of_me, is_of_peer = state_column_count(m), m.shape[codes.SHAPE_REPLICAS], False, False
-    function, test, peers = m.properties[which, 0], m.properties[which, 1], m.properties[which, 2]
+    test, peers = m.properties[which, 1], m.properties[which, 2]
     is_of_me, is_of_peer = test >= 0, peers >= 0
     for place in range(m.properties[which, 5], m.properties[which, 6]):
         me = m.row[first + place] if is_of_me else 0
@@ -207,17 +207,42 @@ def property_holds(m: Any, which: Any) -> Any:
             peer = m.row[first + other] if is_of_peer else 0
             if is_of_peer and (other == place or peer == 0 or not heap.passes_kind_test(m, peers, peer)):
                 continue
-            low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
-            if m.inputs[which, DISTINCT_INPUTS_COLUMN] < 2:
-                count_distinct_property_inputs(m, which, me, peer)
-            found = fill_parameters_and_run(m, function, m.shape[codes.SHAPE_ENTRIES] + which, 1, me, peer)
-            m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
-            if m.at[codes.AT_ERROR] != 0 or (found != codes.TRUE_VALUE and found != codes.FALSE_VALUE):
-                heap.record_error(m, codes.UNSUPPORTED_ERROR)
-                return True
-            if (found == codes.TRUE_VALUE) == (m.properties[which, 4] != 0):
+            if not property_holds_for(m, which, 1, me, peer):
                 return False
     return True
+
+
+@jit
+def property_holds_for(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
+    """Return whether a property holds for two replicas, in the state of one side."""
+    low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
+    if m.inputs[which, DISTINCT_INPUTS_COLUMN] < 2:
+        count_distinct_property_inputs(m, which, side, me, peer)
+    found = fill_parameters_and_run(m, m.properties[which, 0], m.shape[codes.SHAPE_ENTRIES] + which, side, me, peer)
+    m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
+    if m.at[codes.AT_ERROR] != 0 or (found != codes.TRUE_VALUE and found != codes.FALSE_VALUE):
+        heap.record_error(m, codes.UNSUPPORTED_ERROR)
+        return True
+    return (found == codes.TRUE_VALUE) != (m.properties[which, 4] != 0)
+
+
+@jit
+def check_step_properties(m: Any, source: Any, address: Any) -> Any:
+    """Check the properties of steps for the replicas that the step from the source to the target changes."""
+    width = state_column_count(m)
+    for which in range(m.shape[codes.SHAPE_PROPERTIES]):
+        if m.properties[which, 3] != codes.STEP_PROPERTY or m.violations[which, 0] != 0:
+            continue
+        for place in range(m.shape[codes.SHAPE_REPLICAS]):
+            before, after = m.row[place], m.row[width + place]
+            if before == after or before == 0 or m.at[codes.AT_ERROR] != 0:
+                continue
+            is_typed = heap.passes_kind_test(m, m.properties[which, 1], before)
+            is_typed &= heap.passes_kind_test(m, m.properties[which, 2], after)
+            if is_typed and not property_holds_for(m, which, 0, before, after):
+                m.violations[which, 0], m.violations[which, 1] = source + 2, address
+                break
+    return 0
 
 
 @jit
@@ -226,8 +251,9 @@ def check_properties(m: Any, source: Any, address: Any) -> Any:
     is_inside = True
     make_state_parameters(m, 1)
     for which in range(m.shape[codes.SHAPE_PROPERTIES]):
-        is_constraint = m.properties[which, 3] != 0
-        if m.at[codes.AT_ERROR] != 0 or (is_constraint and not is_inside) or m.violations[which, 0] != 0:
+        is_constraint = m.properties[which, 3] == codes.CONSTRAINT
+        is_over = m.properties[which, 3] == codes.STEP_PROPERTY or (is_constraint and not is_inside)
+        if m.at[codes.AT_ERROR] != 0 or is_over or m.violations[which, 0] != 0:
             continue
         if not property_holds(m, which):
             if is_constraint:
@@ -370,6 +396,8 @@ def expand_by_handler(m: Any, source: Any, entry: Any) -> Any:
         if is_known or not apply_step(m, actor, step):
             continue
         address = insert_state(m, source)
+        if m.shape[codes.SHAPE_HAS_STEP_PROPERTIES] != 0 and m.at[codes.AT_ERROR] == 0:
+            check_step_properties(m, source, address)
         taken += 1
         if m.at[codes.AT_ERROR] == 0 and m.shape[codes.SHAPE_IS_LOGGING] != 0:
             logged = m.at[codes.AT_LOGGED]
