@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -152,12 +153,13 @@ class BytecodeSearch:
         machine = self.heap.machine
         error, machine.at[codes.AT_ERROR] = int(machine.at[codes.AT_ERROR]), 0
         if error == codes.STATE_LIMIT_ERROR:
+            self.result.depth = len(self._path_to(self.count - 1))
             self._report_violations()
             self._monitor.stop_at("max_states")
         if error == codes.PERMANENT_FULL_ERROR:
             self._make_room()
             if machine.at[codes.AT_LOGGED] == machine.log.shape[0]:
-                machine.log = np.zeros((2 * machine.log.shape[0], 2), np.int64)
+                machine.log = np.zeros((2 * machine.log.shape[0], machine.log.shape[1]), np.int64)
         elif error == codes.ASKED_ERROR:
             self._answered += 1
             if self._answered > max(MOST_ANSWERS, machine.at[codes.AT_GENERATED] // 2):
@@ -235,11 +237,16 @@ class BytecodeSearch:
 
     def behaviour(self, number: int, address: int | None) -> Behaviour:
         """Return the behaviour that first reached a state, with one more step to the state at an address."""
-        path = [] if address is None else [self.description.decoded(address)]
+        last = [] if address is None else [self.description.decoded(address)]
+        return behaviour_along(Semantics(self.protocol), [*map(self.state, self._path_to(number)), *last])
+
+    def _path_to(self, number: int) -> list[int]:
+        """Return the numbers of the states through which a state was first reached, with its own."""
+        path = []
         while number >= 0:
-            path.append(self.state(number))
+            path.append(number)
             number = int(self.heap.machine.sources[number])
-        return behaviour_along(Semantics(self.protocol), path[::-1])
+        return path[::-1]
 
     def _check_graph_properties(self) -> None:
         """Check AG EF and temporal properties on the complete state graph."""
@@ -256,9 +263,9 @@ class BytecodeStates:
     def __init__(self, search: BytecodeSearch, starts: int) -> None:
         self.count, self.starts, self.labels = search.count, starts, search.system.labels
         require_state_numbers_fit(self.count)
-        self._search, self._machine, replicas = search, search.heap.machine, search.system.initial()[0].replicas
+        self._search, self._machine = search, search.heap.machine
         labels = [
-            self.labels.number(action.name, replicas.get(key), None, Step())
+            self.labels.number(action.name, None if key is None else SimpleNamespace(id=key), None, Step())
             for action, key in search.description.entries
         ]
         self._label_of_entry = np.array(labels, np.uint16)
@@ -314,9 +321,9 @@ class BytecodeStates:
         number = int(expand_states(machine, first, last))
         steps = machine.log[: machine.at[codes.AT_LOGGED]]
         entries, addresses, sources = steps[steps[:, 2] < number].T.copy()  # an error stops within a state
-        machine.shape[codes.SHAPE_IS_LOGGING] = machine.at[codes.AT_LOGGED] = machine.at[codes.AT_IS_FRESH] = 0
+        machine.shape[codes.SHAPE_IS_LOGGING] = machine.at[codes.AT_IS_FRESH] = 0
         machine.at[codes.AT_GENERATED], machine.at[codes.AT_DEADLOCKED], machine.fired[:] = counted
-        self._search.require_no_error(number)
+        self._search.require_no_error(number)  # makes the log longer, if it is full
         return entries, addresses, sources, number
 
     def holds(
@@ -327,7 +334,7 @@ class BytecodeStates:
         which, number, sampled = self._search.description.property_number(prop), first, set[int]()
         while number < first + len(states):
             number = int(evaluate_property(machine, which, number, first + len(states), held[number - first :]))
-            if machine.at[codes.AT_IS_FRESH]:
+            if machine.at[codes.AT_IS_FRESH] and not machine.at[codes.AT_ERROR]:
                 machine.at[codes.AT_IS_FRESH] = 0
                 sampled.add(number - 1)
             self._search.require_no_error(number)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer import reference
+from kraftcheck.explorer.bytecode import description, search
 from kraftcheck.explorer.bytecode import engine as bytecode
-from kraftcheck.explorer.bytecode import search
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.spec import (
     InputError,
@@ -176,6 +176,26 @@ def test_orbits_and_violations_are_those_of_the_reference_engine(examples: range
         seen |= {symmetry, *wanted["violations"]}
     properties = {"FewDone", "NoMutualFriends", "IdleAfterTheLastJob", "AllIdle", DEADLOCK}
     assert seen == {"All", "OfSites", "OfColours"} | properties
+
+
+@pytest.mark.parametrize("room", [1, 3])
+def test_a_log_that_is_full_becomes_longer(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    monkeypatch.setattr(description, "FIRST_STEP_LOG_ENTRIES", room)
+    monkeypatch.setattr(search, "FIRST_SAMPLED_STATES", 3)
+    sites, colours = (frozenset(ModelValue(f"{kind}{i}", i) for i in range(2)) for kind in ("s", "c"))
+    protocol = Sites(sites=sites, colours=colours, limit=2, most=9)
+    protocol.rules = ("queue", "finish")
+    options = SearchRequest(deadlock=False, reachable=(protocol.properties["AllIdle"],), keep_going=True)
+    assert counts(bytecode.explore(protocol, options)) == counts(reference.explore(protocol, options))
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_a_limit_on_states_has_the_depth_of_the_reference_engine(most: int) -> None:
+    sites = frozenset(ModelValue(f"s{i}", i) for i in range(2))
+    protocol = Sites(sites=sites, colours=sites, limit=2, most=9)
+    protocol.rules = ("queue", "finish")
+    options = SearchRequest(deadlock=False, max_states=most)
+    assert bytecode.explore(protocol, options).depth == reference.explore(protocol, options).depth
 
 
 def test_states_of_two_orbits_with_one_number_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -297,6 +297,39 @@ def test_a_step_beyond_a_constraint_keeps_its_action_enabled(explore: Any) -> No
     assert checked(explore, protocol, won, strong("A"), constraints=within).verdict is Verdict.VIOLATION
 
 
+class TwoStarts(Protocol):
+    """Walkers 2 and 3 are only in the second initial state, and only walker 2 has a place where it can stay."""
+
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Walker(1)], Nothing())
+        yield self.start([Walker(2), Walker(3)], Nothing())
+
+    @internal(fair="weak", each="replica")
+    def move(self, me: Walker) -> Steps:
+        yield become(me.but(at=1 - me.at))
+
+    @predicate
+    def moved(self, me: Walker) -> bool:
+        return str(me.at).zfill(2) == "01"
+
+    @predicate
+    def exists(self, me: Walker) -> bool:
+        return True
+
+    @temporal
+    def third_moves(self) -> Formula:
+        return implies(at(3, self.exists), infinitely_often(at(3, self.moved)))
+
+
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
+def test_fairness_of_each_replica_distinguishes_those_of_later_initial_states(explore: Any) -> None:
+    protocol = TwoStarts()
+    assert explore(protocol, options_of(protocol)).verdict is Verdict.OK
+    assert explore(protocol, options_of(protocol, fairness=())).verdict is Verdict.VIOLATION
+
+
 class ChoosyWalk(Walk):
     def is_inside(self, me: Walker, message: None) -> bool:
         return me.at < 2

@@ -384,18 +384,22 @@ def expand_by_handler(m: Any, source: Any, entry: Any) -> Any:
             return 0
     fill_parameters_and_run(m, m.entries[entry, 1], entry, 0, me, 0)
     count, taken = m.at[codes.AT_STACK_HEIGHT], 0
+    for _ in range(count):  # the steps' targets are kept above the steps
+        push_value(m, 0)
     for place in range(count):
         if m.at[codes.AT_ERROR] != 0:
             break
         step, is_known = m.stack[place], False
         if heap.kind_of(m, step) != codes.STEP_KIND:
             return heap.record_error(m, codes.UNSUPPORTED_ERROR)
-        for before in range(place):
-            if heap.are_equal(m, m.stack[before], step):
-                is_known = True
-        if is_known or not apply_step(m, actor, step):
+        if not apply_step(m, actor, step):
             continue
-        address = insert_state(m, source)
+        address = m.stack[count + place] = insert_state(m, source)
+        for before in range(place):
+            if m.stack[count + before] == address and heap.are_equal(m, m.stack[before], step):
+                is_known = True
+        if is_known:
+            continue
         if m.shape[codes.SHAPE_HAS_STEP_PROPERTIES] != 0 and m.at[codes.AT_ERROR] == 0:
             check_step_properties(m, source, address)
         taken += 1
