@@ -330,6 +330,37 @@ def test_fairness_of_each_replica_distinguishes_those_of_later_initial_states(ex
     assert explore(protocol, options_of(protocol, fairness=())).verdict is Verdict.VIOLATION
 
 
+class Word(Record):
+    word: str = "x"
+
+
+class Words(Protocol):
+    """The predicate has an expression that the bytecode engine lets Python evaluate."""
+
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Walker(1)], Word())
+
+    @internal(fair="weak")
+    def turn(self, me: Walker, shared: Word) -> Steps:
+        yield become(me).put(word="x" if shared.word == "y" else "y")
+
+    @predicate
+    def is_x(self, shared: Word) -> bool:
+        return shared.word.upper() == "X"
+
+    @temporal
+    def often_x(self) -> Formula:
+        return infinitely_often(self.is_x)
+
+
+@pytest.mark.parametrize("explore", WITHOUT_BOUNDS)
+def test_a_predicate_may_ask_python(explore: Any) -> None:
+    protocol = Words()
+    assert explore(protocol, options_of(protocol)).verdict is Verdict.OK
+
+
 class ChoosyWalk(Walk):
     def is_inside(self, me: Walker, message: None) -> bool:
         return me.at < 2
