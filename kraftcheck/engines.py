@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
-from math import inf
+from math import factorial, inf, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features
@@ -40,13 +40,20 @@ BYTECODE_TRIAL_STATES, GROWING_SEARCH_STATES = 1 << 14, 1 << 10
 From the second number on it gives up while half of the states wait to be expanded: then there are many more.
 """
 
+BYTECODE_TRIAL_SECONDS = 1.5
+"""Processor time that the bytecode engine has for its trial: it executes expensive handlers again in each state."""
+
+CALL_SECONDS, STEP_SECONDS, LEAST_MEASURED_SECONDS = 1e-4, 2e-5, 2.0
+"""Seconds that a call of the table engine and a step of the bytecode engine take, and seconds before its speed counts.
+Where its steps take longer than this and those calls, handlers are expensive, and the table engine begins again."""
+
 LEAST_BYTECODE_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
 ENGINE_CALL_THRESHOLDS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 11, 1.0),)}
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
 MOST_BYTECODE_BYTES = 8 << 30
 """Memory that is enough for the bytecode engine. It gives up at 2 GiB of words, and copies them while they grow."""
-TABLE_CALL_COST = 12
+TABLE_CALL_COST = 8
 """Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
 OPTIONS_OF_TABLES_UNSET: dict[str, Any] = {
     "workers": None, "memory": None, "checkpoint": None, "resume": None,
@@ -218,6 +225,7 @@ class EngineChooser:
         others = [one for one in ENGINE_CALL_THRESHOLDS if _engine_supports(protocol, self._alone(one), one)]
         self._others = others if options.resume is None or _holds_finished_search(options.resume) else []
         self.engine, self._following, self._most, self._until = "tables", "tables", inf, inf
+        self._left = inf  # calls for each step where the table engine gave up
         self.notes: list[str] = []
         self.problem = ""  # why another engine is not chosen
         self._restart()
@@ -232,8 +240,14 @@ class EngineChooser:
         kinds = [action.kind for action in self._protocol.actions.values()]
         return sum(1 if kind == "environment" else len(self._starts[0].replicas) for kind in kinds)
 
+    @cached_property
+    def _permutations(self) -> int:
+        """The number of images of each state that the reference engine makes for the SYMMETRY."""
+        sets = self._protocol.symmetry_sets(self._options.symmetry) if self._options.symmetry else ()
+        return prod(factorial(len(values)) for values in sets)
+
     def _restart(self) -> None:
-        self._last, self._last_size, self._calls = Progress(0, len(self._starts), 0, 0, 0.0), 0, inf
+        self._last, self._last_size, self._calls = Progress(0, len(self._starts), 0, 0, 0.0), 0, (inf, inf)
 
     def watched(self) -> SearchRequest:
         """Return the request with a report that raises `EngineChangeSignal`, if there is another engine."""
@@ -280,8 +294,14 @@ class EngineChooser:
             self._options.report(progress)
         if self.engine == "tables":
             self._count_calls(progress)
-        elif progress.distinct_states > self._most or time.monotonic() > self._until:
+        elif progress.distinct_states > self._most or time.monotonic() > self._until or self._is_slower(progress):
             raise EngineChangeSignal
+
+    def _is_slower(self, progress: Progress) -> bool:
+        """Return whether the bytecode engine takes longer for a step than the table engine would for its calls."""
+        seconds = progress.seconds - LEAST_MEASURED_SECONDS
+        usual = max(STEP_SECONDS, CALL_SECONDS * self._left) * progress.generated_states
+        return self.engine == "bytecode" and seconds > usual
 
     def _count_calls(self, progress: Progress) -> None:
         """Choose another engine by the calls since the number of states was half as large.
@@ -291,7 +311,7 @@ class EngineChooser:
         size, last = min(progress.distinct_states, progress.generated_states - len(self._starts)), self._last
         if size < max(FIRST_SAMPLE_STATES, 2 * self._last_size):
             return
-        calls, before = _calls_per_step(last, progress), self._calls
+        calls, before = _calls_per_step(last, progress), min(self._calls)  # levels may differ by turns
         for engine in [*self._others]:
             if self._is_faster(engine, size, last, progress):
                 steps, workers = progress.generated_states - len(self._starts), self._options.workers or 1
@@ -300,8 +320,9 @@ class EngineChooser:
                     engine,
                     LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
                 )
+                self._left = calls
                 raise EngineChangeSignal
-        self._last, self._last_size, self._calls = progress, size, calls
+        self._last, self._last_size, self._calls = progress, size, (self._calls[1], calls)
 
     def _is_faster(self, engine: str, size: int, before: Progress, progress: Progress) -> bool:
         """Return whether another engine takes less time, by the calls since a sample."""
@@ -310,7 +331,8 @@ class EngineChooser:
         is_often = bool(least) and calls >= least[-1]
         if engine != "reference":
             return is_often and self._is_translatable(size)
-        is_falling = size < LEAST_FALLING_STATES and calls < STEADY_CALLS_RATIO * self._calls
+        is_falling = size < LEAST_FALLING_STATES and calls < STEADY_CALLS_RATIO * self._calls[1]
+        is_often &= self._permutations == 1
         return bool(least) and not is_falling and (is_often or self._calls_take_longer(before, progress))
 
     def _calls_take_longer(self, before: Progress, progress: Progress) -> bool:
@@ -318,7 +340,7 @@ class EngineChooser:
         states = progress.distinct_states - before.distinct_states
         steps = progress.generated_states - before.generated_states
         calls = progress.calls.total() - before.calls.total()
-        return TABLE_CALL_COST * calls > states * (2 + self._handlers) + steps
+        return TABLE_CALL_COST * calls > states * (2 + self._handlers) + steps * self._permutations
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
@@ -379,8 +401,9 @@ def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
         return None
     if not _engine_module("bytecode").is_interpreter_compiled():
         return None
+    until = time.process_time() + BYTECODE_TRIAL_SECONDS
     return _search_unless_large(
-        lambda request: _search_with_engine("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES
+        lambda request: _search_with_engine("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES, until
     )
 
 

@@ -195,7 +195,7 @@ def test_another_engine_has_half_of_the_time_where_there_is_a_checkpoint() -> No
         assert most - 1 <= choice._until - time.monotonic() <= most
 
 
-@pytest.mark.parametrize(("calls", "is_dear"), [(10_000, True), (3_000, False)])
+@pytest.mark.parametrize(("calls", "is_dear"), [(14_000, True), (3_000, False)])
 def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
     calls: int, is_dear: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,3 +360,49 @@ def test_the_bytecode_engine_is_not_imported_for_messages() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "tables\nFalse\n"
+
+
+def chooser_at(*calls_per_step: float) -> engines.EngineChooser:
+    """Return a chooser that changes to the bytecode engine at the last of some doublings of the states, from 128 on."""
+    choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
+    report, steps, calls = choice.watched().report, 1, 0.0
+    assert report is not None
+    for number, often in enumerate(calls_per_step):
+        calls, steps = calls + often * (256 << number) - often * steps, 256 << number
+        is_last = number == len(calls_per_step) - 1
+        with pytest.raises(engines.EngineChangeSignal) if is_last else nullcontext():
+            report(Progress(128 << number, steps, 9, 9, 1.0, handler_calls={"FillSmallJug": round(calls)}))
+    choice.change()
+    assert choice.engine == "bytecode"
+    return choice
+
+
+def test_calls_that_become_rarer_by_turns_are_no_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
+    assert chooser_at(0.9, 0.3, 0.9, 0.3)._most == inf
+    assert chooser_at(1.8, 0.9, 0.6, 0.3)._most == engines.LONG_SEARCH_STATES
+
+
+def test_expensive_steps_of_bytecode_bring_the_table_engine_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
+    choice = chooser_at(0.9, 0.9, 0.9, 0.9)
+    report = choice.watched().report
+    assert report is not None
+    report(Progress(100_000, 200_000, 9, 9, 12.0))  # 50 microseconds a step: less than the calls would take
+    with pytest.raises(engines.EngineChangeSignal):
+        report(Progress(100_000, 200_000, 9, 9, 25.0))
+    choice.change()
+    assert choice.engine == "tables"
+
+
+def test_properties_over_whole_states_count_as_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
+    choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
+    report = choice.watched().report
+    assert report is not None
+    with pytest.raises(engines.EngineChangeSignal):
+        report(Progress(5_000, 20_000, 9, 9, 1.0, evaluations={"TypeOK": 5_000}))
+    assert "the inputs of TypeOK hardly repeat (5,000 calls for 19,999 steps)" in choice.notes[0]
