@@ -84,6 +84,10 @@ INPUTS_TO_JUDGE_MEMO = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
 
 
+MOST_CACHED_PAIRS = 1 << 20
+"""Cached verdicts, of replicas with messages and with inboxes, before they are forgotten."""
+
+
 class VerdictMemo:
     """Memoized verdicts of one property on states."""
 
@@ -95,11 +99,15 @@ class VerdictMemo:
         self._asked = 0
         self._repeats = "state" not in prop.asks
         self._is_of_parts = not {"state", "shared", SPENT_PARAMETER, "message"} & {*prop.asks}
+        self._is_of_pairs = {*prop.asks} == {"me", "message"}
+        self._pairs: dict[tuple[int, int], bool] = {}
         self.evaluated = 0
         self.last: Any = None
 
     def of(self, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the property holds in each state."""
+        if self._is_of_pairs and len(rows):
+            return self._of_pairs(rows)
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
@@ -117,6 +125,38 @@ class VerdictMemo:
             self._repeats = False
         verdicts: NDArray[np.bool_] = found[which]
         return verdicts
+
+    def _of_pairs(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return whether the property holds in each state; each pair of a replica and a message is evaluated once."""
+        control, contents = (np.ascontiguousarray(part.T) for part in self._interner.parts_of(rows))
+        replicas = control[self._interner.base :].astype(np.int64)
+        pairs = ((replicas << 32)[:, None] | contents[None]).reshape(-1, len(rows))
+        keys, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+        found = np.zeros(len(keys), bool)
+        for number, (key, index) in enumerate(zip(keys.tolist(), first.tolist(), strict=True)):
+            self.last = rows[index % len(rows)]
+            found[number] = self._holds_of_inbox(key >> 32, key & 0xFFFFFFFF)
+        verdicts: NDArray[np.bool_] = found[which.reshape(pairs.shape)].all(axis=0)
+        return verdicts
+
+    def _holds_of_inbox(self, local: int, content: int) -> bool:
+        """Return whether the property holds for a replica and each message in an inbox, given their ids."""
+        prop, queries, known = self._prop, self._interner.inboxes.queries, self._pairs
+        me = self._interner.locals[local] if local else None
+        if (local, content) not in known and isinstance(me, prop.kinds("me")):
+            query = queries.number(f"known to {prop.name}", partial(self._messages, prop.kinds("message")))
+            holds = True
+            for message in queries.value(query, queries.answer(query, content)):
+                pair = local, ~self._interner.inboxes.message(message)
+                if pair not in known:
+                    self.evaluated += 1
+                    known[pair] = self._calls.holds(prop, {"me": me, "message": message})
+                holds &= known[pair]
+            if len(known) >= MOST_CACHED_PAIRS:
+                known.clear()
+            known[local, content] = holds
+            return holds
+        return known.get((local, content), True)
 
     def _judge(self, row: Any) -> bool:
         self.evaluated += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
-from kraftcheck.explorer.tables import checker, engine
+from kraftcheck.explorer.tables import checker, engine, python_checks
 from kraftcheck.explorer.tables.checker import CallGrowthWarnings
 from kraftcheck.explorer.tables.python_checks import non_local_reason, partition_properties
 from kraftcheck.spec import (
@@ -22,6 +23,7 @@ from kraftcheck.spec import (
     action_constraint,
     become,
     bound,
+    constant,
     constraint,
     consume,
     internal,
@@ -29,6 +31,7 @@ from kraftcheck.spec import (
     on,
     projection,
 )
+from kraftcheck.spec.errors import RaisedError
 
 pytestmark = pytest.mark.kernel
 
@@ -163,6 +166,48 @@ def test_counts_and_violations(search, constraints, action_constraints) -> None:
         for before, after in zip(violation.trace, violation.trace[1:], strict=False):
             taken = [(t.action, t.actor, t.message, t.target) for t in semantics.transitions(before.state)]
             assert (after.action, after.actor, after.message, after.state) in taken
+
+
+class Pairs(Notes):
+    """The invariant raises an error for one pair, where `raises` says so."""
+
+    raises: bool = constant("Raises", default=False)
+
+    @invariant
+    def of_pair(self, me: Node, message: Note) -> bool:
+        evaluated.append((me, message))
+        return 1 // (3 - message.number * self.raises) >= 0
+
+
+evaluated: list[tuple[Node, Note]] = []
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20])
+def test_a_pair_of_a_replica_and_a_message_is_evaluated_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_checks, "MOST_CACHED_PAIRS", most)
+    protocol = Pairs(notes=2)
+    options = SearchRequest(properties=(protocol.properties["OfPair"],), deadlock=False)
+    evaluated.clear()
+    found = engine.explore(protocol, options)
+    of_tables = Counter(evaluated)
+    evaluated.clear()
+    assert found.distinct_states == reference.explore(protocol, options).distinct_states
+    assert set(of_tables) == set(evaluated)
+    assert (max(of_tables.values()) == 1) is (most > 1)
+    times = of_tables.total() + 1  # and in the initial state, which has no message
+    assert f"OfPair reads messages together with me: it was evaluated {times:,} times" in found.notes
+
+
+def test_an_error_for_a_pair_of_a_replica_and_a_message_has_its_path() -> None:
+    protocol = Pairs(notes=2, raises=True)
+    options = SearchRequest(properties=(protocol.properties["OfPair"],), deadlock=False)
+    paths = []
+    for explore in (reference.explore, engine.explore):
+        with pytest.raises(RaisedError, match="property OfPair raised ZeroDivisionError") as raised:
+            explore(protocol, options)
+        assert raised.value.trace is not None
+        paths.append(len(raised.value.trace))
+    assert paths[0] == paths[1]
 
 
 @pytest.mark.sampled(3)
