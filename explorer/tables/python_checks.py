@@ -111,6 +111,10 @@ class VerdictMemo:
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
+        return self._of_inputs(inputs, rows)
+
+    def _of_inputs(self, inputs: Rows, rows: Rows) -> NDArray[np.bool_]:
+        """Return whether the property holds in each state, evaluated once for each distinct column of inputs."""
         first, which = unique_column_indices(inputs)
         found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):

@@ -198,6 +198,11 @@ def test_a_pair_of_a_replica_and_a_message_is_evaluated_once(most: int, monkeypa
     assert f"OfPair reads messages together with me: it was evaluated {times:,} times" in found.notes
 
 
+def test_a_single_pair_violates_a_property_of_pairs() -> None:
+    expected, found = both(SearchRequest(properties=named("OfMessageAndMe"), deadlock=False), Notes(notes=2))
+    assert [len(one.trace) for one in found.violations] == [len(one.trace) for one in expected.violations] != []
+
+
 def test_an_error_for_a_pair_of_a_replica_and_a_message_has_its_path() -> None:
     protocol = Pairs(notes=2, raises=True)
     options = SearchRequest(properties=(protocol.properties["OfPair"],), deadlock=False)
