@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.bytecode.description import EncodedSearch
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
-from kraftcheck.explorer.bytecode.kernel.expanding import evaluate_property, expand_states, insert_state
+from kraftcheck.explorer.bytecode.kernel.expanding import evaluate_in_states, expand_states, insert_state
 from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
 from kraftcheck.explorer.request import SearchRequest, require_supported, without_unsound_symmetry
 from kraftcheck.explorer.result import Behaviour, Result, SearchCounts, SearchMonitor, SearchStopped, behaviour_along
@@ -333,7 +333,7 @@ class BytecodeStates:
         held, first, machine = np.zeros(len(states), np.uint8), int(states[0]), self._machine
         which, number, sampled = self._search.description.property_number(prop), first, set[int]()
         while number < first + len(states):
-            number = int(evaluate_property(machine, which, number, first + len(states), held[number - first :]))
+            number = int(evaluate_in_states(machine, which, number, first + len(states), held[number - first :]))
             if machine.at[codes.AT_IS_FRESH] and not machine.at[codes.AT_ERROR]:
                 machine.at[codes.AT_IS_FRESH] = 0
                 sampled.add(number - 1)

@@ -264,7 +264,7 @@ def check_properties(m: Any, source: Any, address: Any) -> Any:
 
 
 @jit
-def evaluate_property(m: Any, which: Any, first: Any, last: Any, held: Any) -> Any:
+def evaluate_in_states(m: Any, which: Any, first: Any, last: Any, held: Any) -> Any:
     """Write whether a property holds in the states from a number on; return the number after the last one evaluated.
 
     It stops after a state that executes an instruction for the first time.
