@@ -75,8 +75,8 @@ class Progress:
         Nodes of the decision diagrams of the symbolic engine; None for other engines. By saturation, the other counts
         are 0 until the end.
     handler_calls, evaluations : dict of str to int
-        Calls of each action, and evaluations of each property, in Python so far. The latter are those of the table
-        engine.
+        Calls of each action, and evaluations of each property, in Python so far. The latter are those whose reads the
+        table engine records.
     """
 
     distinct_states: int

@@ -421,7 +421,7 @@ class SearchCounts(NamedTuple):
     actions: dict[str, int]  # times each action fired
     handler_calls: dict[str, int]  # times each action was called in Python
     uncounted: Sequence[str] = ()  # actions that fired an unknown number of times, which `actions` leaves out
-    evaluations: Mapping[str, int] = MappingProxyType({})  # times each property was evaluated in Python, if counted
+    evaluations: Mapping[str, int] = MappingProxyType({})  # times each property's reads were recorded
 
 
 def hidden_read_recorder(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReadLog | None:

@@ -610,7 +610,7 @@ class HandlerCaller:
     def __init__(self, protocol: Protocol, *, thorough: bool = False) -> None:
         self.protocol = protocol
         self.counts: Counter[str] = Counter()
-        self.evaluations: Counter[str] = Counter()
+        self.evaluations: Counter[str] = Counter()  # of properties, with a record of what they read
         self.most_spent: dict[str, int] = {}
         self.purity = PurityTest(protocol, thorough=thorough)
         self._actions: dict[type, list[Action]] = {}
@@ -703,7 +703,6 @@ class HandlerCaller:
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
         observes the evaluation, gets the arguments without proxies.
         """
-        self.evaluations[prop.name] += 1
         protocol, evaluated = (
             (self.protocol, prop) if whole is None else (self._filtering, property_with_filtering_loops(prop))
         )

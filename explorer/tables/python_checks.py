@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -107,7 +108,8 @@ class VerdictMemo:
     def of(self, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the property holds in each state."""
         if self._is_of_pairs and len(rows):
-            return self._of_pairs(rows)
+            with suppress(RaisedError):  # a state may violate the property before an error: evaluate it as a whole
+                return self._of_pairs(rows)
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)

@@ -215,6 +215,25 @@ def test_an_error_for_a_pair_of_a_replica_and_a_message_has_its_path() -> None:
     assert paths[0] == paths[1]
 
 
+class FalseThenRaising(Notes):
+    """One message violates the invariant with node 1, and raises an error with node 3."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(1, 1), Node(2), Node(3)], Shared())
+
+    @invariant
+    def of_pair(self, me: Node, message: Note) -> bool:
+        if me.id == 1 and message.number == 1:
+            return False
+        return 1 // (1 - (me.id == 3 and message.number == 1)) >= 0
+
+
+def test_a_violation_before_an_error_is_reported() -> None:
+    protocol = FalseThenRaising(notes=1)
+    expected, found = both(SearchRequest(properties=(protocol.properties["OfPair"],), deadlock=False), protocol)
+    assert [len(one.trace) for one in found.violations] == [len(one.trace) for one in expected.violations] == [2]
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SLOW)
 def test_the_counterexample_is_a_shortest_one(name) -> None:

@@ -174,6 +174,8 @@ INTERRUPTED_IMPORT = """
 import os, runpy, signal, sys
 
 _, module, *words = sys.argv
+signal.signal(getattr(signal, os.environ["SIGNAL"]), signal.SIG_DFL)  # nohup and a shell's background ignore some
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 class Interrupting:
     def find_spec(self, name, *_):

@@ -308,7 +308,7 @@ def permuted_value(m: Any, value: Any, permutation: Any) -> Any:
 def write_least_image(m: Any) -> Any:
     """Write the least image of the target under the SYMMETRY's permutations behind the rows of source and target."""
     width, replicas = state_column_count(m), m.shape[codes.SHAPE_REPLICAS]
-    least, image = 2 * width, 3 * width
+    least, image, low = 2 * width, 3 * width, m.at[codes.AT_SCRATCH_TOP]
     for place in range(width):  # the first permutation is the identity
         m.row[least + place] = m.row[width + place]
     for permutation in range(1, m.images.shape[0]):
@@ -316,6 +316,7 @@ def write_least_image(m: Any) -> Any:
             value = m.row[width + place]
             target = m.column_images[permutation, place] if place < replicas else place
             m.row[image + target] = permuted_value(m, value, permutation) if value != 0 else 0
+        m.at[codes.AT_SCRATCH_TOP] = low  # images are permanent
         place = 0
         while place < width and m.row[image + place] == m.row[least + place]:
             place += 1

@@ -230,6 +230,7 @@ class ReadLog:
 
     def holds(self, calls: HandlerCaller, prop: Property, me: int, peer: int) -> bool:
         """Evaluate a property of local states `me` and `peer`, and record its reads; return whether it holds."""
+        calls.evaluations[prop.name] += 1
         given = self.arguments(prop)
         names = {codes.ME: "before", codes.PEER: "after"} if prop.over_steps else {codes.ME: "me", codes.PEER: "peer"}
         for role, local in ((codes.ME, me), (codes.PEER, peer)):
