@@ -610,7 +610,7 @@ class HandlerCaller:
     def __init__(self, protocol: Protocol, *, thorough: bool = False) -> None:
         self.protocol = protocol
         self.counts: Counter[str] = Counter()
-        self.evaluations: Counter[str] = Counter()  # of properties, with a record of what they read
+        self.evaluations: Counter[str] = Counter()  # of properties whose reads are recorded
         self.most_spent: dict[str, int] = {}
         self.purity = PurityTest(protocol, thorough=thorough)
         self._actions: dict[type, list[Action]] = {}
