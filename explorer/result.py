@@ -99,14 +99,14 @@ class Violation:
         Name of the property; "Deadlock" for a deadlock.
     trace : tuple of TraceStep
         Behaviour from an initial state to the violation.
-    trap : Trap or None
+    trap : DeadEndCounts or None
         For a `@reachable` property: the states from which it cannot be reached. The trace ends in a nearest one.
-    loop : Loop or None
+    loop : LassoCycle or None
         For a temporal property: the cycle at the end of the trace.
     failed : RaisedError or None
         The error of a failed `assert`; `property` then names the action or property that raised it. The trace ends in
         the state in which it was called.
-    unmapped : Unmapped or None
+    unmapped : UnmappedStep or None
         For a refinement: the abstract states of the last step.
     """
 
@@ -174,7 +174,7 @@ class Result:
         Likely mistakes in the model, or in the request.
     vacuous : list of Vacuity or None
         Properties that hold vacuously, with reasons; None if unknown.
-    never_evaluated : dict of str to list of Part, or None
+    never_evaluated : dict of str to list of ConditionalPropertyPart, or None
         Parts that were never evaluated, by property; None if unknown.
     """
 

@@ -10,19 +10,20 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
+from inspect import unwrap
 from math import factorial, inf, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features
-from kraftcheck.explorer.result import Verdict
+from kraftcheck.explorer.result import SEARCH_CLOCK, Interrupted, Result, Verdict
 from kraftcheck.explorer.tables import search_orders
+from kraftcheck.processes import CallTimeLimit
 from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown_name_message
-from kraftcheck.spec.language.semantics import Semantics, initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_state_methods, initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import HiddenReadError
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.result import Result
     from kraftcheck.spec.language.protocol import Protocol
 
 ERROR_PATH_SECONDS = 60.0
@@ -156,8 +157,35 @@ def search(
     ten seconds. Before that the reference engine tries for some seconds. Then the bytecode engine tries, for some
     thousand states.
     """
-    if engine != "tables" or is_named:
-        return _search_with_engine(engine, protocol, options, compiles)
+    run = _search_with_engine if engine != "tables" or is_named else _search_with_trials
+    return run_within_time_limit(protocol, options, partial(run, engine, protocol, options, compiles))
+
+
+def run_within_time_limit(protocol: Protocol, options: SearchRequest, run: Callable[[], Result]) -> Result:
+    """Run a search, and end a call of the model's code that goes on after the time limit."""
+    limit, began = options.time_limit, SEARCH_CLOCK.now()
+    calls = CallTimeLimit(limit, partial(_source_files, protocol), lambda: SEARCH_CLOCK.now() - began > (limit or 0))
+    try:
+        with calls:
+            return run()
+    except KeyboardInterrupt as end:
+        if calls.note is None:
+            raise
+        found = end.result if isinstance(end, Interrupted) else Result(Verdict.INCOMPLETE, complete=False)
+        return replace(found, limit="time_limit", notes=[*found.notes, calls.note])
+
+
+def _source_files(protocol: Protocol) -> frozenset[str]:
+    """Return the files with the actions and properties of a protocol, and with its initial states."""
+    owners = {name: getattr(protocol, method) for name, method in initial_state_methods(protocol).items()}
+    functions = [one.function for one in (*protocol.actions.values(), *protocol.properties.values())]
+    codes = [getattr(unwrap(function), "__code__", None) for function in (*functions, *owners.values())]
+    return frozenset(code.co_filename for code in codes if code is not None)
+
+
+def _search_with_trials(
+    engine: str, protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None
+) -> Result:
     protocol.kept_initial = {}  # there may be many, which each engine would make and check again
     try:
         tried = _try_reference(protocol, options) or _try_bytecode(protocol, options)

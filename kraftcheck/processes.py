@@ -159,6 +159,54 @@ class InterruptHandler:
             signal.pthread_kill(main, number)
 
 
+class EndlessCallInterrupt(KeyboardInterrupt):
+    """Raised in a call of the model's code that goes on after the time limit."""
+
+
+class CallTimeLimit:
+    """Ends a call of the model's code that goes on after a time limit; engines check the limit only between calls.
+
+    After the limit a timer looks for a call that it has seen before. Outside the main thread the context does nothing.
+    """
+
+    PERIOD_SECONDS = 2.0
+
+    def __init__(self, seconds: float | None, files: Callable[[], frozenset[str]], is_over: Callable[[], bool]) -> None:
+        self.note: str | None = None
+        self._seconds, self._files, self._is_over = seconds, files, is_over
+        self._seen: FrameType | None = None  # the call at the last look
+        self._outside: FrameType | None = None  # the frame that runs the search
+        self._is_set = False
+
+    def __enter__(self) -> Self:
+        if self._seconds is None or threading.current_thread() is not threading.main_thread():
+            return self
+        if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+            self._outside, self._is_set = sys._getframe(1), True
+            signal.signal(signal.SIGALRM, self._look)
+            signal.setitimer(signal.ITIMER_REAL, max(self._seconds, 1e-3), self.PERIOD_SECONDS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._is_set:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self._seen = self._outside = None
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        files, call = self._files(), None
+        while frame is not None and frame is not self._outside:
+            call = frame if frame.f_code.co_filename in files else call
+            frame = frame.f_back
+        if call is not None and call is self._seen and self._is_over():
+            code = call.f_code
+            self.note = f"the time limit ended a call of {code.co_name} ({code.co_filename}:{call.f_lineno})"
+            raise EndlessCallInterrupt
+        self._seen = call
+
+
 @contextmanager
 def end_soon_after_signal() -> Iterator[None]:
     """Ensure that SIGTERM, SIGHUP or a second Ctrl-C ends the process within `GRACE_SECONDS` seconds.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import SearchJob
-from kraftcheck.engines import search
+from kraftcheck.engines import run_within_time_limit, search
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import (
     DEADLOCK,
@@ -78,7 +78,10 @@ def run_job(
     with ProgressMeter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
-            result = work(options) if work else _run_engine_search(job, options, quiet=quiet)
+            if work is None:
+                result = _run_engine_search(job, options, quiet=quiet)
+            else:
+                result = run_within_time_limit(job.protocol, options, partial(work, options))
         except Interrupted as interrupted:
             result = interrupted.result
         except KeyboardInterrupt:  # before the search starts
@@ -114,7 +117,7 @@ def _search_with_probes(job: SearchJob, search: Callable[[], Result]) -> Result:
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
-    if result.limit != INTERRUPTED_LIMIT or result.distinct_states:  # else `initial` itself may not terminate
+    if result.limit not in (INTERRUPTED_LIMIT, "time_limit") or result.distinct_states:  # else `initial` may not end
         with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
             result.warnings += lint(protocol, complete=result.complete)
     if known:
@@ -146,7 +149,7 @@ def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched
         time_limit=RECOUNT_SECONDS,
     )
     with suppress(KeyboardInterrupt):
-        explore(protocol, asked)
+        run_within_time_limit(protocol, asked, partial(explore, protocol, asked))
     for one, counted in zip(few, again, strict=True):
         one.calls, one.before = counted.inputs, 0
         del protocol.probes[one.prop.name]

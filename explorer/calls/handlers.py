@@ -580,7 +580,7 @@ class PurityTest:
     def _reordered(
         self, kind: type[AscendingTestFrozenset], action: Action, me: Any, message: Any, given: CallArguments
     ) -> CallOutcome | None:
-        """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
+        """Repeat a call on sets of class `kind`; return its outcome, FAILED_ASSERT_OUTCOME, or None (other error)."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
             self._in_order[kind] = OrderedSetHandlerCaller(self._protocol, kind)

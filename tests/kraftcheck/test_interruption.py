@@ -292,3 +292,69 @@ def test_what_an_interrupted_block_has_started_is_killed(*, known: bool) -> None
         for process in started:
             process.kill()
             process.wait()
+
+
+ENDLESS = """
+from kraftcheck import *
+
+
+def wait(n: int) -> int:
+    while n:
+        pass
+    return n
+
+
+class Node(Record):
+    id: int
+    n: int = 0
+
+
+class Endless(Protocol):
+    at: str = constant("At")
+
+    def initial(self):
+        while self.at == "initial" and wait(1):
+            pass
+        yield self.start([Node(1)])
+
+    @internal
+    def step(self, me: Node) -> Steps:
+        n = wait(me.n) if self.at == "step" else me.n
+        if n < 2:
+            yield become(Node(1, n + 1))
+
+    @invariant
+    def small(self, me: Node) -> bool:
+        return (wait(me.n) if self.at == "small" else me.n) < 3
+"""
+
+
+@pytest.mark.parametrize("at", ["initial", "step", "small"])
+@pytest.mark.parametrize("command", ["check", "simulate"])
+def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: str) -> None:
+    """The last state before the call counts, and the note names the method."""
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    (tmp_path / "endless.cfg").write_text(f'CONSTANT At = "{at}"\nINVARIANT Small\nCHECK_DEADLOCK FALSE\n')
+    words = (command, tmp_path / "endless.py:Endless", "--config", tmp_path / "endless.cfg", "--time-limit", "0.5")
+    began = time.monotonic()
+    with running(*words, "--quiet") as process:
+        printed, _ = process.communicate(timeout=10 * SECONDS)
+    assert process.returncode == 20, printed
+    assert time.monotonic() - began < 6 * SECONDS
+    assert f"the time limit ended a call of {at} (" in printed
+    assert "stopped at --time-limit" in printed
+
+
+def test_a_call_after_the_time_limit_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a call that two looks see is ended; many short ones are not."""
+    monkeypatch.setattr(processes.CallTimeLimit, "PERIOD_SECONDS", 0.01)
+
+    def short() -> None:
+        time.sleep(1e-3)
+
+    files = frozenset({short.__code__.co_filename})
+    with processes.CallTimeLimit(0.01, lambda: files, lambda: True) as limit:
+        for _ in range(300):
+            short()
+    assert limit.note is None
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
