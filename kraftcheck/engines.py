@@ -178,8 +178,9 @@ def run_within_time_limit(protocol: Protocol, options: SearchRequest, run: Calla
 def _source_files(protocol: Protocol) -> frozenset[str]:
     """Return the files with the actions and properties of a protocol, and with its initial states."""
     owners = {name: getattr(protocol, method) for name, method in initial_state_methods(protocol).items()}
-    functions = [one.function for one in (*protocol.actions.values(), *protocol.properties.values())]
-    codes = [getattr(unwrap(function), "__code__", None) for function in (*functions, *owners.values())]
+    handlers: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
+    functions = [*(one.function for one in handlers), *owners.values()]
+    codes = [getattr(unwrap(function), "__code__", None) for function in functions]
     return frozenset(code.co_filename for code in codes if code is not None)
 
 
