@@ -41,7 +41,7 @@ BYTECODE_TRIAL_STATES, GROWING_SEARCH_STATES = 1 << 14, 1 << 10
 From the second number on it gives up while half of the states wait to be expanded: then there are many more.
 """
 
-BYTECODE_TRIAL_SECONDS = 1.5
+BYTECODE_TRIAL_SECONDS, BYTECODE_SECONDS_FOR_INITIAL_STATE = 1.5, 1e-4
 """Processor time that the bytecode engine has for its trial: it executes expensive handlers again in each state."""
 
 CALL_SECONDS, STEP_SECONDS, LEAST_MEASURED_SECONDS = 1e-4, 2e-5, 2.0
@@ -418,21 +418,22 @@ class _TooLarge(Exception):  # noqa: N818 - a way out of a trial, not an error
 
 def _small_search_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the reference engine's result of a small complete search without a violation, else None."""
-    import_module("kraftcheck.explorer.reference")  # before the clock starts
-    until = time.process_time() + SMALL_SEARCH_SECONDS
-    return _search_unless_large(partial(_search_by_reference, protocol), options, SMALL_SEARCH_STATES, until)
+    run = partial(_search_by_reference, protocol)
+    return _search_unless_large(run, options, SMALL_SEARCH_STATES, SMALL_SEARCH_SECONDS)
 
 
 def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the bytecode engine's result of a complete search of some thousand states without a violation."""
-    starts = (protocol.kept_initial or {}).get(options.init, ())
-    if len(starts) > BYTECODE_TRIAL_STATES or not _engine_supports(protocol, options, "bytecode"):
+    if not _engine_supports(protocol, options, "bytecode") or not _engine_module("bytecode").is_interpreter_compiled():
         return None
-    if not _engine_module("bytecode").is_interpreter_compiled():
-        return None
-    until = time.process_time() + BYTECODE_TRIAL_SECONDS
+    starts = len(initial_states(Semantics(protocol), options.init))
+    seconds = BYTECODE_TRIAL_SECONDS + BYTECODE_SECONDS_FOR_INITIAL_STATE * starts
     return _search_unless_large(
-        lambda request: _search_with_engine("bytecode", protocol, request, None), options, BYTECODE_TRIAL_STATES, until
+        lambda request: _search_with_engine("bytecode", protocol, request, None),
+        options,
+        max(BYTECODE_TRIAL_STATES, 4 * starts),
+        seconds,
+        max(GROWING_SEARCH_STATES, 2 * starts),
     )
 
 
@@ -441,13 +442,23 @@ def _engine_module(name: str) -> Any:
 
 
 def _search_unless_large(
-    run: Callable[[SearchRequest], Result | None], options: SearchRequest, most: int, until: float = inf
+    run: Callable[[SearchRequest], Result | None],
+    options: SearchRequest,
+    most: int,
+    seconds: float,
+    growing_from: int = GROWING_SEARCH_STATES,
 ) -> Result | None:
-    """Return the result of a search without a violation, unless it has too many states or takes too long."""
+    """Return the result of a search without a violation, unless it has too many states or takes too long.
+
+    `seconds` are of processor time from the first report on: the next engine uses the initial states too.
+    """
+    until = inf
 
     def stop_late(progress: Progress) -> None:
+        nonlocal until
+        until = min(until, time.process_time() + seconds)
         states = progress.distinct_states
-        is_growing = states >= GROWING_SEARCH_STATES and 2 * progress.frontier > states
+        is_growing = states >= growing_from and 2 * progress.frontier > states
         if states > most or is_growing or time.process_time() > until:
             raise _TooLarge
 

@@ -117,9 +117,8 @@ def _search_with_probes(job: SearchJob, search: Callable[[], Result]) -> Result:
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
-    if result.limit not in (INTERRUPTED_LIMIT, "time_limit") or result.distinct_states:  # else `initial` may not end
-        with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
-            result.warnings += lint(protocol, complete=result.complete)
+    with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
+        result.warnings += lint(protocol, complete=result.complete)
     if known:
         _note_vacuity(protocol, options, result, watched)
     return result

@@ -30,7 +30,7 @@ from kraftcheck.spec.language.declarations import REFINES, Action, Property
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Constant, Protocol
 from kraftcheck.spec.language.semantics import take
-from kraftcheck.spec.language.state import State, Step, become, consume
+from kraftcheck.spec.language.state import Step, become, consume
 from kraftcheck.spec.values import (
     Map,
     ModelValue,
@@ -578,10 +578,11 @@ ALWAYS_READ_FIELDS = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
 
 
-def declaration_warnings(protocol: Protocol, states: Iterable[State]) -> list[str]:
+def declaration_warnings(protocol: Protocol) -> list[str]:
     """Return warnings about unread bounds, constants, and fields of replicas, messages and the shared state.
 
-    A name counts as read if an attribute or a string equal to it occurs anywhere in the protocol's modules.
+    The initial states must have been made: the fields of their records count. A name counts as read if an attribute or
+    a string equal to it occurs anywhere in the protocol's modules.
     """
     modules = modules_of(type(protocol))
     files = [path for path in map(source_path, modules) if path is not None and path.is_file()]
@@ -589,7 +590,7 @@ def declaration_warnings(protocol: Protocol, states: Iterable[State]) -> list[st
     read = {name for tree in trees.values() for name in _names_read(tree)}
     return [
         *_unread_constant_warnings(protocol, trees, read),
-        *_unread_field_warnings(protocol, states, trees, read),
+        *_unread_field_warnings(protocol, trees, read),
         *(_unused_attribute_warnings(type(protocol), trees, read) if trees else ()),
         *_redefinition_warnings(trees),
         *warnings_in_methods(modules),
@@ -627,7 +628,7 @@ def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
 def lint(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return all lint warnings after a search: unused declarations, and unhandled messages."""
     return [
-        *declaration_warnings(protocol, protocol.initial()),
+        *declaration_warnings(protocol),
         *unhandled_message_warnings(protocol, complete=complete),
     ]
 
@@ -651,10 +652,9 @@ def _unread_constant_warnings(protocol: Protocol, trees: dict[Path, ast.Module],
             yield f"{place}: nothing reads the constant {declared.name} ({owner.__name__}.{declared.attribute})"
 
 
-def _unread_field_warnings(
-    protocol: Protocol, states: Iterable[State], trees: dict[Path, ast.Module], read: set[str]
-) -> Iterator[str]:
-    kinds = [type(one) for state in states for one in (state.shared, *state.replicas.values())]
+def _unread_field_warnings(protocol: Protocol, trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
+    kinds = [] if protocol.shared_record is None else [protocol.shared_record]
+    kinds += sorted(set().union(*protocol.replica_types.values()), key=lambda kind: kind.__qualname__)
     kinds += [kind for action in protocol.actions.values() for kind in (*action.actors, *action.messages)]
     kinds += [kind for kind, _ in protocol.message_senders]
     known = {*read, *ALWAYS_READ_FIELDS, *protocol.written_only}

@@ -26,6 +26,7 @@ from kraftcheck.explorer.request import Progress, SearchRequest
 from kraftcheck.explorer.result import Interrupted
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.searches import bfs
+from kraftcheck.spec.diagnosis.lint import lint
 from kraftcheck.spec import Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.spec.errors import UntranslatableError
 
@@ -265,11 +266,13 @@ def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(engines, "SMALL_SEARCH_STATES", 10)
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     monkeypatch.setattr(EachNumber, "initial", counted)
-    for most, wanted in ((200, "bytecode"), (99, "tables")):
-        monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", most)
+    monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", 9)  # fewer than the initial states, which count too
+    for seconds, wanted in ((60.0, "bytecode"), (-60.0, "tables")):
+        monkeypatch.setattr(engines, "BYTECODE_TRIAL_SECONDS", seconds)
         found = engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False)
         assert (found.engine, found.distinct_states) == (wanted, 100)
-    assert engines_used == ["bytecode", "tables"]  # the reference engine is not called by `_run_engine`
+    assert engines_used == ["bytecode", "bytecode", "tables"]  # the reference engine is not called by `_run_engine`
+    assert lint(protocol, complete=True) == []
     assert len(made) == 2
     assert protocol.kept_initial is None
 
