@@ -26,8 +26,8 @@ from kraftcheck.explorer.request import Progress, SearchRequest
 from kraftcheck.explorer.result import Interrupted
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.searches import bfs
-from kraftcheck.spec.diagnosis.lint import lint
 from kraftcheck.spec import Record, State, Steps, become, constant, internal, invariant
+from kraftcheck.spec.diagnosis.lint import lint
 from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
@@ -266,7 +266,8 @@ def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(engines, "SMALL_SEARCH_STATES", 10)
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     monkeypatch.setattr(EachNumber, "initial", counted)
-    monkeypatch.setattr(engines, "BYTECODE_TRIAL_STATES", 9)  # fewer than the initial states, which count too
+    for limit in ("BYTECODE_TRIAL_STATES", "GROWING_SEARCH_STATES"):
+        monkeypatch.setattr(engines, limit, 9)  # fewer than the initial states, which count too
     for seconds, wanted in ((60.0, "bytecode"), (-60.0, "tables")):
         monkeypatch.setattr(engines, "BYTECODE_TRIAL_SECONDS", seconds)
         found = engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False)
