@@ -65,11 +65,11 @@ def simulate(
     kept: Container[int] = (),
 ) -> Result:
     """Walk at random through the states of a protocol; all enabled successors are equally likely."""
-    require_valid_plan(plan)
+    require_valid_walk_lengths(plan)
     return RandomWalks(protocol, options, plan, keep, kept=kept).run()
 
 
-def require_valid_plan(plan: WalkPlan) -> None:
+def require_valid_walk_lengths(plan: WalkPlan) -> None:
     """Raise InputError for a plan that cannot be carried out."""
     if plan.depth > MOST_DEPTH:
         raise InputError(f"expected at most {MOST_DEPTH:,} states along a walk, found {plan.depth:,}")

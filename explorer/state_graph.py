@@ -25,7 +25,7 @@ from kraftcheck.explorer.transition_system import (
     StepLabel,
     TransitionSystem,
 )
-from kraftcheck.persistence.stored_files import SpillArena, SpillArray
+from kraftcheck.persistence.stored_files import GrowableSpillArray, SpillArena
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
@@ -189,7 +189,7 @@ def states_without_path_to(
     The edges between the others are kept, and followed backwards.
     """
     marked = graph.where(prop)
-    sources, targets = (SpillArray(graph.room, np.int32) for _ in range(2))
+    sources, targets = (GrowableSpillArray(graph.room, np.int32) for _ in range(2))
     for first, states in graph.store.chunks(backwards=True):
         which = np.flatnonzero(marked[first : first + len(states)] == 0)
         for edges in graph.edges(states, which):
@@ -241,7 +241,7 @@ class _OutsideStepLabelsBuilder:
     """Marks under construction."""
 
     def __init__(self, room: SpillArena) -> None:
-        self._states, self._labels = SpillArray(room, np.int32), SpillArray(room, np.uint16)
+        self._states, self._labels = GrowableSpillArray(room, np.int32), GrowableSpillArray(room, np.uint16)
 
     def append(self, states: NDArray[Any], labels: LabelNumbers) -> None:
         """Append marks; drop duplicates among them."""
@@ -261,7 +261,7 @@ class LabelledGraph:
         self.count, self.starts, self.room, self.book = graph.count, graph.store.starts, graph.room, graph.system.labels
         self._graph, self._strict = graph, strict_bounds
         self.first = graph.room.array(graph.count + 1, np.int64)  # place of a state's first edge
-        targets, labels = (SpillArray(graph.room, kind, expected) for kind in (np.int32, np.uint16))
+        targets, labels = (GrowableSpillArray(graph.room, kind, expected) for kind in (np.int32, np.uint16))
         outside = {BEYOND: _OutsideStepLabelsBuilder(graph.room), BLOCKED: _OutsideStepLabelsBuilder(graph.room)}
         used = np.zeros(len(self.book.labels), bool)
         for first, states in graph.store.chunks(backwards=False):

@@ -89,10 +89,10 @@ def cache_folder(*sources: Path) -> str:
 def kernel_compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a kernel function at its first call, and caches the code on disk."""
     folder = cache_folder(*sources)
-    return lambda function: KernelFunction(lambda: _compile_entry(function, folder))
+    return lambda function: LazyDispatcher(lambda: _compile_entry(function, folder))
 
 
-class KernelFunction:
+class LazyDispatcher:
     """A function to compile. Its Numba dispatcher is made at its first use: a search uses few of some 400 functions."""
 
     _lock = Lock()
@@ -132,7 +132,7 @@ def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function that only compiled code calls, inlined at each call."""
-    return KernelFunction(lambda: _compile_callee(function, forceinline=True))
+    return LazyDispatcher(lambda: _compile_callee(function, forceinline=True))
 
 
 def _compile_callee(function: Callable[..., Any], **options: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
-from kraftcheck.explorer.spark.global_ids import UnknownComponentError
+from kraftcheck.explorer.spark.global_ids import MissingGlobalIdError
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows, row_group_count, state_indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
@@ -128,7 +128,7 @@ class SampleRecheck:
                 self._search_all(starts)
             else:
                 self._search_some()
-        except UnknownComponentError:
+        except MissingGlobalIdError:
             require_condition(False, "its states lead to an undefined state")
         violated = {violation.property for violation in self._log.violations}
         for kind, mask in self._tasks.events:

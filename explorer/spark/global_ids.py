@@ -37,7 +37,7 @@ KINDS_WITHOUT_COLUMN = (
 )
 
 
-class UnknownComponentError(AssertionError):
+class MissingGlobalIdError(AssertionError):
     """A state has a part without a global id."""
 
 
@@ -225,7 +225,7 @@ class GlobalIds:
                 if own + 1 < rows.shape[1]:
                     result[:, 1 + slot] = self._contents.to_global[rows[:, 1 + own]]
         if len(result) and result.min() < 0:
-            raise UnknownComponentError("a state has a part that no task has reported")
+            raise MissingGlobalIdError("a state has a part that no task has reported")
         return result
 
     def compared(self, states: StateRows) -> StateRows:

@@ -188,7 +188,7 @@ class WitnessPathFinder:
                 yield name, PredecessorFinder(self._space).path(sets, self._space.store.one_of(there))
 
 
-def violating_behaviour(semantics: Semantics, prop: Property | None, path: list[State]) -> Behaviour:
+def violating_path_as_behaviour(semantics: Semantics, prop: Property | None, path: list[State]) -> Behaviour:
     """Return the behaviour along a path; for a step property with a step out of its end that violates the property."""
     trace = behaviour_along(semantics, path)
     if prop is None or not prop.over_steps:
@@ -366,7 +366,7 @@ class ViolationFinder:
     def _tell(self, name: str, path: list[State]) -> None:
         """Record a violated property with the behaviour along a path."""
         prop = next((one for one in self._options.properties if one.name == name), None)
-        self._search.found(name, violating_behaviour(self._search.semantics, prop, path))
+        self._search.found(name, violating_path_as_behaviour(self._search.semantics, prop, path))
 
 
 def states_without_path_to(
@@ -482,4 +482,4 @@ class BreadthFirst:
     def _trace(self, bad: int, prop: Property | None = None) -> Behaviour:
         """Return a behaviour through the levels to some state of the set that violates a property."""
         path = PredecessorFinder(self._space).path(self._levels, self._space.store.one_of(bad))
-        return violating_behaviour(self._search.semantics, prop, path)
+        return violating_path_as_behaviour(self._search.semantics, prop, path)

@@ -96,7 +96,7 @@ def _replay_traces(job: SearchJob, arguments: argparse.Namespace) -> Iterator[tu
     with ProgressMeter("states replayed", quiet=arguments.quiet) as meter, _parquet_writer(arguments, job) as tables:
         watches = [walked.append] if arguments.report or arguments.simplify else []
         watches += [tables.watch] if tables else []
-        watch = partial(_notify_watchers, watches) if watches else None
+        watch = partial(_call_on_replayed_states, watches) if watches else None
         partly: dict[str, Any] = {"reach_first": arguments.reach_first}
         replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch, **partly)
         for file in arguments.traces:
@@ -134,6 +134,6 @@ def _parquet_writer(arguments: argparse.Namespace, job: SearchJob) -> AbstractCo
     return ReplayTableWriter(arguments.parquet, job.protocol, job.options)
 
 
-def _notify_watchers(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
+def _call_on_replayed_states(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
     for watch in watches:
         watch(step)

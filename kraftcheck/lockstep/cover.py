@@ -235,7 +235,7 @@ class EdgeCover:
                 elif (nearer := self._nearer(place)) is not None:
                     ways.append((self._distances[nearer], place))
             elif is_left:
-                self.refuse(place, why_not_in_flight(self.edge(place)))
+                self.refuse(place, untaken_reason_of_message_type(self.edge(place)))
             elif target is not None:
                 gone.append((self._distances[target], place))
         if fresh:
@@ -243,7 +243,7 @@ class EdgeCover:
         distance, best = min(ways, default=(self.far, None))
         for nearer, place in gone:
             if nearer < distance:
-                self.refuse(place, why_not_in_flight(self.edge(place)))
+                self.refuse(place, untaken_reason_of_message_type(self.edge(place)))
         return best
 
     def _nearer(self, place: EdgePlace) -> int | None:
@@ -345,7 +345,7 @@ class EdgeCover:
         return reached
 
 
-def why_not_in_flight(edge: Edge) -> UntakenReason:
+def untaken_reason_of_message_type(edge: Edge) -> UntakenReason:
     """Return the reason why the message of a step is not in flight in Kafka."""
     message = edge.label.message
     if isinstance(message, FetchRequest):
@@ -469,7 +469,9 @@ class CoverStepChooser:
     @staticmethod
     def _is_dropped(edge: Edge, state: State) -> bool:
         """Whether a step delivers an answer that is no longer in flight."""
-        is_answer = edge.label.action not in NETWORK_ACTIONS and why_not_in_flight(edge) is UntakenReason.STALE
+        is_answer = (
+            edge.label.action not in NETWORK_ACTIONS and untaken_reason_of_message_type(edge) is UntakenReason.STALE
+        )
         return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
 
     def _is_at(self, node: int, state: State) -> bool:

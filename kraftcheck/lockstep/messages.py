@@ -196,7 +196,7 @@ class SnapshotPieceConverter:
             return plain
         of = plain.snapshot
         size = self._sizes.get((plain.dest, of.offset, of.epoch), 0)
-        asked = _batch_count_before_position(position, size, of.offset) if position else 0
+        asked = _batch_count_of_byte_position(position, size, of.offset) if position else 0
         piece: Record = self._kind(plain.epoch, of, plain.directory, plain.source, plain.dest, position=asked)
         return piece
 
@@ -209,7 +209,7 @@ class SnapshotPieceConverter:
         of = request.snapshot
         self._sizes[request.dest, of.offset, of.epoch] = part["size"]
         end = part["position"] + part["unalignedRecordsSizeInBytes"]
-        return whole[getattr(request, "position", 0) : _batch_count_before_position(end, part["size"], of.offset)]
+        return whole[getattr(request, "position", 0) : _batch_count_of_byte_position(end, part["size"], of.offset)]
 
     def part_of(self, message: Record | None) -> dict[str, Any]:
         """Return the driver's arguments for the delivery of a FetchSnapshot: the end of the piece, of all batches."""
@@ -219,7 +219,7 @@ class SnapshotPieceConverter:
         return {"part": [min(end, all_of), all_of]}
 
 
-def _batch_count_before_position(position: int, size: int, batches: int) -> int:
+def _batch_count_of_byte_position(position: int, size: int, batches: int) -> int:
     """Return the number of batches before a byte position; -1 for a position without a known size."""
     return -(-position * batches // size) if size else -1
 

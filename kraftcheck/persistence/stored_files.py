@@ -307,7 +307,7 @@ def is_mapped(array: NDArray[Any]) -> bool:
     return base is not None
 
 
-class SpillArray:
+class GrowableSpillArray:
     """Growing array of numbers."""
 
     def __init__(self, room: SpillArena, kind: Any, expected: int = FIRST_ARRAY_LENGTH) -> None:

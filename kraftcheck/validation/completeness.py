@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.state import BOOT_KINDS, EventRefusal, NodeReplayState
+from kraftcheck.validation.state import BOOT_KINDS, EventRefusal, NodeHypothesis
 from kraftcheck.validation.translation import FieldDifference, batch_count_at, batch_end_offset, offset_after_batches
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
@@ -224,7 +224,7 @@ def _is_undelayed_response(event: Event, first: Event) -> bool:
 # Changes of the model that a line shows
 
 
-def require_lines_for_changes(old: Replica, after: NodeReplayState, unit: Sequence[Event]) -> None:
+def require_lines_for_changes(old: Replica, after: NodeHypothesis, unit: Sequence[Event]) -> None:
     """Raise Refusal unless each change of the model in a unit has its line."""
     new = after.me
     if after.appended > unit[-1].seq:
@@ -243,7 +243,7 @@ def require_lines_for_changes(old: Replica, after: NodeReplayState, unit: Sequen
     _require_snapshot_fetch_line(old, new, unit)
 
 
-def _require_high_watermark_line(old: Replica, after: NodeReplayState, unit: Sequence[Event]) -> None:
+def _require_high_watermark_line(old: Replica, after: NodeHypothesis, unit: Sequence[Event]) -> None:
     """A new high watermark has its line; a leader that resigns shows none afterwards."""
     new = after.me
     high = offset_after_batches(new.log, new.high_watermark)

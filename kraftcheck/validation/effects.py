@@ -36,8 +36,8 @@ from kraftcheck.validation.events import Event, SendReceivePairs
 from kraftcheck.validation.state import (
     DueResponse,
     EventRefusal,
+    NodeHypothesis,
     NodeProgress,
-    NodeReplayState,
     position_of_next_append,
 )
 from kraftcheck.validation.translation import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
@@ -199,7 +199,7 @@ class ReplayedModel:
 
     # The effect of a step
 
-    def _taken(self, state: NodeReplayState, step: Step, node: NodeProgress, event: Event, key: Any) -> NodeReplayState:
+    def _taken(self, state: NodeHypothesis, step: Step, node: NodeProgress, event: Event, key: Any) -> NodeHypothesis:
         """Return the state after a step of the model, with the responses that are due."""
         after: Replica = step.me if isinstance(step.me, Replica) else state.me
         after, appended = self._with_ends(after, node, state.appended)
@@ -274,7 +274,7 @@ class ReplayedModel:
         nothing = ("errorCode", 1), ("epoch", 0), ("endOffset", 1)
         return [expected.get(field) for field in nothing] == ["0", "-1", "-1"] and not due.records
 
-    def _moves(self, node: NodeProgress, state: NodeReplayState, event: Event) -> Iterator[tuple[NodeReplayState, str]]:
+    def _moves(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> Iterator[tuple[NodeHypothesis, str]]:
         """Yield the state itself, and the states after a timer of the model."""
         yield state, ""
         for name in MODE_CHANGING_ACTIONS:
@@ -285,7 +285,7 @@ class ReplayedModel:
                     yield self._taken(state, step, node, event, None), name
 
 
-def _vote_requests_of_round(state: NodeReplayState, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
+def _vote_requests_of_round(state: NodeHypothesis, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
     """Return the Vote requests of the round after a step: none in a new round, and without those that it repeats."""
     if not state.votes or (after.mode, after.epoch) != (state.me.mode, state.me.epoch):
         return {}

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.rules import last_kraft_version
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import OPERATION_OF_API, ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.state import DueResponse, EventRefusal, NodeProgress, NodeReplayState, WaitingRequest
+from kraftcheck.validation.state import DueResponse, EventRefusal, NodeHypothesis, NodeProgress, WaitingRequest
 from kraftcheck.validation.translation import (
     ERROR_CODES,
     FieldDifference,
@@ -133,7 +133,7 @@ class LineChecks(ReplayedModel):
 
     known: KnownDifferenceUses
 
-    def _sends(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _sends(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         send = SEND_CHECKS.get(event.body.api)
         if send is None:
             return state
@@ -145,7 +145,7 @@ class LineChecks(ReplayedModel):
         expected = self.terms.expected(request, me.log, me.start)
         return body_differences(event.body, expected or {})
 
-    def _send_fetch(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
+    def _send_fetch(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         """A fetch is the pending request of the model, or replaces one that has timed out."""
         best: list[FieldDifference] | None = None
         for me, name in self._fetches(state):
@@ -163,7 +163,7 @@ class LineChecks(ReplayedModel):
             best = found if best is None or len(found) < len(best) else best
         raise EventRefusal(event, "is a fetch that the model does not send", best or (), "FetchFromBootstrapServer")
 
-    def _needed(self, state: NodeReplayState, me: Replica) -> Iterator[str]:
+    def _needed(self, state: NodeHypothesis, me: Replica) -> Iterator[str]:
         """Yield the known differences without which the model does not send a replica's fetch in place of another."""
         if me.pending.dest == me.id:  # type: ignore[union-attr]
             yield FETCHES_FROM_ITSELF
@@ -182,7 +182,7 @@ class LineChecks(ReplayedModel):
 
     homes: dict[str, int] = {}
 
-    def _fetches(self, state: NodeReplayState) -> Iterator[tuple[Replica, str]]:
+    def _fetches(self, state: NodeHypothesis) -> Iterator[tuple[Replica, str]]:
         me = state.me
         if state.sent is None:
             yield me, ""
@@ -193,8 +193,8 @@ class LineChecks(ReplayedModel):
             yield step.me, ""
 
     def _send_fetch_snapshot(
-        self, node: NodeProgress, state: NodeReplayState, event: Event
-    ) -> tuple[Record, NodeReplayState]:
+        self, node: NodeProgress, state: NodeHypothesis, event: Event
+    ) -> tuple[Record, NodeHypothesis]:
         pending = state.me.pending
         if not isinstance(pending, FetchSnapshotRequest):
             raise EventRefusal(event, "is a request for a snapshot that no response named")
@@ -204,7 +204,7 @@ class LineChecks(ReplayedModel):
         return pending, state._replace(sent=event.correlation)
 
     def _send_one_of(
-        self, node: NodeProgress, state: NodeReplayState, event: Event, allowed: Iterable[Record]
+        self, node: NodeProgress, state: NodeHypothesis, event: Event, allowed: Iterable[Record]
     ) -> tuple[Record, Any]:
         best: list[FieldDifference] | None = None
         for request in allowed:
@@ -216,7 +216,7 @@ class LineChecks(ReplayedModel):
             best = found if best is None or len(found) < len(best) else best
         raise EventRefusal(event, "is a request that the model does not send", best or ())
 
-    def _send_vote(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
+    def _send_vote(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         me = state.me
         stands = me.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
         allowed = self.protocol.vote_requests(me, pre_vote=me.mode is Mode.PROSPECTIVE) if stands else []
@@ -226,13 +226,13 @@ class LineChecks(ReplayedModel):
             raise EventRefusal(event, "is sent to a voter that has answered in this round")
         return request, state._replace(votes={**state.votes, voter: event.correlation})
 
-    def _send_begin(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
+    def _send_begin(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         me = state.me
         leads = me.mode is Mode.LEADER
         allowed = [self.protocol.announcement(me, key) for key in self.protocol.others(me)] if leads else []  # type: ignore[attr-defined]
         return self._send_one_of(node, state, event, allowed)
 
-    def _send_end(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
+    def _send_end(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         me = state.me
         allowed: Sequence[Record] = state.ends
         if me.mode is not Mode.RESIGNED:
@@ -241,7 +241,7 @@ class LineChecks(ReplayedModel):
             allowed = self.protocol.end_quorum_epoch_requests(me, ())
         return self._send_one_of(node, state, event, allowed)
 
-    def _send_own(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
+    def _send_own(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, in place of its next fetch."""
         me = state.me
         if state.sent is not None and getattr(me.pending, "dest", None) == me.leader:
@@ -252,7 +252,7 @@ class LineChecks(ReplayedModel):
         request, state = self._send_one_of(node, state._replace(me=after), event, requests)
         return request, state._replace(sent=event.correlation, needs=(*state.needs, ONE_REQUEST_AT_A_TIME))
 
-    def _send_beside(self, node: NodeProgress, state: NodeReplayState, event: Event) -> tuple[Record, NodeReplayState]:
+    def _send_beside(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, while it keeps fetching; an earlier one is lost."""
         free = state.me.but(updating=False, joining=False)
         send = self.protocol.send_update_voter if event.body.api == "UpdateRaftVoter" else self.protocol.join  # type: ignore[attr-defined]
@@ -260,16 +260,14 @@ class LineChecks(ReplayedModel):
         request, state = self._send_one_of(node, state, event, (sent for step in steps for sent in step.sent))
         return request, state._replace(me=steps[0].me)
 
-    def _send_versions(
-        self, node: NodeProgress, state: NodeReplayState, event: Event
-    ) -> tuple[Record, NodeReplayState]:
+    def _send_versions(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         if state.owed is None:
             raise EventRefusal(event, "is a question for which no voter is being added")
         if not self._reaches(event, state.owed.dest):
             raise EventRefusal(event, "goes to another node than the voter that is being added")
         return state.owed, state._replace(owed=None)
 
-    def _answers(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _answers(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         key = request_key(event)
         waiting = state.waiting.get(key)
         if waiting is None:
@@ -294,14 +292,14 @@ class LineChecks(ReplayedModel):
             return ended
         return self._expired(node, state, event)
 
-    def _expired(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _expired(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         """A voter change times out, once its question to the new voter is sent."""
         for step in self.protocol.expire_operation(state.me) if state.owed is None else ():  # type: ignore[attr-defined]
             expired = self._taken(state, step, node, event, None)
             return self._matched(expired._replace(due=()), event, expired.due[-1])
         raise EventRefusal(event, "is a response that the model does not send")
 
-    def _ended(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState | None:
+    def _ended(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis | None:
         """Return the state in which a timer has ended the office, and with it a voter change; its line comes next."""
         for after, name in self._moves(node, state, event):
             due = next((due for due in after.due if name and due.api == event.body.api), None)
@@ -310,7 +308,7 @@ class LineChecks(ReplayedModel):
                 return after._replace(due=rest, actions=(*after.actions, name))
         return None
 
-    def _matched(self, state: NodeReplayState, event: Event, due: DueResponse) -> NodeReplayState:
+    def _matched(self, state: NodeHypothesis, event: Event, due: DueResponse) -> NodeHypothesis:
         found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
             found.append(FieldDifference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
@@ -321,8 +319,8 @@ class LineChecks(ReplayedModel):
         return state
 
     def _unparked(
-        self, node: NodeProgress, state: NodeReplayState, event: Event, waiting: WaitingRequest, *, is_ended: bool
-    ) -> NodeReplayState:
+        self, node: NodeProgress, state: NodeHypothesis, event: Event, waiting: WaitingRequest, *, is_ended: bool
+    ) -> NodeHypothesis:
         """A parked fetch ends: with its first response, handled again, or with an error as leadership is lost."""
         if waiting.is_timed_out_by(event):
             return state
@@ -347,14 +345,14 @@ class LineChecks(ReplayedModel):
         raise EventRefusal(event, "is another response than the model's", best, "HandleFetchRequest")
 
     @staticmethod
-    def _before_resigning(state: NodeReplayState) -> Replica:
+    def _before_resigning(state: NodeHypothesis) -> Replica:
         """Return the leader that ends parked fetches: the model resigns with a commit, Kafka after their responses."""
         me, before = state.me, state.origin
         if me.mode is Mode.RESIGNED and before is not None and before.mode is Mode.LEADER and before.epoch == me.epoch:
             return before.but(high_watermark=me.high_watermark)
         return me
 
-    def _ends_parked(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _ends_parked(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         """A parked fetch ends, one that was received from this replica key at this offset."""
         offset, directory = event.body
         fetches = [one.event.body for one in state.waiting.values() if one.event.peer == event.peer]
@@ -364,7 +362,7 @@ class LineChecks(ReplayedModel):
             raise EventRefusal(event, "ends a parked fetch that was not received", differs)
         return state._replace(ended=event.peer)
 
-    def _appends(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _appends(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         base, end, epoch = event.body
         if event.seq > state.appended:
             steps = self.protocol.client_append(state.me, self.shared)  # type: ignore[attr-defined]
@@ -384,7 +382,7 @@ class LineChecks(ReplayedModel):
             raise EventRefusal(event, "is another append than the model's", found)
         return state
 
-    def _stores(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _stores(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         log = state.me.log
         return self._equal(
             state,
@@ -395,28 +393,28 @@ class LineChecks(ReplayedModel):
         )
 
     def _equal(
-        self, state: NodeReplayState, event: Event, names: Iterable[str], kafka: Iterable[Any], model: Iterable[Any]
-    ) -> NodeReplayState:
+        self, state: NodeHypothesis, event: Event, names: Iterable[str], kafka: Iterable[Any], model: Iterable[Any]
+    ) -> NodeHypothesis:
         found = [FieldDifference(*one) for one in zip(names, kafka, model, strict=True) if one[1] != one[2]]
         if found:
             raise EventRefusal(event, "shows another value than the model's", found)
         return state
 
-    def _high_watermark(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _high_watermark(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         ours = offset_after_batches(state.me.log, state.me.high_watermark)
         return self._equal(state, event, ("high watermark",), (event.body,), (ours,))._replace(high=ours)
 
-    def _first_high_watermark(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _first_high_watermark(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         ours = offset_after_batches(state.me.log, state.me.high_watermark)
         names = "high watermark", "high watermark before"
         return self._equal(state, event, names, (event.body, 0), (ours, state.high))
 
-    def _ends_at(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _ends_at(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         return self._equal(
             state, event, ("log end",), (event.body,), (offset_after_batches(state.me.log, len(state.me.log)),)
         )
 
-    def _reads_voters(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _reads_voters(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         voters, offset = event.body
         wanted = self.terms.voters(voters)
         if self._voters_at(state.me, offset) != wanted:
@@ -430,7 +428,7 @@ class LineChecks(ReplayedModel):
         formatted = self.protocol.formatted_voters(me.id, me.directory)
         return self.protocol.voters_in(me.log[: batch_count_at(me.log, offset + 1)], formatted)
 
-    def _reads_version(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _reads_version(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         version, offset = event.body
         me = state.me
         formatted = self.protocol.formatted_version(me.id, me.directory)
@@ -439,7 +437,7 @@ class LineChecks(ReplayedModel):
             return state  # an upgrade: the voters' line comes next
         return self._equal(state, event, ("kraft.version",), (version,), (ours,))
 
-    def _is_state(self, node: NodeProgress, state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _is_state(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         """Compare the whole state with the model's."""
         me, shown = state.me, event.body
         kafka = {name: shown.get(name) for name in ("mode", "epoch", "leader")}

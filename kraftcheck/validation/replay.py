@@ -37,8 +37,8 @@ from kraftcheck.validation.starts import LateStartReplay, control_records_in_lin
 from kraftcheck.validation.state import (
     BOOT_KINDS,
     EventRefusal,
+    NodeHypothesis,
     NodeProgress,
-    NodeReplayState,
     WaitingRequest,
     next_unit_events,
     transition_differences,
@@ -207,7 +207,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         self.orders[node.number].check(unit, is_last=is_last)
         node.state = self._accept(node, settled._replace(due=()), unit)
 
-    def _outcomes(self, node: NodeProgress, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeReplayState]:
+    def _outcomes(self, node: NodeProgress, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeHypothesis]:
         """Yield the states after a unit; raise Refusal behind the last one."""
         best: EventRefusal | None = None
         for start in self._starts(node, unit):
@@ -221,7 +221,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         raise best or EventRefusal(unit[0], "is not allowed")
 
     def _count_known(
-        self, node: NodeProgress, unit: Sequence[Event], settled: NodeReplayState, *, is_last: bool
+        self, node: NodeProgress, unit: Sequence[Event], settled: NodeHypothesis, *, is_last: bool
     ) -> None:
         """Count the known differences without which the model does not take a unit to the same state."""
         self.known.counts.update(set(settled.needs))
@@ -251,7 +251,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             for one, state, alternatives in states:
                 one.state, one.alternatives = state, alternatives
 
-    def _accept(self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]) -> NodeReplayState:
+    def _accept(self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event]) -> NodeHypothesis:
         node.position += len(unit)
         self.explained.update(event.kind for event in unit)
         self.done.update(id(event) for event in unit if event.kind in (EventKind.SEND, EventKind.ANSWER))
@@ -281,7 +281,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
 
     # The first event of a unit
 
-    def _starts(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeReplayState]:
+    def _starts(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         """Yield the states after each outcome that the model has for the first event of a unit."""
         self.split_named(unit[0])
         event, state = unit[0], node.state
@@ -297,8 +297,8 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             yield state
 
     def _before_changes(
-        self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]
-    ) -> Iterator[NodeReplayState]:
+        self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event]
+    ) -> Iterator[NodeHypothesis]:
         """Yield the state, and a leader's states after the waiting batches that it appends before a voter set.
 
         It flushes all of them together, so the high watermark follows the new voter set.
@@ -315,9 +315,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             state = taken._replace(me=me, puts=state.puts)
             yield state
 
-    def _requested(
-        self, state: NodeReplayState, node: NodeProgress, unit: Sequence[Event]
-    ) -> Iterator[NodeReplayState]:
+    def _requested(self, state: NodeHypothesis, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         event = unit[0]
         key = request_key(event)
         state = state._replace(waiting={**state.waiting, key: WaitingRequest(event, None)})
@@ -335,7 +333,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             for step in handler(before.me, request, self.shared):
                 yield self._taken(before, step, node, event, key)
 
-    def _prepared(self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]) -> Iterator[NodeReplayState]:
+    def _prepared(self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
         yield state
         answer = next((e for e in unit if e.kind is EventKind.ANSWER and request_key(e) == request_key(unit[0])), None)
@@ -353,7 +351,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             found = [after for one in found for after in self._snapshot_steps(one, shown)]
             yield from found
 
-    def _snapshot_steps(self, state: NodeReplayState, shown: set[int]) -> Iterator[NodeReplayState]:
+    def _snapshot_steps(self, state: NodeHypothesis, shown: set[int]) -> Iterator[NodeHypothesis]:
         """Yield the states after a snapshot, or a deletion of the log, at a shown offset."""
         for step in self.protocol.take_snapshot(state.me):  # type: ignore[attr-defined]
             after = step.me
@@ -361,9 +359,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             if changed in shown:
                 yield state._replace(me=after, actions=(*state.actions, "TakeSnapshot"))
 
-    def _responded(
-        self, state: NodeReplayState, node: NodeProgress, unit: Sequence[Event]
-    ) -> Iterator[NodeReplayState]:
+    def _responded(self, state: NodeHypothesis, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         event, me = unit[0], state.me
         request = node.asked.get(event.correlation)
         if request is None:
@@ -390,14 +386,14 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             yield from self._fetched_elsewhere(state, node, event, request, response)
 
     @staticmethod
-    def _answered(state: NodeReplayState, event: Event) -> NodeReplayState:
+    def _answered(state: NodeHypothesis, event: Event) -> NodeHypothesis:
         """Return the state in which the voter that a response to Vote comes from has answered in this round."""
         found = {voter: None if sent == event.correlation else sent for voter, sent in state.votes.items()}
         return state._replace(votes=found) if event.body.api == "Vote" else state
 
     def _fetched_elsewhere(
-        self, state: NodeReplayState, node: NodeProgress, event: Event, request: FetchRequest, response: Record
-    ) -> Iterator[NodeReplayState]:
+        self, state: NodeHypothesis, node: NodeProgress, event: Event, request: FetchRequest, response: Record
+    ) -> Iterator[NodeHypothesis]:
         """Yield the states after the response to a fetch beside the pending request, which goes to another node."""
         me = state.me
         for step in self.protocol.handle_fetch_response(  # type: ignore[attr-defined]
@@ -461,7 +457,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
 
     # The other events of a unit
 
-    def _follow(self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event]) -> NodeReplayState:
+    def _follow(self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event]) -> NodeHypothesis:
         """Return the state after the lines of a unit; raise Refusal at the first that the model does not allow."""
         position = 0
         while position < len(unit):
@@ -480,8 +476,8 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         return state
 
     def _settled(
-        self, node: NodeProgress, state: NodeReplayState, unit: Sequence[Event], *, is_last: bool
-    ) -> NodeReplayState:
+        self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event], *, is_last: bool
+    ) -> NodeHypothesis:
         """Return the state at the end of a unit, with its parked fetches.
 
         Raise Refusal if the model has taken a step whose lines are missing. At the end of a log or of a process they
@@ -508,7 +504,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             require_lines_for_changes(node.state.me, state, unit)
         return state
 
-    def _transitions(self, node: NodeProgress, state: NodeReplayState, run: list[Event]) -> NodeReplayState:
+    def _transitions(self, node: NodeProgress, state: NodeHypothesis, run: list[Event]) -> NodeHypothesis:
         """Return the state after transitions in a row; the last one must be a state of the model."""
         if not run:
             return state
@@ -534,7 +530,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
                     continue
         raise EventRefusal(run[-1], "is not a transition that the model takes", best, action)
 
-    def _passes(self, before: NodeReplayState, after: NodeReplayState, event: Event) -> bool:
+    def _passes(self, before: NodeHypothesis, after: NodeHypothesis, event: Event) -> bool:
         """Whether a transition is an intermediate one of a step: to a newer epoch, or of a sole voter's election."""
         shown = event.body[0]
         first = before.origin or before.me
@@ -553,7 +549,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         return False
 
     @staticmethod
-    def _chained(state: NodeReplayState, run: Iterable[Event]) -> None:
+    def _chained(state: NodeHypothesis, run: Iterable[Event]) -> None:
         """Raise Refusal unless each transition starts where the one before it ended."""
         last = state.shown
         for event in run:

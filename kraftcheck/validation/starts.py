@@ -34,7 +34,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
-from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeProgress, NodeReplayState, WaitingRequest
+from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeHypothesis, NodeProgress, WaitingRequest
 from kraftcheck.validation.translation import (
     UNSET_DIRECTORY_IDS,
     Log,
@@ -119,7 +119,7 @@ def shown_log_ends(events: Iterable[Event]) -> list[LogEnd]:
     return ends
 
 
-def ends_of_log_parts(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> list[LogEnd]:
+def end_offsets_of_epochs(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> list[LogEnd]:
     """Return the ends of a log's parts in order: of each epoch, and those that its next requests name."""
     most = asked[0][0] if asked else shown[-1][0] if shown else 0
     last = dict(shown)
@@ -269,7 +269,7 @@ class ProcessStartReplay(CommittedBatchMerger):
 
     is_late = False  # whether the replay of some node begins in the life of a process
 
-    def _boots(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeReplayState]:
+    def _boots(self, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         """Yield the states in which a process may start."""
         node.asked = {}
         number, endpoint = self._directory(node, unit[0].incarnation), self._own_endpoint(node, unit[0].incarnation)
@@ -278,25 +278,25 @@ class ProcessStartReplay(CommittedBatchMerger):
             self._formatted(host, number or 1, unit)
         if node.state is None:
             fresh = self.protocol.formatted(host, number or 1, endpoint or 1)
-            yield NodeReplayState(self._first(node, unit, self._with_snapshots(fresh, unit)))
+            yield NodeHypothesis(self._first(node, unit, self._with_snapshots(fresh, unit)))
             return
         known = self._left(node, node.state)
         if number and number != node.state.me.directory:
             lost = self.shared.lost.put(node.state.me.key, node.state.me.log)
             blank = self.protocol.formatted(host, number, endpoint or node.state.me.endpoint)
-            yield NodeReplayState(self._with_snapshots(blank, unit), puts=(("lost", lost),), actions=("LoseDisk",))
+            yield NodeHypothesis(self._with_snapshots(blank, unit), puts=(("lost", lost),), actions=("LoseDisk",))
             return
         for before in (*known, *(after for one in known for after, name in self._moves(node, one, unit[0]) if name)):
             kept = self._extended(before.me if not endpoint else before.me.but(endpoint=endpoint), node, unit[0])
             me, _ = self.protocol.next_request(self.protocol.after_restart(kept))
-            yield NodeReplayState(self._with_snapshots(me, unit), ends=())
+            yield NodeHypothesis(self._with_snapshots(me, unit), ends=())
 
-    def _left(self, node: NodeProgress, last: NodeReplayState) -> list[NodeReplayState]:
+    def _left(self, node: NodeProgress, last: NodeHypothesis) -> list[NodeHypothesis]:
         """Return the states in which a process may have ended.
 
         They are without an append that has no line if a later process shows a log without it.
         """
-        shown, found = node.shown_end(), list[NodeReplayState]()
+        shown, found = node.shown_end(), list[NodeHypothesis]()
         for state in (last, *node.alternatives):
             log = state.me.log
             is_short = shown is not None and log and shown[0] == offset_after_batches(log, len(log) - 1)
@@ -499,7 +499,7 @@ class LateStartReplay(ProcessStartReplay):
             for text in chain.from_iterable(map(event.body.all, OFFSET_FIELDS)):
                 self.split(int(text))
 
-    def _late(self, node: NodeProgress, head: Sequence[Event]) -> NodeReplayState:
+    def _late(self, node: NodeProgress, head: Sequence[Event]) -> NodeHypothesis:
         """Return the state of a node behind the transition that ends its head."""
         shown = head[-1].body[0]
         me = self._with_old_log(self._fresh(node, head), node, head)
@@ -512,7 +512,7 @@ class LateStartReplay(ProcessStartReplay):
             voted=self.terms.key(*voted) if voted else Nil.NIL,
         )
         me, _ = self.protocol.next_request(me)
-        return NodeReplayState(me, shown, waiting=_unanswered_requests(head), origin=me, high=shown["high"])
+        return NodeHypothesis(me, shown, waiting=_unanswered_requests(head), origin=me, high=shown["high"])
 
     def _fresh(self, node: NodeProgress, head: Sequence[Event]) -> Replica:
         """Return a replica with its key, its endpoint and its voters, as formatted."""
@@ -528,7 +528,7 @@ class LateStartReplay(ProcessStartReplay):
         """Return a replica with its log, the log start, and the high watermark."""
         voters, version = me.voters, me.version
         controls = (KRaftVersion(version), Voters(voters)) if version else ()
-        ends = ends_of_log_parts(shown_log_ends(head), list(log_ends_in_requests(node.events[node.position :])))
+        ends = end_offsets_of_epochs(shown_log_ends(head), list(log_ends_in_requests(node.events[node.position :])))
         me = self.protocol.with_log(me, self.old_log(self.lines_of_all(node), ends, controls), flushes=True)
         if controls and ends and {one.key.id for one in me.voters} != {one.key.id for one in voters}:
             last = me.log[-1]  # a record that was truncated since

@@ -52,7 +52,7 @@ class WaitingRequest(NamedTuple):
         return body_differences(answer.body, self.first.expected) if self.first is not None else []
 
 
-class NodeReplayState(NamedTuple):
+class NodeHypothesis(NamedTuple):
     """A replica of the model, and the part of the log's lines that it has explained."""
 
     me: Replica
@@ -71,7 +71,7 @@ class NodeReplayState(NamedTuple):
     needs: tuple[str, ...] = ()  # the known differences that a step of this unit needs
     owed: ApiVersionsRequest | None = None  # the question to a new voter that the model has sent
 
-    def without(self, key: Any) -> NodeReplayState:
+    def without(self, key: Any) -> NodeHypothesis:
         """Return the state without a received request."""
         return self._replace(waiting={known: value for known, value in self.waiting.items() if known != key})
 
@@ -94,8 +94,8 @@ class NodeProgress:
         self.number = number
         self.events = events
         self.position = position
-        self.state: NodeReplayState | None = None
-        self.alternatives: list[NodeReplayState] = []
+        self.state: NodeHypothesis | None = None
+        self.alternatives: list[NodeHypothesis] = []
         self.asked: MutableMapping[int, Record] = {}  # requests of this incarnation, by correlation id
         self.diverged = False
         self.is_old = False  # whether its disk is older than its events

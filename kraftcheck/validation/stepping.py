@@ -68,7 +68,7 @@ class ValidationState:
         self._logs: dict[int, list[Event]] = {}
         self._taken: list[_TakenStep] = []
         self._facts: set[Any] = set()
-        self._replay: _StepReplay | None = None
+        self._replay: _MessagePairingReplay | None = None
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -109,12 +109,12 @@ class ValidationState:
         self._replay = self._again(self._taken)[0] if self._taken else None
         return refusal
 
-    def _again(self, steps: Iterable[_TakenStep]) -> tuple[_StepReplay, EventRefusal | None]:
-        replay = _StepReplay(self._logs, self._without)
+    def _again(self, steps: Iterable[_TakenStep]) -> tuple[_MessagePairingReplay, EventRefusal | None]:
+        replay = _MessagePairingReplay(self._logs, self._without)
         return replay, next(filter(None, map(replay.refusal, steps)), None)
 
 
-class _StepReplay:
+class _MessagePairingReplay:
     """A replay of steps, which pairs messages in their order: each is sent before it is received."""
 
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:

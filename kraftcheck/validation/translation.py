@@ -363,7 +363,7 @@ def _make_end_epoch_request(
     return EndQuorumEpochRequest(body.number("leaderEpoch"), preferred, source, dest)
 
 
-def _voter_of_body(terms: ModelTranslator, body: MessageBody) -> Voter:
+def _voter_with_endpoint(terms: ModelTranslator, body: MessageBody) -> Voter:
     node = body.number("voterId")
     addresses = zip(body.all("host"), body.all("port"), strict=False)
     address = ",".join(f"{host[1:-1]}:{port}" for host, port in addresses)
@@ -373,7 +373,7 @@ def _voter_of_body(terms: ModelTranslator, body: MessageBody) -> Voter:
 def _make_add_voter_request(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
-    return AddVoterRequest(_voter_of_body(terms, body), source, dest)
+    return AddVoterRequest(_voter_with_endpoint(terms, body), source, dest)
 
 
 def _make_remove_voter_request(
@@ -386,7 +386,7 @@ def _make_update_voter_request(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     epoch, version = body.number("currentLeaderEpoch"), body.number("maxSupportedVersion")
-    return UpdateVoterRequest(epoch, _voter_of_body(terms, body), version, source, dest)
+    return UpdateVoterRequest(epoch, _voter_with_endpoint(terms, body), version, source, dest)
 
 
 REQUEST_MAKERS: dict[str, Callable[[ModelTranslator, MessageBody, ModelValue, ModelValue, Log], Record]] = {
@@ -511,7 +511,7 @@ def _vote_response_field_texts(terms: ModelTranslator, r: VoteResponse, log: Log
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error])} | granted | terms.leader_fields(r)
 
 
-def _acknowledgement_field_texts(
+def _quorum_epoch_response_field_texts(
     terms: ModelTranslator, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
 ) -> FieldTexts:
     refused = _refused_response_field_texts(r.error)
@@ -554,8 +554,8 @@ FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
     FetchResponse: _fetch_response_field_texts,
     FetchSnapshotResponse: _fetch_snapshot_response_field_texts,
     VoteResponse: _vote_response_field_texts,
-    BeginQuorumEpochResponse: _acknowledgement_field_texts,
-    EndQuorumEpochResponse: _acknowledgement_field_texts,
+    BeginQuorumEpochResponse: _quorum_epoch_response_field_texts,
+    EndQuorumEpochResponse: _quorum_epoch_response_field_texts,
     UpdateVoterResponse: _update_voter_response_field_texts,
     AdminResponse: _admin_response_field_texts,
     DescribeQuorumResponse: _describe_quorum_field_texts,

@@ -402,7 +402,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             fields: Mapping[Any, Value] = {} if value in ((), []) else value
             if type(fields) not in (Map, dict) or not all(type(name) is str for name in fields):
-                raise MismatchError(truncated_value_text(value), _shapes_text(shapes))
+                raise MismatchError(truncated_value_text(value), _record_shapes_text(shapes))
             alike = by_fields.get(frozenset(fields), [])
             fitting = [shape for shape in alike if self._has(fields, shape.constants)]
             if not fitting:
@@ -478,7 +478,7 @@ class Decoder:
                 return MismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {or_phrase(lacking)}"] if lacking else []
         problems += [f"also {name_list_text(more)}"] if more else []
-        return MismatchError(" and ".join(problems), _shapes_text([near]), wrong_kind=wrong_kind)
+        return MismatchError(" and ".join(problems), _record_shapes_text([near]), wrong_kind=wrong_kind)
 
     def _one_of(self, kinds: tuple[Any, ...]) -> Decode:
         records = tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record))
@@ -544,5 +544,5 @@ def _field_path(name: str) -> str:
     return f".{name}"
 
 
-def _shapes_text(shapes: Iterable[RecordShape]) -> str:
+def _record_shapes_text(shapes: Iterable[RecordShape]) -> str:
     return " or ".join(dict.fromkeys(f"a record of {', '.join(sorted(s.fields)) or 'no fields'}" for s in shapes))

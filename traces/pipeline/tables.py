@@ -298,11 +298,11 @@ def _coverage_of_batches(folder: PipelineFolder, states: DistinctStateCounter) -
         for part in parts:
             states.add(part["state"])
             steps = part.filter(pc.is_valid(part["action"]))
-            counted.append(_coverage_rows(_group_by_action(steps, ([], "count_all"))))
-        yield _coverage_rows(_group_by_action(pa.concat_tables(counted), ("times", "sum")))
+            counted.append(_coverage_rows(_aggregate_by_trace_and_action(steps, ([], "count_all"))))
+        yield _coverage_rows(_aggregate_by_trace_and_action(pa.concat_tables(counted), ("times", "sum")))
 
 
-def _group_by_action(rows: Any, what: Any) -> Any:
+def _aggregate_by_trace_and_action(rows: Any, what: Any) -> Any:
     return rows.group_by(["file", "index", "action"], use_threads=False).aggregate([what])
 
 

@@ -325,6 +325,6 @@ def apply_label(d: Any, label: Any, value: Any) -> Any:
 
 
 @inlined
-def span_of_value_classes(d: Any, mapped: Any, value: Any) -> Any:
+def map_value_to_class_span(d: Any, mapped: Any, value: Any) -> Any:
     """Return where the classes of a value are stored, as start << 24 | count; 0 after a failed callback."""
     return max(apply_label(d, mapped, value), np.int64(0))

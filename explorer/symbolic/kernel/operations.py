@@ -17,8 +17,8 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     first_relation_edge,
     jit,
     level_of,
+    map_value_to_class_span,
     push_edge,
-    span_of_value_classes,
 )
 
 
@@ -257,7 +257,7 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
                 k = table[k, 2]
             # Events that require a class of values (a deliverable message); a label computes the next value.
             if rule[2]:
-                packed = span_of_value_classes(d, d.message_maps[level], value)
+                packed = map_value_to_class_span(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                     k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                     while k >= 0:
@@ -330,7 +330,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
             while k >= 0:
                 rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, table[k, 0])))
                 k = table[k, 2]
-            packed = span_of_value_classes(d, d.message_maps[level], value) if rule[2] else np.int64(0)
+            packed = map_value_to_class_span(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:
@@ -378,7 +378,7 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
             while k >= 0:
                 result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
-            packed = span_of_value_classes(d, d.message_maps[level], value) if rule[2] else np.int64(0)
+            packed = map_value_to_class_span(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:

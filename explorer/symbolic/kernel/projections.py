@@ -20,9 +20,9 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     first_relation_edge,
     jit,
     level_of,
+    map_value_to_class_span,
     push_edge,
     rebuild_node_table,
-    span_of_value_classes,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
     cached_result_or_stop,
@@ -46,7 +46,7 @@ def push_class_edges(d: Any, mapped: Any, value: Any, child: Any) -> None:
     if mapped == 0:
         push_edge(d, value << 32 | child)
     else:
-        packed = span_of_value_classes(d, mapped, value)
+        packed = map_value_to_class_span(d, mapped, value)
         for k in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             push_edge(d, d.map_items[k] << 32 | child)
 
@@ -246,7 +246,7 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
                 push_edge(d, k << 1 | 1)
             k = table[k, 2]
     if rule[2]:
-        packed = span_of_value_classes(d, d.message_maps[rule[0]], value)
+        packed = map_value_to_class_span(d, d.message_maps[rule[0]], value)
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
             while k >= 0:

@@ -92,7 +92,7 @@ def read_64_bits(words: Any, place: Any, position: Any) -> Any:
 
 
 @inlined
-def first_eight_entry_bytes(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
+def encode_entry_head(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Return the first eight bytes of an entry for packed words, given the result of `hash_words`."""
     rest = (scale_to_capacity(shape, mixed) & _HOME_MASK) >> np.uint64(shape[SCALE])
     rest = (rest << np.uint64(shape[OWNER_BITS])) | ((mixed >> np.uint64(HOME_BITS)) & low_bits_mask(shape[OWNER_BITS]))
@@ -174,7 +174,7 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
     """Return the place of the entry equal to words[place], or NONE."""
     mixed = hash_words(words, place)
     at, distance, result = home_place(shape, mixed), np.int64(1), NONE
-    head = first_eight_entry_bytes(shape, words, place, mixed)
+    head = encode_entry_head(shape, words, place, mixed)
     while True:
         found = np.int64(places[at])
         if found < distance:
@@ -194,7 +194,7 @@ def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> An
 @inlined
 def insert_words(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Insert packed words; return their place, IS_DUPLICATE, or IS_TOO_FAR_FROM_HOME."""
-    head = first_eight_entry_bytes(shape, words, place, mixed)
+    head = encode_entry_head(shape, words, place, mixed)
     at, distance, result = home_place(shape, mixed), np.int64(1), np.int64(0)
     # Find the place that keeps the entries in the order of their scaled numbers. An entry nearer to its home than this
     # one would be ends the search: a duplicate would stand before it.
@@ -333,7 +333,7 @@ def copy_entries_to_larger(
         free = larger(free, home)
         if free - home >= MOST_DISPLACEMENT:
             return False
-        write_entry(new_keys, new, free, words, 0, first_eight_entry_bytes(new, words, 0, mixed))
+        write_entry(new_keys, new, free, words, 0, encode_entry_head(new, words, 0, mixed))
         new_places[free] = free - home + 1
         free += 1
     return True

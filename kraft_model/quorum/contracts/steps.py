@@ -289,7 +289,10 @@ class QuorumContracts(MessageContracts):
             failed = after.leader == after.id and "restarts" in step.spends
             failed = failed and (step.consumes or before.mode not in ENDED_MODES)
             return elected is None or failed or len(after.voters) == 1
-        log = (*before.log, Batch(after.epoch, (LeaderChange(before.id), *records_due_at_election(before, after))))
+        log = (
+            *before.log,
+            Batch(after.epoch, (LeaderChange(before.id), *voters_records_due_at_election(before, after))),
+        )
         opened = (after.log, after.flushed, after.leader) == (log, len(log), before.id)
         return opened and elected == shared.elected | {Term(after.epoch, before.id)}
 
@@ -550,7 +553,7 @@ def appends_record(before: Replica, after: Replica, record: Data) -> bool:
     return before.mode is Mode.LEADER and after.log == log and stays
 
 
-def records_due_at_election(before: Replica, after: Replica) -> list[LogRecord]:
+def voters_records_due_at_election(before: Replica, after: Replica) -> list[LogRecord]:
     """Return the records that a new leader must append if its log has no VotersRecord or its endpoint has changed."""
     if before.version == 0 or not own_key_if_voter(before):
         return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.contracts.steps import records_due_at_election
+from kraftcheck.kraft_model.quorum.contracts.steps import voters_records_due_at_election
 from kraftcheck.kraft_model.quorum.records import (
     ENDED_MODES,
     FetchResponse,
@@ -123,8 +123,11 @@ class OverriddenVoters(Quorum, variant="overridden-voters"):
         opened = after.log[len(before.log)].records
         sets = [end for end, batch in enumerate(before.log, 1) if any(isinstance(r, Voters) for r in batch.records)]
         if not before.override or any(end > before.override_end for end in sets):
-            return opened == (LeaderChange(before.id), *records_due_at_election(before, after))
-        return opened == (LeaderChange(before.id), *(records_due_at_election(before, after) or [Voters(before.voters)]))
+            return opened == (LeaderChange(before.id), *voters_records_due_at_election(before, after))
+        return opened == (
+            LeaderChange(before.id),
+            *(voters_records_due_at_election(before, after) or [Voters(before.voters)]),
+        )
 
 
 class OverriddenAlone(OverriddenVoters, variant="overridden-alone"):

@@ -214,7 +214,7 @@ def put_fact(worker: Any, key: Any, fact: Any) -> None:
 
 
 @inlined
-def span_as_fact(packed: Any) -> Any:
+def tag_span_as_fact(packed: Any) -> Any:
     """Encode a packed span as a fact: an odd number, since 0 means no fact."""
     return packed << 1 | 1
 
