@@ -334,11 +334,11 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         return name, parse_config(known[name].text, known[name].file)
     if own is not None and not Path(own).exists():
         raise InputError(f"{model.name}: configuration = {own!r}: there is no such file; expected --config FILE.cfg")
-    _require_known_configuration(model, name)
+    _require_configuration_or_file(model, name)
     return name, read_config(name)
 
 
-def _require_known_configuration(model: Model, name: str) -> None:
+def _require_configuration_or_file(model: Model, name: str) -> None:
     """Raise InputError for an unknown configuration: neither a name of the model's nor an existing file."""
     if not name:
         raise InputError("expected a configuration's name or a .cfg file, found ''")

@@ -196,6 +196,6 @@ def table(rows: DataFrame, name: str) -> DataFrame:
     """
     if name not in TABLES:
         raise InputError(unknown_name_message("table", name, TABLES))
-    from kraftcheck.traces.pipeline.frames import rows_of_table  # needs PySpark
+    from kraftcheck.traces.pipeline.frames import select_table_rows  # needs PySpark
 
-    return rows_of_table(rows, name)
+    return select_table_rows(rows, name)

@@ -467,7 +467,7 @@ def arguments_for_start(stage: ScenarioPlayer, init: str, wanted: State) -> list
             return [quoted_word(f"{path}={text}") for path, text in then.items()]
         news = (
             pair
-            for pair in _differing_fields(wanted, stage.state)
+            for pair in _field_differences_between_states(wanted, stage.state)
             if pair[0] not in then and _quoted_or_none("=".join(pair))
         )
         path, text = next(news, ("", ""))
@@ -528,10 +528,10 @@ def _possible_step_clauses(stage: ScenarioPlayer, wanted: Transition) -> Iterato
             yield from _endpoint_clauses(sent, "dest", "to")
             yield from (("=", [pair]) for pair in _field_arguments(sent, "dest"))
     own = f"{text_of(wanted.actor)}."
-    for path, text in _differing_fields(wanted.target, stage.state):
+    for path, text in _field_differences_between_states(wanted.target, stage.state):
         yield "->", [f"{path.removeprefix(own)}={text}"]
     for other in stage.fitting(parse_step_description([wanted.action])):
-        for path, text in _differing_fields(wanted.target, other.target):
+        for path, text in _field_differences_between_states(wanted.target, other.target):
             yield "->", [f"{path.removeprefix(own)}={text}"]
 
 
@@ -544,7 +544,7 @@ def _field_arguments(message: Record, but: str) -> Iterable[str]:
     return (f"{name}={text_of(getattr(message, name))}" for name in field_names(type(message)) if name != but)
 
 
-def _differing_fields(state: State, other: State) -> Iterator[tuple[str, str]]:
+def _field_differences_between_states(state: State, other: State) -> Iterator[tuple[str, str]]:
     """Yield the fields whose text differs from that in another state, as paths with their text."""
     for key in ordered(state.replicas):
         for name in field_names(type(state.replicas[key])):

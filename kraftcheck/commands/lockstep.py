@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             driven = list(
                 _run_versions(versions, lambda kafka: _run_tasks_on_version(kafka, asked, arguments, meter, files))
             )
-        changed = _version_changes(driven, asked, versions, arguments)
+        changed = _changes_between_kafka_versions(driven, asked, versions, arguments)
         _write_output_files(driven, asked, files, changed)
         if len(versions) > 1:
             _print_versions_table(driven, asked, versions)
@@ -296,7 +296,7 @@ def _version_names(driven: Sequence[VersionRun], versions: Sequence[str]) -> lis
     return [kafka if found.count(name) > 1 else name for kafka, name in zip(versions, found, strict=False)]
 
 
-def _version_changes(
+def _changes_between_kafka_versions(
     driven: Sequence[VersionRun], asked: Sequence[LockstepTask], versions: Sequence[str], arguments: argparse.Namespace
 ) -> VersionChanges | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""

@@ -153,14 +153,14 @@ def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Trans
 
 
 def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _added_or_removed_replica(before, step) or _choose_refusable_replica(
+    asked = _added_or_removed_replica(before, step) or _replica_refused_with_same_error(
         cluster, before, step, Operation.ADD_VOTER
     )
     cluster.do("add-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id))
 
 
 def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _added_or_removed_replica(before, step) or _choose_refusable_replica(
+    asked = _added_or_removed_replica(before, step) or _replica_refused_with_same_error(
         cluster, before, step, Operation.REMOVE_VOTER
     )
     cluster.do("remove-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id), directory=asked.directory)
@@ -187,7 +187,9 @@ def may_answer_same_request(cluster: KafkaCluster, before: State, step: Transiti
         return True
     adds = step.action == "AddVoter"
     operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
-    asked = _added_or_removed_replica(before, step) or _choose_refusable_replica(cluster, before, step, operation)
+    asked = _added_or_removed_replica(before, step) or _replica_refused_with_same_error(
+        cluster, before, step, operation
+    )
     found = _added_or_removed_replica(before, other)
     if found is not None:
         return found == asked
@@ -207,7 +209,9 @@ def _errors_in_admin_answers(before: State, step: Transition, operation: Operati
     return {answer.error for answer in answers if answer.source == step.actor}
 
 
-def _choose_refusable_replica(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
+def _replica_refused_with_same_error(
+    cluster: KafkaCluster, before: State, step: Transition, operation: Operation
+) -> Key:
     """Return a replica whose addition or removal would be rejected with the step's error."""
     me: Replica = before.replicas[step.actor]
     protocol = cluster.protocol

@@ -40,7 +40,7 @@ SourceLine = tuple[str, int]
 """A file, and a line in it."""
 
 
-class EndlessError(Exception):
+class CallTimeoutError(Exception):
     """A call of an action exceeded its time limit."""
 
 
@@ -213,11 +213,11 @@ def wrapped_action(name: str, action: Action, wrapper: ActionWrapper) -> Action:
 
 @contextmanager
 def raise_if_call_is_slow() -> Iterator[None]:
-    """Raise `EndlessError` if the block takes longer than `CALL_SECONDS`; only for the main thread."""
+    """Raise `CallTimeoutError` if the block takes longer than `CALL_SECONDS`; only for the main thread."""
     seconds = CALL_SECONDS
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise EndlessError(f"did not return within {seconds:g} s")
+        raise CallTimeoutError(f"did not return within {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)

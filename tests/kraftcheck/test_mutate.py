@@ -218,7 +218,7 @@ def test_one_mutant_of_each_verdict(run, game: str, tmp_path: Path, monkeypatch:
     assert {name: found[name]["verdict"] for name in VERDICTS} == VERDICTS
     killed = found["game.answer: max -> min"]
     assert (killed["by"], killed["config"], killed["gains"]) == ("NumbersAreFresh", str(tmp_path / "game.cfg"), True)
-    assert found["game._next: 1 -> 0"]["by"] == "EndlessError: did not return within 0.2 s"
+    assert found["game._next: 1 -> 0"]["by"] == "CallTimeoutError: did not return within 0.2 s"
     assert found["game.catch: yield step -> pass"]["lost"] == ["Catch: every step"]
     assert "  -         if me.id != 1 or shared.thrown > 0:\n  +         if False:\n" in printed
     assert "game.py:42  guard dropped" in printed

@@ -29,7 +29,7 @@ def replayed_rows(files: DataFrame, protocol: Protocol, arguments: str) -> DataF
     return files.mapInArrow(task_with_code(_REPLAY_TASK, arguments, type(protocol)), COMBINED_COLUMNS)
 
 
-def rows_of_table(found: DataFrame, table: str) -> DataFrame:
+def select_table_rows(found: DataFrame, table: str) -> DataFrame:
     """Return the rows and columns of one table."""
     names = [column.split(" ")[0] for column in TABLE_COLUMNS[table].split(", ")]
     return found.where(f"record = '{table}'").select("file", *names)
@@ -57,7 +57,7 @@ class SparkRunner:
             cluster.describe(f"batch {batch}: write the tables")
             found = cluster.spark.read.schema(COMBINED_COLUMNS).parquet(raw)
             for table in TABLE_COLUMNS:
-                rows = rows_of_table(found, table).coalesce(cluster.parallelism if table == "steps" else 1)
+                rows = select_table_rows(found, table).coalesce(cluster.parallelism if table == "steps" else 1)
                 rows.write.parquet(_file_uri(output.staging(table)))
 
     def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:

@@ -21,7 +21,7 @@ from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, MOST_SHOWN_PROBLEMS, InputFile, Summary
-from kraftcheck.traces.pipeline.frames import replayed_rows, rows_of_table
+from kraftcheck.traces.pipeline.frames import replayed_rows, select_table_rows
 from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class SparkTableStore:
                 problem = f"expected {expected:,} rows, found {found:,}; replay into another folder"
                 raise InputError(f"--out {self._out}: the tables are damaged: {problem}")
             counts = {"files": len(notes), "new_files": new_files}
-            traces, steps, errors = (rows_of_table(rows, table) for table in TABLE_COLUMNS)
+            traces, steps, errors = (select_table_rows(rows, table) for table in TABLE_COLUMNS)
             return _summary_of_tables(traces, steps, errors, self._protocol, **counts)
 
     def keep_summary(self, summary: BatchNote) -> None:

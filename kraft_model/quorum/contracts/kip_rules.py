@@ -237,7 +237,7 @@ def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: S
     """Whether a replica counts a granted vote; with a majority of grants, it becomes candidate or leader."""
     granted = before.granted | {message.voter}
     if has_majority(granted, before.voters):
-        return becomes_candidate(before, after) if message.pre_vote else becomes_leader(before, after)
+        return becomes_candidate(before, after) if message.pre_vote else ends_won_election(before, after)
     return after == before.but(granted=granted) and not step.sent
 
 
@@ -261,13 +261,13 @@ def becomes_candidate(before: Replica, after: Replica) -> bool:
     if after.epoch != before.epoch + 1:
         return False
     if len(after.voters) == 1:
-        return becomes_leader(before.but(epoch=after.epoch), after)
+        return ends_won_election(before.but(epoch=after.epoch), after)
     own: Key = after.key
     expected = Mode.CANDIDATE, Nil.NIL, own, own_key_if_voter(before)
     return (after.mode, after.leader, after.voted, after.granted) == expected
 
 
-def becomes_leader(before: Replica, after: Replica) -> bool:
+def ends_won_election(before: Replica, after: Replica) -> bool:
     """Whether a replica becomes leader of its epoch, or fails after persisting its election and restarts resigned."""
     if (after.epoch, after.leader) == (before.epoch, before.id):
         return after.mode in (Mode.LEADER, Mode.RESIGNED)

@@ -11,7 +11,11 @@ from collections.abc import Iterator
 from itertools import chain, combinations
 
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, invariant, on, ordered, projection
-from kraftcheck.spec.examples.eligible_leaders.controller import EligibleController, ReplicasById, known_partition_after
+from kraftcheck.spec.examples.eligible_leaders.controller import (
+    EligibleController,
+    ReplicasById,
+    broker_view_after_change,
+)
 from kraftcheck.spec.examples.eligible_leaders.records import (
     CONTROLLER,
     NOBODY,
@@ -173,7 +177,7 @@ class EligibleLeaders(EligibleController):
             if me.role is Role.LEADER or record.leader_epoch > me.known.leader_epoch:
                 told = me.but(cursor=end)
                 if record.partition_epoch > me.known.partition_epoch:
-                    after, history = self._told(told, shared.history, known_partition_after(record))
+                    after, history = self._told(told, shared.history, broker_view_after_change(record))
                     yield become(after).put(history=history)
                 else:
                     yield become(told)

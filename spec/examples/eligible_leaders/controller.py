@@ -45,7 +45,7 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
 ReplicasById = Map[int, Record]
 
 
-def known_partition_after(change: Change) -> Known:
+def broker_view_after_change(change: Change) -> Known:
     """Return the partition as a broker knows it after a record."""
     return Known(change.isr, change.isr, change.leader, change.leader_epoch, change.partition_epoch)
 
@@ -83,7 +83,7 @@ class EligibleController(Protocol):
                 fetchers=Map((peer, Fetcher(Position(0, 1) if peer == 1 else None)) for peer in brokers if peer != one),
                 followers=self._unknown(one),
                 cursor=int(one in isr),
-                known=known_partition_after(created) if one in isr else older,
+                known=broker_view_after_change(created) if one in isr else older,
                 role=Role.LEADER if one == 1 else Role.FOLLOWER,
                 epoch_start=int(one == 1),
             )
