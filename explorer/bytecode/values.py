@@ -39,8 +39,8 @@ _SPECIAL_METHODS = ("__bool__", "__len__", "__iter__", "__contains__", "__getite
 """Methods of a class that change what operations on its instances mean."""
 
 
-MOST_CACHED_NODES = 1 << 16
-"""Encoded nodes before their cache is emptied."""
+MOST_CACHED_NODES, MOST_CACHED_KEYS = 1 << 16, 1 << 12
+"""Encoded nodes, and key sets of maps, before their caches are emptied."""
 
 
 class UninhabitedType:
@@ -73,6 +73,7 @@ class ValueHeap:
         self._rows: list[tuple[int, int, int]] = []
         self._items: list[int] = []
         self._decoded: dict[int, Any] = {}
+        self._encoded_keys: dict[tuple[int, ...], list[tuple[Any, int]]] = {}  # of maps, by the ids of their keys
         self._nodes: dict[tuple[int, ...], int] = {}  # by kind and items: values have parts in common
         self._of_kind: dict[int, type] = {kind: of for of, kind in KINDS_OF_TYPES.items()}
         for name in field_names(Step):
@@ -161,7 +162,19 @@ class ValueHeap:
                 self._atoms[type, value] = 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
                 self._decoded[self._atoms[type, value]] = value
             return self._atoms[type, value]
-        return self._node(self.kind(kind), map(self.encode, _items_for_node(value)))
+        items = self._encoded_map_items(value) if kind is Map else map(self.encode, _items_for_node(value))
+        return self._node(self.kind(kind), items)
+
+    def _encoded_map_items(self, value: Map[Any, Any]) -> list[int]:
+        """Return the items of a map's node. Maps often have the very same keys, which are sorted and encoded once."""
+        ids = tuple(map(id, value))
+        known = self._encoded_keys.get(ids)
+        if known is None:
+            if len(self._encoded_keys) >= MOST_CACHED_KEYS:
+                self._encoded_keys.clear()
+            keys = _sorted_canonically(value)
+            known = self._encoded_keys[ids] = [(key, self.encode(key)) for key in keys]  # keeps the keys, and so the ids
+        return [one for key, encoded in known for one in (encoded, self.encode(value[key]))]
 
     def encode_constant(self, value: Any) -> int:
         """Return a constant on the heap; its records must have values of their fields' types, as the kernel's have."""

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from kraftcheck import Protocol, engines, load
+from kraftcheck import Map, Protocol, engines, load
 from kraftcheck.explorer.bytecode import description, engine
 from kraftcheck.explorer.bytecode.engine import explore
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.search import BytecodeSearch
+from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.reference import explore as by_reference
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
@@ -1012,3 +1013,16 @@ def test_the_verdict_of_an_initial_state_is_compared(tmp_path: Path, monkeypatch
 def test_messages_and_features_are_refused() -> None:
     with pytest.raises(Exception, match="messages"):
         load("two-phase-commit", "smoke").check(engine="bytecode")
+
+
+def test_maps_with_equal_keys_of_different_types_are_different_values() -> None:
+    """Also where keys are sorted and encoded once for many maps."""
+    heap = ValueHeap()
+    one, true, other = (1,), (True,), (0,)
+    maps = [Map({key: n, other: 2}) for n in range(3) for key in (one, true)]
+    maps += [Map({other: 2, key: 1}) for key in (one, true)]
+    encoded = [heap.encode(found) for found in maps]
+    assert len(set(encoded)) == 6
+    assert encoded[2:4] == encoded[6:]
+    assert [heap.decode(found) for found in encoded] == maps
+    assert [sorted(map(repr, heap.decode(found))) for found in encoded[:2]] == [["(0,)", "(1,)"], ["(0,)", "(True,)"]]
