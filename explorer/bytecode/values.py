@@ -173,7 +173,7 @@ class ValueHeap:
             if len(self._encoded_keys) >= MOST_CACHED_KEYS:
                 self._encoded_keys.clear()
             keys = _sorted_canonically(value)
-            known = self._encoded_keys[ids] = [(key, self.encode(key)) for key in keys]  # keeps the keys, and so the ids
+            known = self._encoded_keys[ids] = [(key, self.encode(key)) for key in keys]  # keeps the keys and their ids
         return [one for key, encoded in known for one in (encoded, self.encode(value[key]))]
 
     def encode_constant(self, value: Any) -> int:
