@@ -287,7 +287,7 @@ def _may_reveal_proxy(function: Any, methods: FunctionsByName, known: dict[Any, 
         return True
     while waiting:
         one = waiting.pop()
-        if one in seen or known.get(one) is False:
+        if one in seen or known.get(one) is False or one is replace:
             continue
         seen.add(one)
         names = set(_names_used(one.__code__))

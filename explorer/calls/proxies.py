@@ -78,6 +78,10 @@ class ReadProxy:
     def __whole__(self) -> Any:
         raise NotImplementedError
 
+    @property
+    def __dataclass_fields__(self) -> Any:  # `dataclasses.replace` reads the fields that it keeps, one by one
+        return self.__class__.__dataclass_fields__
+
     def __eq__(self, other: object) -> bool:
         return bool(self.__whole__() == unwrap(other))
 

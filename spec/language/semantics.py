@@ -76,7 +76,7 @@ def _read_tracked_arguments(protocol: Protocol, owner: Action | Property, given:
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
     """
-    if owner.name in protocol.by_type and hasattr(type(given.get("shared")), "__whole__"):
+    if owner.name in protocol.by_type and "shared" in owner.asks and hasattr(type(given["shared"]), "__whole__"):
         given = {**given, "shared": given["shared"].__whole__()}
     if protocol.hidden_reads is None:
         return [given[name] for name in owner.asks]

@@ -170,6 +170,44 @@ class Left(Counting):
         return shared.last is None or isinstance(shared.last, Client) or shared.last.count < 3
 
 
+class Book(Record):
+    """What all share: the last step, and all steps."""
+
+    last: Client | Server = Server(0)
+    steps: tuple[int, ...] = ()
+
+
+class Replaced(Counting):
+    """Records are copied by `dataclasses.replace`: of a replica, of its peers, in the shared state."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Client(1), Server(2), Server(3)], Book())
+
+    @projection
+    def whole(self, me: Client | Server) -> Client | Server:
+        return me
+
+    @internal
+    def begin(self, me: Client | Server) -> Steps:
+        if me.count < 1:
+            yield become(replace(me, count=me.count + 1))
+
+    @internal
+    def leave(self, me: Client | Server, shared: Book) -> Steps:
+        if me.count == 1 and len(shared.steps) < 4:
+            yield become(replace(me, count=2)).put(last=replace(shared.last, id=me.id), steps=(*shared.steps, me.id))
+
+    @internal(reads=whole)
+    def promote(self, me: Client, whole: Map[int, Any]) -> Steps:
+        for other in whole.values():
+            if other.id != me.id and other.count == 2:
+                yield become(replace(me, count=0)).write(replace(other, count=3))
+
+    @invariant
+    def low(self, state: State) -> bool:
+        return replace(state.shared.last, count=7) != Server(3, 7) if len(state.shared.steps) > 2 else True
+
+
 class Namesake(Record):
     """A client of another class of the same name, as a function makes."""
 
@@ -202,7 +240,7 @@ class Alike(Protocol):
 
 @pytest.mark.parametrize("engine", ["tables", "symbolic"])
 @pytest.mark.parametrize(
-    "model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, TypeOfShared, Pruned, Left, Alike]
+    "model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, TypeOfShared, Pruned, Left, Alike, Replaced]
 )
 def test_a_stand_in_answers_as_the_record_does(model: type[Protocol], engine: str) -> None:
     beyond = ["Short"] if model is Pruned else []
@@ -220,3 +258,10 @@ def test_an_assert_asks_for_no_type_though_pytest_rewrites_it() -> None:
     assert any(name.startswith("@") for name in Shared.dawn.__code__.co_names)
     assert find_proxy_revealing_methods(Shared()) == set()
     assert find_proxy_revealing_methods(TypeOfShared()) == {"Low", "More"}
+
+
+def test_copies_by_replace_read_no_more_than_they_keep() -> None:
+    """A handler that copies its replica does not depend on a history that it does not read."""
+    assert find_proxy_revealing_methods(Replaced()) == set()
+    found = check(Replaced(), engine="tables", keep_going=True, deadlock=False)
+    assert found.handler_calls["Begin"] < 20 < found.distinct_states
