@@ -162,8 +162,9 @@ class ValueHeap:
                 self._atoms[type, value] = 2 * self._append(codes.CLASS_KIND, [self.test([value]), 1])
                 self._decoded[self._atoms[type, value]] = value
             return self._atoms[type, value]
+        number = self.kind(kind)  # before the items: a value of another kind has none
         items = self._encoded_map_items(value) if kind is Map else map(self.encode, _items_for_node(value))
-        return self._node(self.kind(kind), items)
+        return self._node(number, items)
 
     def _encoded_map_items(self, value: Map[Any, Any]) -> list[int]:
         """Return the items of a map's node. Maps often have the very same keys, which are sorted and encoded once."""

@@ -85,6 +85,17 @@ def test_a_gap_that_is_too_wide_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert "no path among the first 1 states" in found.notes[0]
 
 
+def test_a_state_that_nothing_reaches_diverges_after_a_gap_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The states are few; a path of the given length visits each many times."""
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_BRIDGED_STATES", 2_000)
+    text = "".join(as_text(changed(behaviour(ROUND), 5, "phase", "(c1 :> holding @@ c2 :> holding)")))
+    found = replayed(without(3, 4, 6, text=text).replace("State 5: ", "State 9999: "), tmp_path)
+    assert (found.verdict, found.diverged_at) == (ReplayVerdict.DIVERGES, 9999)
+    assert found.reason == "state 9999 does not follow from state 2 in 9997 steps, the last of them Leave"
+
+
 @pytest.mark.slow
 def test_a_huge_gap_ends(tmp_path: Path) -> None:
     text = without(3, 4).replace("State 5: ", "State 999999999: ").replace("State 6: ", "State 1000000000: ")

@@ -513,7 +513,10 @@ class _TraceReplay:
         """Search steps to a state of the trace through the states that the trace omits."""
         left_out = found.number - previous - 1
         action, where = self._action(found.action), f"from state {previous} to state {found.number}"
-        way = path_of_length(self.replayer.semantics, state, target, left_out + 1, action, MOST_BRIDGED_STATES)
+        semantics, limit = self.replayer.semantics, MOST_BRIDGED_STATES
+        way = path_of_length(semantics, state, target, left_out + 1, action, limit)
+        if isinstance(way, int) and shortest_path(semantics, [state], target, limit) is None:
+            way = None  # the states are few, though a long path visits each several times
         if way is None:
             by = f", the last of them {escape_invisible(action)}" if action else ""
             text = f"state {found.number} does not follow from state {previous} in {left_out + 1} steps{by}"
