@@ -541,7 +541,7 @@ def _search_for_error_path(error: RaisedError, engine: str, protocol: Protocol, 
         return found_by_reference
     known = replace(options, **OPTIONS_OF_TABLES_UNSET, search="bfs", time_limit=ERROR_PATH_SECONDS, report=None)
     found = _run_engine("tables", protocol, replace(known, master=None, conf=()))
-    if found.violations and found.violations[0].failed:
+    if found.violations:
         again = f"the engine '{found.engine or 'tables'}' searched again"
         found.notes.append(f"{again} for the path to the error; counts refer to it")
         return found

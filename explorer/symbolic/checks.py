@@ -181,7 +181,7 @@ class StateChecks:
         if number > MOST_WHOLE_STATES:
             raise InputError(
                 f"{prop.name} reads whole states, and there are {number:,}: the engine symbolic evaluates it "
-                f"on at most {MOST_WHOLE_STATES:,}; expected --engine tables"
+                f"on at most {MOST_WHOLE_STATES:,}; expected --engine tables, or --search bfs with smaller levels"
             )
         vectors = store.vectors(states, range(store.levels))
         return store.set_of([v for v in vectors if not self._semantics.holds(prop, variables.decode(v))])

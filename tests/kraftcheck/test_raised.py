@@ -107,6 +107,19 @@ def test_an_assert_that_fails(run: Run, counter: Path, engine: str) -> None:
     assert "An assert failed in Hear." in counter.with_suffix(".out").read_text()
 
 
+@pytest.mark.kernel
+def test_a_shallower_violation_is_reported_in_place_of_an_error(run: Run, counter: Path) -> None:
+    """The symbolic engine calls handlers in no order of depth: it meets the error first."""
+    text = COUNTER.replace("become(me.but", "become([me][me.n // 2].but")
+    counter.write_text(text.replace("me.n < 9 and 10 // (4 - me.n - peer.n) < 100", "me.n < 2"))
+    words = ("check", f"{counter}:Counter", "--quiet", "--no-deadlock", "--engine")
+    tables, symbolic = run(*words, "tables"), run(*words, "symbolic")
+    assert (tables.code, symbolic.code) == (12, 12), symbolic.err
+    assert tables.out.splitlines()[:12] == symbolic.out.splitlines()[:12]
+    assert tables.out.startswith("Counterexample to Fine, 3 states")
+    assert "the engine 'tables' searched again for the path to the error" in symbolic.out
+
+
 ORDERED = """
 from kraftcheck import *
 
