@@ -23,7 +23,7 @@ from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, Fairness, Tak
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import truncate_text
 
-MOST_WORKERS = 4096
+MOST_WORKERS, MOST_COUNT = 4096, 10**18 - 1
 _SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
@@ -98,9 +98,12 @@ class Progress:
 
 
 def parse_count(text: str) -> int:
-    """Parse a number of at least 1."""
-    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {truncate_text(text, 60)!r}")
+    """Parse a number from 1 to `MOST_COUNT`."""
+    is_number = text.isascii() and text.isdigit()
+    is_long = is_number and len(text) > len(str(MOST_COUNT))  # Python refuses to convert thousands of digits
+    if not is_number or is_long or int(text) == 0:
+        limit = f" and at most {MOST_COUNT:,}" if is_long else ""
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1{limit}, found {truncate_text(text, 60)!r}")
     return int(text)
 
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,13 @@ def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
     """Return the result of the marker's search; without a marker, a function that searches."""
     marker = request.node.get_closest_marker("kraftcheck")
     check = partial(_check_model, partial(_report_page_path, request))
-    return check if marker is None else check(*marker.args, **marker.kwargs)
+    if marker is None:
+        return check
+    try:
+        signature(check).bind(*marker.args, **marker.kwargs)
+    except TypeError as error:
+        pytest.fail(f'kraftcheck: the marker: {error}; write @pytest.mark.kraftcheck("MODEL")', pytrace=False)
+    return check(*marker.args, **marker.kwargs)
 
 
 def _report_page_path(request: pytest.FixtureRequest) -> Path:

@@ -9,7 +9,7 @@ import os
 import re
 import tarfile
 import zlib
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -318,6 +318,12 @@ class _LogsReader:
         head = stream.peek(HEAD_BYTES)
         if not head:
             return f"{stream.name}: expected a log, found an empty file; leave the file out"
+        if _is_utf16(head):
+            said = f"{stream.name}: expected a log in UTF-8, found text in UTF-16; convert it by iconv -f UTF-16"
+            if entry.is_named:
+                return said
+            self._result.notes.append(said)
+            return None
         if b"\0" in head:
             return (
                 f"{stream.name}: expected a log4j file, found binary data; of a disk, name the folder that holds"
@@ -424,6 +430,12 @@ class _LogsReader:
             self._result.logs[node] = events[start:]
             if start == len(events):
                 del self._result.logs[node]
+
+
+def _is_utf16(head: bytes) -> bool:
+    """Whether a file begins as UTF-16, such as the output of PowerShell: by its mark, or by names of loggers."""
+    words = (word.encode(code) for word in _RAFT_LOGGERS for code in ("utf-16-le", "utf-16-be"))
+    return head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or any(word in head for word in words)
 
 
 def _log_pattern_problem(name: str, head: bytes, pattern: str) -> str | None:

@@ -386,6 +386,10 @@ class TestMarked:
 def test_has_two_models(kraftcheck):
     pass
 
+@pytest.mark.kraftcheck()
+def test_has_no_model(kraftcheck):
+    pass
+
 def test_as_a_function(kraftcheck):
     assert kraftcheck("lock-service", "smoke", engine="reference").complete
     kraftcheck("lock-service", "smoke", engin="reference")
@@ -404,11 +408,12 @@ def pytest_in(folder: Path) -> str:
 def test_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_models.py").write_text(PLUGIN_TESTS)
     told = pytest_in(tmp_path)
-    assert "1 failed, 2 passed, 9 errors" in told, told
+    assert "1 failed, 2 passed, 10 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
     assert told.count("\nkraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`") == 2, told
     assert "kraftcheck: a test checks one model, found two markers; write a test for each" in told
+    assert "\nkraftcheck: the marker: missing a required argument: 'model'; write @pytest" in told, told
     (page,) = set(re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told))  # twice where CI is set
     assert '"result":"incomplete"' in Path(page).read_text()
     pages = {Path(page) for page in re.findall(r"the page: (/.*-test_has_a_page_of_its_own-.*\.html)", told)}

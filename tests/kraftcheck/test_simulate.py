@@ -140,6 +140,7 @@ def test_constraints_and_properties_of_a_configuration(run, ping, tmp_path) -> N
     [
         (["--runs", "0"], "argument --runs: expected a number of at least 1, found '0'"),
         (["--depth", "x"], "argument --depth: expected a number of at least 1, found 'x'"),
+        (["--runs", 10**18], "expected a number of at least 1 and at most 999,999,999,999,999,999, found '1000"),
         (["--depth", 10**7], "expected at most 1,000,000 states along a walk, found 10,000,000"),
         (["--seed", "x"], "argument --seed: expected a whole number of at most 1000 digits, found 'x'"),
         (["--engine", "reference"], "--engine reference: not supported for random walks; use tables or spark"),

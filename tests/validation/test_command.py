@@ -308,6 +308,16 @@ def test_the_pattern_and_the_node_of_a_file(validate: Callable[..., Outcome], tm
 # Bad input
 
 
+def test_a_log_in_utf_16_is_named(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    first, *others = [(path.name.removesuffix(".gz"), text(path)) for path in logs(HONEST)]
+    folder = saved(tmp_path, others)
+    said = f"{folder / first[0]}: expected a log in UTF-8, found text in UTF-16; convert it by iconv -f UTF-16"
+    for code in ("utf-16", "utf-16-le"):
+        (folder / first[0]).write_bytes(first[1].encode(code))
+        assert said in validate(folder).out
+        assert validate(folder / first[0]).err == f"kraftcheck: error: {said}\n"
+
+
 def test_bad_input_is_one_message(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     whole = (HONEST / "node1.trace.log.gz").read_bytes()
     files = {
