@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from kraftcheck.catalogue import Model, SearchJob, requested_model
-from kraftcheck.explorer.result import NOTHING_CHECKED_WARNING
+from kraftcheck.explorer.result import INTERRUPTED_LIMIT, NOTHING_CHECKED_WARNING
 from kraftcheck.jobs import add_options, job_of_arguments, parse_count, parse_seed
 from kraftcheck.mutation.baseline import BaselineRun, record_baseline
 from kraftcheck.mutation.mutants import (
@@ -105,19 +105,20 @@ def run(arguments: argparse.Namespace) -> int:
             print_lines(_header_lines(model, jobs, mutants))
         print_warnings(f"{job.config_name}: {NOTHING_CHECKED_WARNING}" for job in jobs if job.options.checks_nothing)
         changed = {function.function.__code__.co_filename for function in functions}
-        try:
-            baselines, verdicts = _judge_mutants(jobs, modules, changed, mutants, arguments)
-        except KeyboardInterrupt:
-            print_lines(_resume_hint_lines(arguments))
-            return EXIT_INTERRUPTED
-        judged = [(mutant, verdicts[mutant.name]) for mutant in mutants]
+        baselines, verdicts = _judge_mutants(jobs, modules, changed, mutants, arguments)
+        judged = [(mutant, verdicts[mutant.name]) for mutant in mutants if mutant.name in verdicts]
+        is_whole = len(judged) == len(mutants)
         about = {
             "model": model.name,
             "variant": model.protocol.variant,
             "configurations": _baselines_as_json(baselines),
+            **_progress_as_json(len(mutants), is_whole=is_whole),
         }
         files.json(lambda: mutation_report_as_json(judged, explanations, about))
-        print_lines(mutation_report_lines(judged, explanations, quiet=arguments.quiet))
+        print_lines(mutation_report_lines(judged, explanations, quiet=arguments.quiet, is_whole=is_whole))
+    if not is_whole:
+        print_lines(_interruption_lines(arguments, len(judged), len(mutants)))
+        return EXIT_INTERRUPTED
     survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
     return int(arguments.strict and not all(map(explanations.of, survived)))
 
@@ -129,11 +130,14 @@ def _judge_mutants(
     mutants: list[Mutant],
     arguments: argparse.Namespace,
 ) -> tuple[list[BaselineRun], dict[str, MutantVerdict]]:
-    """Return the baselines of the model, and the verdict on each mutant."""
+    """Return the baselines of the model, and the verdict on each mutant; those so far if interrupted."""
     folder = arguments.folder
     in_folder = nullcontext() if folder is None else VerdictFolder(folder, identity_of_mutation_run(jobs))
     with without_property_caches(modules), in_folder as kept:
-        baselines = _record_baselines(jobs, files, modules, arguments)
+        try:
+            baselines = _record_baselines(jobs, files, modules, arguments)
+        except KeyboardInterrupt:
+            return [], {}
         processes = arguments.processes or default_worker_count()
         workers = MutantWorkers(MutantRunner(baselines, modules), processes, arguments.seconds)
         with ProgressMeter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
@@ -210,8 +214,13 @@ def _baselines_as_json(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
     }
 
 
-def _resume_hint_lines(arguments: argparse.Namespace) -> Iterator[Line]:
-    yield [(PLAIN, "interrupted")]
+def _progress_as_json(chosen: int, *, is_whole: bool) -> dict[str, Any]:
+    result, limit = ("ok", None) if is_whole else ("incomplete", INTERRUPTED_LIMIT)
+    return {"result": result, "limit": limit, "chosen": chosen}
+
+
+def _interruption_lines(arguments: argparse.Namespace, judged: int, chosen: int) -> Iterator[Line]:
+    yield [(PLAIN, f"interrupted: {judged:,} of {count_with_noun(chosen, 'mutant')} judged")]
     if arguments.folder is not None:
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(arguments.words)}")]
     else:

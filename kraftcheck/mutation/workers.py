@@ -180,14 +180,15 @@ def _stop_process(process: BaseProcess) -> None:
 def judge_mutants(
     workers: MutantWorkers, mutants: list[Mutant], folder: VerdictFolder | None, step: Callable[[int], object]
 ) -> dict[str, MutantVerdict]:
-    """Try the mutants without a verdict in the folder; return all verdicts."""
+    """Try the mutants without a verdict in the folder; return all verdicts, or those before an interruption."""
     known = {} if folder is None else folder.verdicts()
     known = {name: verdict for name, verdict in known.items() if not workers.may_judge(verdict)}
     found = {mutant.name: known[mutant.name] for mutant in mutants if mutant.name in known}
     step(len(found))
-    for mutant, verdict in workers.judged(mutant for mutant in mutants if mutant.name not in found):
-        found[mutant.name] = verdict
-        if folder is not None:
-            folder.note(mutant, verdict)
-        step(len(found))
+    with suppress(KeyboardInterrupt):
+        for mutant, verdict in workers.judged(mutant for mutant in mutants if mutant.name not in found):
+            found[mutant.name] = verdict
+            if folder is not None:
+                folder.note(mutant, verdict)
+            step(len(found))
     return found

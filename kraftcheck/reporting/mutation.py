@@ -94,9 +94,11 @@ def kill_rate(judged: Iterable[JudgedMutant]) -> KillRate:
 
 
 def mutation_report_lines(
-    judged: list[JudgedMutant], explanations: SurvivorExplanations, *, quiet: bool = False
+    judged: list[JudgedMutant], explanations: SurvivorExplanations, *, quiet: bool = False, is_whole: bool = True
 ) -> Iterator[Line]:
-    """Yield the report as lines of text."""
+    """Yield the report as lines of text; `is_whole` tells that every chosen mutant is judged."""
+    if not judged:
+        return
     yield from _operators_table(judged)
     yield []
     if not quiet:
@@ -106,7 +108,7 @@ def mutation_report_lines(
         yield from _mutants_with_verdict_lines(judged, LOST, "Only removes behaviour")
         yield from _mutants_with_verdict_lines(judged, ERROR, "Killed by an error")
         yield from _unreached_mutants_lines(judged)
-    for name in explanations.unused:
+    for name in explanations.unused if is_whole else ():
         yield [(WARNING, f"Warning: --explained: {name} matches no survivor; remove it")]
     counts = Counter(verdict.verdict for _, verdict in judged)
     counted = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICT_MEANINGS if counts[verdict])

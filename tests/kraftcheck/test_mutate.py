@@ -287,6 +287,7 @@ def test_a_run_goes_on_where_one_was_stopped(run, game: str, tmp_path: Path, mon
     monkeypatch.setattr(MutantWorkers, "_ended", interrupted)
     outcome = run("mutate", game, "--engine", "reference", "--workers", 1, *arguments)
     assert outcome.code == 130
+    assert "interrupted: 2 of 6 mutants judged\nTo go on: " in outcome.out
     words = shlex.split(outcome.out.splitlines()[-1].removeprefix("To go on: kraftcheck "))
     assert words[:2] == ["mutate", game]
     outcome = run(*words, "--json", tmp_path / "rest.json")
@@ -294,6 +295,40 @@ def test_a_run_goes_on_where_one_was_stopped(run, game: str, tmp_path: Path, mon
     rest = json.loads((tmp_path / "rest.json").read_text())["mutants"]
     assert {one["mutant"]: one["verdict"] for one in rest} == {name: one["verdict"] for name, one in whole.items()}
     assert len(seen) == len({*seen}), "a mutant was judged twice"
+
+
+def test_an_interruption_keeps_the_verdicts_so_far(
+    run, game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = judged(run, game, tmp_path, "--only", GUARD)
+    ended = MutantWorkers._ended
+
+    def interrupted(self):
+        for one in ended(self):
+            yield one
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(MutantWorkers, "_ended", interrupted)
+    explained, found = tmp_path / "explained", tmp_path / "found.json"
+    explained.write_text("any\n  a reason\n")
+    words = ("--engine", "reference", "--workers", 1, "--explained", explained, "--json", found)
+    outcome = run("mutate", game, *words)
+    assert outcome.code == 130
+    assert "\n1 mutant: 1 " in outcome.out
+    assert "any matches no survivor" not in outcome.out
+    assert " mutants judged\nNo verdicts were saved; with --checkpoint DIR " in outcome.out
+    content = json.loads(found.read_text())
+    assert (content["result"], content["limit"], len(content["mutants"])) == ("incomplete", "interrupted", 1)
+    assert content["chosen"] > len(whole)
+    monkeypatch.setattr("kraftcheck.commands.mutate.record_baseline", interrupted_baseline)
+    outcome = run("mutate", game, *words)
+    assert outcome.code == 130
+    assert "\ninterrupted: 0 of " in outcome.out
+    assert json.loads(found.read_text())["mutants"] == []
+
+
+def interrupted_baseline(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_ctrl_c_says_how_to_go_on(game: str, tmp_path: Path) -> None:
