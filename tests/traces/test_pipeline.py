@@ -204,7 +204,7 @@ def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
 
 
 def test_inputs_are_the_files_that_links_lead_to(tmp_path: Path) -> None:
-    """A link in a folder is resolved, a folder is not entered through one, and no pipe is opened."""
+    """A link in a folder is resolved, and a folder is not entered through one."""
     place, other = tmp_path / "in", tmp_path / "other"
     (place / "deep").mkdir(parents=True)
     (other / "runs").mkdir(parents=True)
@@ -222,9 +222,56 @@ def test_inputs_are_the_files_that_links_lead_to(tmp_path: Path) -> None:
     names = [str(tmp_path / "short"), str(place / "runs" / "*.out"), str(place / "deep" / ".." / "again.out")]
     found = find_input_files(names, tmp_path / "none")
     expected = [place / "a.out", place / "deep" / "b.out", other / "c.out", other / "runs" / "d.out"]
-    assert [file.path for file in found] == list(map(os.path.realpath, expected))
-    assert [file.size for file in found] == [5, 5, 5, 5]
-    assert [Path(file.path).name for file in find_input_files(names, tmp_path / "out")] == ["a.out", "b.out"]
+    errors = [str(place / f"{name}.out") for name in ("gone", "loop", "pipe", "through")]
+    assert [file.path for file in found] == sorted([*map(os.path.realpath, expected), *errors])
+    assert [file.size for file in found if file.path not in errors] == [5, 5, 5, 5]
+    within = [Path(file.path).name for file in find_input_files(names, tmp_path / "out") if file.path not in errors]
+    assert within == ["a.out", "b.out"]
+    assert [file.path for file in find_input_files([str(place / "*.out")], tmp_path / "none")][1:] == errors
+
+
+def test_a_link_to_no_file_and_a_pipe_are_errors_until_they_are_mended(tmp_path: Path) -> None:
+    corpus(tmp_path / "in", 2, 0, 0)
+    link = tmp_path / "in" / "link.tla"
+    link.symlink_to(tmp_path / "late.tla")
+    os.mkfifo(tmp_path / "in" / "pipe.tla")
+    words = (tmp_path / "in", tmp_path / "out", "--workers", "1")
+    for _ in range(2):
+        code, summary = pipeline(*words)
+        assert (code, summary["files"], summary["conforms"], summary["unreadable"]) == (1, 4, 2, 2)
+    found = {Path(row["file"]).name: row["message"] for row in tables(tmp_path / "out")["errors"]}
+    assert "No such file or directory" in found["link.tla"]
+    assert "a pipe or a device" in found["pipe.tla"]
+    assert main(["replay", "two-phase-commit", str(link), "--parquet", str(tmp_path / "alone")]) == 2
+    assert [row["file"] for row in tables(tmp_path / "alone")["errors"]] == [str(link)]
+    (tmp_path / "late.tla").write_bytes(next((tmp_path / "in").glob("walk*.tla")).read_bytes())
+    (tmp_path / "in" / "pipe.tla").unlink()
+    code, summary = pipeline(*words)
+    assert (code, summary["files"], summary["new_files"], summary["conforms"], summary["errors"]) == (0, 3, 1, 3, 0)
+
+
+def test_a_name_that_is_not_utf_8_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus(tmp_path / "in", 2, 0, 0)
+    bad = tmp_path / "in" / os.fsdecode(b"bad\xff.tla")
+    next((tmp_path / "in").glob("walk*.tla")).rename(bad)
+    escaped = str(tmp_path / "in" / "bad\\udcff.tla")
+    words = (tmp_path / "in", tmp_path / "out", "--workers", "1")
+    for content, conforms in ((bad.read_bytes(), 2), (b"", 1)):
+        bad.write_bytes(content)
+        _, summary = pipeline(*words)
+        assert (summary["files"], summary["conforms"]) == (2, conforms)
+    found = tables(tmp_path / "out")
+    assert [row["file"] for row in found["errors"]] == [escaped]
+    assert [row["verdict"] for row in found["traces"] if row["file"] == escaped] == ["conforms", "unreadable"]
+    assert main(["replay", "two-phase-commit", str(bad), "--parquet", str(tmp_path / "alone")]) == 2
+    assert [row["file"] for row in tables(tmp_path / "alone")["errors"]] == [escaped]
+    capsys.readouterr()
+    out = tmp_path / os.fsdecode(b"d\xff") / "out"
+    for words in (["pipeline", str(bad), "--model", "two-phase-commit", "--workers", "1", "--out", str(out)],
+                  ["replay", "two-phase-commit", str(bad), "--parquet", str(out)]):  # fmt: skip
+        assert main(words) == 2
+        assert "d\\udcff/out: expected a path in UTF-8" in capsys.readouterr().err
+    assert not out.parent.exists()
 
 
 def test_a_file_takes_little_memory_of_the_driver(tmp_path: Path) -> None:

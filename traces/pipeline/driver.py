@@ -19,10 +19,12 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from glob import glob
 from hashlib import blake2b
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, NamedTuple
 from typing import Protocol as Protocol_
@@ -36,7 +38,7 @@ from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
-from kraftcheck.traces.pipeline.rows import TABLE_COLUMNS
+from kraftcheck.traces.pipeline.rows import TABLE_COLUMNS, escape_surrogates
 
 COVERAGE_FOLDER, STAGING_FOLDER, SUMMARY_FILE = "coverage", "staging", "summary.json"
 
@@ -51,8 +53,8 @@ SUMMARY_SHAPE: dict[str, Any] = {
 """The shapes of summary notes (see `require_json_shape`)."""
 
 
-_REMOVED_FILE_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""The errors for a file that was removed since it was listed, and for a link to no file."""
+_REMOVED_FILE_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
+"""The errors for a file that was removed since it was listed."""
 
 
 class InputFile(NamedTuple):
@@ -74,7 +76,7 @@ def find_input_files(names: Iterable[str], out: Path, *, least: int = 1) -> list
         number = 0
         for number, path in enumerate(_paths_under(name), start=1):  # noqa: B007
             folder, last = os.path.split(path)
-            file = _input_file(os.path.join(resolved(folder), last))
+            file = input_file(os.path.join(resolved(folder), last))
             if file is not None and file.path != own and not file.path.startswith(within):
                 found[file.path] = file
         if number < least:
@@ -82,18 +84,28 @@ def find_input_files(names: Iterable[str], out: Path, *, least: int = 1) -> list
     return [found[path] for path in sorted(found)]
 
 
-def _input_file(path: str) -> InputFile | None:
-    """Return the file of a path in a resolved folder; None if it is removed, a link to no file, or a pipe."""
+def input_file(path: str) -> InputFile | None:
+    """Return the file of a path in a resolved folder, a link to no file, or a pipe; None for no such path."""
     try:
         status = os.lstat(path)
-        if stat.S_ISLNK(status.st_mode):
-            path = os.path.realpath(path)
-            status = os.stat(path)
     except OSError as error:
         if error.errno in _REMOVED_FILE_ERRNOS:
             return None
         raise
-    return InputFile(path, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+    if stat.S_ISLNK(status.st_mode):
+        with suppress(OSError):  # the link itself stands for a missing target, so that its replay is an error
+            target = os.path.realpath(path)
+            status, path = os.stat(target), target
+    return None if stat.S_ISDIR(status.st_mode) else InputFile(path, status.st_size, status.st_mtime_ns)
+
+
+def _is_input(path: str) -> bool:
+    """Whether an earlier input is still there: a link that has got a target stands for no input of its own."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISDIR(mode) and not (stat.S_ISLNK(mode) and os.path.exists(path))
 
 
 def _paths_under(name: str) -> Iterator[str]:
@@ -102,10 +114,10 @@ def _paths_under(name: str) -> Iterator[str]:
         for folder, folders, files in os.walk(name):
             folders[:] = sorted(f for f in folders if not f.startswith("."))
             yield from (os.path.join(folder, file) for file in sorted(files) if not file.startswith((".", "_")))
-    elif os.path.isfile(name):
+    elif os.path.lexists(name):
         yield name
     else:
-        yield from filter(os.path.isfile, sorted(glob(name, recursive=True)))
+        yield from filterfalse(os.path.isdir, sorted(glob(name, recursive=True)))
 
 
 def watch_input_files(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
@@ -145,6 +157,9 @@ class PipelineFolder(BatchFolder):
 
     def __init__(self, path: Path, identity: Identity, option: str = "--out", *, verify: bool = False) -> None:
         """Open the folder; `verify` reads all rows rather than their number alone."""
+        whole = str(real_path(path))
+        if escape_surrogates(whole) != whole:
+            raise InputError(f"{option} {path}: expected a path in UTF-8, as Parquet needs it; give another folder")
         super().__init__(path, identity, option)
         with self.closed_on_error():
             self._notes = {int(note.stem): _read_batch_note(note) for note in self.note_files()}
@@ -197,11 +212,11 @@ class PipelineFolder(BatchFolder):
 
     def counted(self) -> int:
         """Return the number of files that count: those that are still there."""
-        return sum(map(os.path.isfile, self._newest()))
+        return sum(map(_is_input, self._newest()))
 
     def outdated(self) -> list[tuple[str, int]]:
         """Return the pairs of file and batch that no longer count: the file was replayed again later, or is gone."""
-        newest = {path: batch for path, batch in self._newest().items() if os.path.isfile(path)}
+        newest = {path: batch for path, batch in self._newest().items() if _is_input(path)}
         return [(file.path, batch) for batch, file in self._replayed() if newest.get(file.path) != batch]
 
     def next_batch(self) -> int:

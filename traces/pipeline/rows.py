@@ -325,5 +325,12 @@ def _error_row(index: int | None, path: str, problem: str) -> TableRow:
     return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut_text(message)}
 
 
+def escape_surrogates(value: Any) -> Any:
+    r"""Return a value with escapes such as \udcff for what UTF-8 cannot encode, as in the name of a file."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return list(map(escape_surrogates, value)) if isinstance(value, list) else value
+
+
 def _cut_text(text: str) -> str:
     return truncate_text(text, MOST_TEXT_CHARACTERS)

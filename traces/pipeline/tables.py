@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import signal
 import time
 from collections import Counter
@@ -37,6 +38,7 @@ from kraftcheck.traces.pipeline.driver import (
     Summary,
     identity_digest,
     identity_of_output,
+    input_file,
     partition_by_size,
 )
 from kraftcheck.traces.pipeline.rows import (
@@ -47,6 +49,7 @@ from kraftcheck.traces.pipeline.rows import (
     PendingFileRows,
     RowMaker,
     TraceLimits,
+    escape_surrogates,
 )
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
@@ -66,6 +69,15 @@ _COVERAGE_SCHEMA = pa.schema([_FILE_COLUMN, ("index", pa.int32()), ("action", pa
 def arrow_fields(columns: str) -> list[tuple[str, Any]]:
     """Return the names and Arrow types of columns in Spark's DDL."""
     return [(name, _ARROW_TYPES[kind]) for name, kind in (column.split(" ") for column in columns.split(", "))]
+
+
+def _arrow_rows(kind: Any, rows: list[dict[str, Any]], schema: Any) -> Any:
+    """Return rows as an Arrow table or record batch."""
+    try:
+        return kind.from_pylist(rows, schema)
+    except UnicodeEncodeError:  # rare: the other rows need no second look
+        escaped = [{name: escape_surrogates(value) for name, value in row.items()} for row in rows]
+        return kind.from_pylist(escaped, schema)
 
 
 class TableWriter:
@@ -91,7 +103,7 @@ class TableWriter:
             folder.mkdir(parents=True, exist_ok=True)
             self._writers[table] = pq.ParquetWriter(folder / f"part-{self._part}.parquet", schema)
         if waiting:
-            self._writers[table].write_table(pa.Table.from_pylist(waiting, schema))
+            self._writers[table].write_table(_arrow_rows(pa.Table, waiting, schema))
             waiting.clear()
 
     def close(self) -> None:
@@ -135,16 +147,13 @@ class ReplayTableWriter:
         self._maker.watch(step)
 
     def end(self, replay: Replay) -> None:
-        """Add the rows of a finished trace, unless its file does not exist."""
+        """Add the rows of a finished trace, unless its path does not exist."""
         now = time.monotonic()
         self._maker.end(replay.file, replay, now - self._mark)
         self._mark = now
-        rows, path = self._maker.hand_on(), Path(replay.file).resolve()
-        if not path.is_file():
-            return
-        status = path.stat()
-        file = InputFile(str(path), status.st_size, status.st_mtime_ns)
-        if file not in self._done and (file.path, replay.index) not in self._written:
+        rows, (folder, name) = self._maker.hand_on(), os.path.split(replay.file)
+        file = input_file(os.path.join(os.path.realpath(folder), name))
+        if file is not None and file not in self._done and (file.path, replay.index) not in self._written:
             self._written.add((file.path, replay.index))
             self._files[file.path] = file
             self._writer.write(file.path, rows)
@@ -319,7 +328,7 @@ def _current_rows_by_batch(folder: PipelineFolder, name: str, *columns: str) -> 
     for file, batch in folder.outdated():
         outdated.setdefault(batch, []).append(file)
     for place in sorted((folder.path / name).glob("batch=*")):
-        old = pa.array(outdated.get(int(place.name.partition("=")[2]), []), pa.string())
+        old = pa.array(escape_surrogates(outdated.get(int(place.name.partition("=")[2]), [])), pa.string())
         rows = chain.from_iterable(_read_in_chunks(path, list(columns)) for path in sorted(place.glob("*.parquet")))
         yield (part.filter(pc.invert(pc.is_in(part["file"], old))) if len(old) else part for part in rows)
 
@@ -375,6 +384,6 @@ def replay_files_to_rows(arguments: dict[str, Any], batches: Iterator[Any]) -> I
                 for table in TABLE_COLUMNS:
                     waiting += [{"record": table, "file": file, **more} for more in getattr(found, table)]
                 if len(waiting) >= STEPS_A_CHUNK:
-                    yield pa.RecordBatch.from_pylist(waiting, schema)
+                    yield _arrow_rows(pa.RecordBatch, waiting, schema)
                     waiting.clear()
-    yield pa.RecordBatch.from_pylist(waiting, schema)
+    yield _arrow_rows(pa.RecordBatch, waiting, schema)
