@@ -16,6 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Data,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
+    Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -245,6 +246,8 @@ class ReplayedModel:
             records = message.records
         elif isinstance(message, FetchSnapshotResponse):
             records = after.log[: len(message.content)]
+            if message.error is Error.NONE and event.body.get("position") is not None:
+                expected = {**expected, ("position", 0): event.body.get("position")}
         return DueResponse(event.body.api, key, expected, records)
 
     def _with_ends(self, me: Replica, node: NodeProgress, appended: int) -> tuple[Replica, int]:

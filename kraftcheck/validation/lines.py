@@ -12,12 +12,32 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.records import Error, FetchRequest, FetchSnapshotRequest, Mode, Nil, Replica
+from kraftcheck.kraft_model.quorum.records import (
+    DiskReplica,
+    Error,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Key,
+    KRaftVersion,
+    Mode,
+    Nil,
+    Replica,
+    Voters,
+)
 from kraftcheck.kraft_model.quorum.rules import last_kraft_version
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.effects import OPERATION_OF_API, ReplayedModel
+from kraftcheck.validation.effects import OPERATION_OF_API
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.state import DueResponse, EventRefusal, NodeHypothesis, NodeProgress, WaitingRequest
+from kraftcheck.validation.starts import CommittedBatchMerger, replica_with_rewritten_log, split_data_batch_at
+from kraftcheck.validation.state import (
+    MODES_THAT_HIDE_VOTE,
+    DueResponse,
+    EventRefusal,
+    NodeHypothesis,
+    NodeProgress,
+    WaitingRequest,
+    vote_difference,
+)
 from kraftcheck.validation.translation import (
     ERROR_CODES,
     FieldDifference,
@@ -128,7 +148,11 @@ def _overridden_methods(
     return found
 
 
-class LineChecks(ReplayedModel):
+MOST_SNAPSHOT_STEPS = 2
+"""Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
+
+
+class LineChecks(CommittedBatchMerger):
     """Checks that return the state after a line, or raise Refusal."""
 
     known: KnownDifferenceUses
@@ -142,8 +166,8 @@ class LineChecks(ReplayedModel):
         return state
 
     def _differs(self, request: Record, me: Replica, event: Event) -> list[FieldDifference]:
-        expected = self.terms.expected(request, me.log, me.start)
-        return body_differences(event.body, expected or {})
+        expected = self.terms.expected(request, me.log, me.start) or {}
+        return body_differences(event.body, expected | self.terms.cluster_fields(event))
 
     def _send_fetch(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         """A fetch is the pending request of the model, or replaces one that has timed out."""
@@ -409,6 +433,28 @@ class LineChecks(ReplayedModel):
         names = "high watermark", "high watermark before"
         return self._equal(state, event, names, (event.body, 0), (ours, state.high))
 
+    def _after_snapshots(self, state: NodeHypothesis, shown: set[int]) -> Iterator[NodeHypothesis]:
+        """Yield the states after a snapshot or a deletion of the log, at shown numbers of batches."""
+        found = [state]
+        for _ in range(MOST_SNAPSHOT_STEPS):
+            found = [after for one in found for after in self._snapshot_steps(one, shown)]
+            yield from found
+
+    def _snapshot_steps(self, state: NodeHypothesis, shown: set[int]) -> Iterator[NodeHypothesis]:
+        for step in self.protocol.take_snapshot(state.me):  # type: ignore[attr-defined]
+            after = step.me
+            changed = after.start if after.start != state.me.start else after.snapshots[-1]
+            if changed in shown:
+                yield state._replace(me=after, actions=(*state.actions, "TakeSnapshot"))
+
+    def _truncates(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
+        sets = state.voter_sets
+        kept = None if sets is None else tuple(offset for offset in sets if offset < event.body)
+        return self._ends_at(node, state._replace(voter_sets=kept), event)
+
+    def _loads(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
+        return state._replace(loaded=event.body[0], voter_sets=())
+
     def _ends_at(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         return self._equal(
             state, event, ("log end",), (event.body,), (offset_after_batches(state.me.log, len(state.me.log)),)
@@ -421,8 +467,32 @@ class LineChecks(ReplayedModel):
             for step in self.protocol.upgrade(state.me, self.shared) if offset >= 0 else ():  # type: ignore[attr-defined]
                 upgraded = self._taken(state, step, node, event, None)
                 if self._voters_at(upgraded.me, offset) == wanted:
-                    return upgraded._replace(actions=(*state.actions, "Upgrade"))
-        return self._equal(state, event, ("voters",), (wanted,), (self._voters_at(state.me, offset),))
+                    upgraded = upgraded._replace(actions=(*state.actions, "Upgrade"))
+                    return self._with_voter_set(node, upgraded, event)
+        self._equal(state, event, ("voters",), (wanted,), (self._voters_at(state.me, offset),))
+        return self._with_voter_set(node, state, event)
+
+    def _with_voter_set(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
+        """Return the state with the offset of a voter set that the process has read."""
+        self._require_record_offset(node, state, event, Voters, records_behind=0)
+        sets = state.voter_sets
+        return state._replace(voter_sets=None if sets is None else (*sets, event.body[1]))
+
+    def _require_record_offset(
+        self, node: NodeProgress, state: NodeHypothesis, event: Event, kind: type[Record], *, records_behind: int
+    ) -> None:
+        """Raise Refusal unless a line has the offset of its record, or of the last one in the snapshot that is read.
+
+        A batch ends with its control records; some of them may be behind this one.
+        """
+        offset, log = event.body[1], state.me.log
+        if node.is_old or offset in (-1, state.loaded - 1):
+            return
+        ends = [batch_end_offset(batch) for batch in log if any(isinstance(record, kind) for record in batch.records)]
+        if not any(offset < end <= offset + 1 + records_behind for end in ends):
+            known = [*(end - 1 for end in ends), *([state.loaded - 1] if state.loaded >= 0 else [])]
+            found = FieldDifference("offset", offset, known)
+            raise EventRefusal(event, "is at another offset than the record", [found])
 
     def _voters_at(self, me: Replica, offset: int) -> frozenset[Any]:
         formatted = self.protocol.formatted_voters(me.id, me.directory)
@@ -435,7 +505,9 @@ class LineChecks(ReplayedModel):
         ours = last_kraft_version(me.log[: batch_count_at(me.log, offset + 1)], formatted)
         if ours != version and offset >= 0 and me.mode is Mode.LEADER:
             return state  # an upgrade: the voters' line comes next
-        return self._equal(state, event, ("kraft.version",), (version,), (ours,))
+        self._equal(state, event, ("kraft.version",), (version,), (ours,))
+        self._require_record_offset(node, state, event, KRaftVersion, records_behind=1)
+        return state
 
     def _is_state(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         """Compare the whole state with the model's."""
@@ -445,9 +517,34 @@ class LineChecks(ReplayedModel):
         leader = None if isinstance(me.leader, Nil) else self.terms.nodes[me.leader]
         model: dict[str, Any] = {"mode": str(me.mode), "epoch": me.epoch, "leader": leader}
         model["high watermark"] = state.high
+        if "voted" in shown:
+            _, kafka["voted"], model["voted"] = vote_difference(shown["voted"], self._vote(me), self.terms)
+        if "voters_offset" in shown and state.voter_sets is not None:
+            kafka["voters offset"] = shown["voters_offset"]
+            model["voters offset"] = state.voter_sets[-1] if state.voter_sets else None
+        if "start" in shown:
+            state = self._begun(state, shown["start"])
+            kafka["start"], model["start"] = shown["start"], offset_after_batches(state.me.log, state.me.start)
         if event.seq > state.appended:  # Kafka's leader appends a little later than the model's
             self._add_log(me, shown, kafka, model)
         return self._equal(state, event, kafka, kafka.values(), model.values())
+
+    @staticmethod
+    def _vote(me: Replica) -> Key | Nil:
+        """Return the vote in an epoch state: a candidate has its own key, a leader has none."""
+        if me.mode is Mode.CANDIDATE:
+            return me.key
+        return Nil.NIL if me.mode in MODES_THAT_HIDE_VOTE else me.voted
+
+    def _begun(self, state: NodeHypothesis, start: int) -> NodeHypothesis:
+        """Return the state after the snapshots without a line by which the log begins at a shown offset, if it may."""
+        if offset_after_batches(state.me.log, state.me.start) == start or not isinstance(state.me, DiskReplica):
+            return state
+        self.split(start)
+        me = replica_with_rewritten_log(state.me, lambda log: split_data_batch_at(log, start))
+        count = batch_count_at(me.log, start)
+        after = self._after_snapshots(state._replace(me=me), {count})
+        return next((one for one in after if one.me.start == count), state)
 
     def _add_log(self, me: Replica, shown: dict[str, Any], kafka: dict[str, Any], model: dict[str, Any]) -> None:
         """Add the fields that the log decides."""
@@ -483,7 +580,8 @@ LINE_CHECKS: dict[EventKind, Any] = {
     EventKind.FIRST_HIGH_WATERMARK: LineChecks._first_high_watermark,
     EventKind.LEADER_HIGH_WATERMARK: LineChecks._high_watermark,
     EventKind.FOLLOWER_HIGH_WATERMARK: LineChecks._high_watermark,
-    EventKind.TRUNCATED: LineChecks._ends_at,
+    EventKind.TRUNCATED: LineChecks._truncates,
+    EventKind.LOADED: LineChecks._loads,
     EventKind.REPLACED: LineChecks._ends_at,
     EventKind.VOTERS: LineChecks._reads_voters,
     EventKind.VERSION: LineChecks._reads_version,

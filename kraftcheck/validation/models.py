@@ -9,13 +9,13 @@ from typing import Any
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Voter
+from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Replica, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import Event, EventKind, is_transport_error
 from kraftcheck.validation.lines import KnownDifferenceUses
-from kraftcheck.validation.translation import ModelTranslator
+from kraftcheck.validation.translation import OTHER_CLUSTER, ClusterIds, ModelTranslator
 
 UNLIMITED_BOUND = 1_000_000
 """A bound that no log exhausts."""
@@ -31,7 +31,7 @@ def translator_of_logs(logs: dict[int, Sequence[Event]]) -> ModelTranslator:
         if event.kind in (EventKind.VOTERS, EventKind.STARTING_VOTERS):
             told = event.body[0] if event.kind is EventKind.VOTERS else event.body
             voters.update(voter[0] for voter in told)
-    return ModelTranslator({*logs, *peers, *voters}, voters)
+    return ModelTranslator({*logs, *peers, *voters}, voters, ClusterIds(logs))
 
 
 def model_of_logs(
@@ -57,7 +57,10 @@ def model_of_logs(
     def formatted_version(self: QuorumBase, host: ModelValue, directory: int) -> int:
         return formats.get((host, directory), (frozenset[Voter](), 0))[1]
 
-    methods = {"formatted_voters": formatted_voters, "formatted_version": formatted_version}
+    def is_foreign(self: QuorumBase, me: Replica, source: ModelValue) -> bool:
+        return source == OTHER_CLUSTER
+
+    methods = {"formatted_voters": formatted_voters, "formatted_version": formatted_version, "is_foreign": is_foreign}
     initial_keys = frozenset(voter.key.id for voter in initial)
     constants = {
         "hosts": frozenset(terms.hosts.values()),
@@ -114,7 +117,7 @@ def _model_constants(
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
     named = [address for event in events if event.kind is EventKind.BOOTSTRAP for address, _ in event.body]
-    servers = frozenset(terms.hosts[homes[address]] for address in named if address in homes)
+    servers = frozenset(terms.hosts[homes[address]] for address in named if homes.get(address) in terms.hosts)
     if is_late and not all(address in homes for address in named or [""]):
         servers = frozenset(terms.hosts.values())  # some are not known
     starting = {event.node: event for event in reversed(events) if event.kind is EventKind.STARTING_VOTERS}

@@ -36,6 +36,7 @@ from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownDiffer
 from kraftcheck.validation.starts import LateStartReplay, control_records_in_lines
 from kraftcheck.validation.state import (
     BOOT_KINDS,
+    DueResponse,
     EventRefusal,
     NodeHypothesis,
     NodeProgress,
@@ -44,12 +45,15 @@ from kraftcheck.validation.state import (
     transition_differences,
 )
 from kraftcheck.validation.translation import (
+    OTHER_CLUSTER,
     FieldDifference,
     batch_count_at,
     batch_end_offset,
     data_batch,
     make_log_from_ends,
+    names_other_partition,
     offset_after_batches,
+    refusal_of_other_partition,
 )
 
 MOST_SEARCHED_EVENTS = 4_000
@@ -176,10 +180,6 @@ RESPONSE_HANDLERS = {
     "ApiVersions": "handle_api_versions_response",
 }
 """The action for a received response, by API."""
-
-
-MOST_SNAPSHOT_STEPS = 2
-"""Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
 
 
 class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
@@ -319,6 +319,10 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         event = unit[0]
         key = request_key(event)
         state = state._replace(waiting={**state.waiting, key: WaitingRequest(event, None)})
+        if names_other_partition(event.body):
+            due = DueResponse(event.body.api, key, refusal_of_other_partition(event.body.api), ())
+            yield state._replace(due=(*state.due, due))
+            return
         if event.body.api == "DescribeQuorum":
             for step in self.protocol.describe_quorum(state.me):  # type: ignore[attr-defined]
                 yield self._taken(state, step, node, event, key)
@@ -329,6 +333,8 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         for before in self._prepared(node, state, unit):
             request = self.terms.request(event.body, event.peer, node.number, before.me.log)
             assert request is not None
+            if self.terms.cluster_ids.is_other(event):
+                request = request.but(source=OTHER_CLUSTER)
             handler = getattr(self.protocol, REQUEST_HANDLERS[event.body.api])
             for step in handler(before.me, request, self.shared):
                 yield self._taken(before, step, node, event, key)
@@ -346,18 +352,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         if not isinstance(me, DiskReplica):
             return
         shown = {batch_count_at(me.log, offset) for offset in fields}
-        found = [state._replace(me=me)]
-        for _ in range(MOST_SNAPSHOT_STEPS):
-            found = [after for one in found for after in self._snapshot_steps(one, shown)]
-            yield from found
-
-    def _snapshot_steps(self, state: NodeHypothesis, shown: set[int]) -> Iterator[NodeHypothesis]:
-        """Yield the states after a snapshot, or a deletion of the log, at a shown offset."""
-        for step in self.protocol.take_snapshot(state.me):  # type: ignore[attr-defined]
-            after = step.me
-            changed = after.start if after.start != state.me.start else after.snapshots[-1]
-            if changed in shown:
-                yield state._replace(me=after, actions=(*state.actions, "TakeSnapshot"))
+        yield from self._after_snapshots(state._replace(me=me), shown)
 
     def _responded(self, state: NodeHypothesis, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         event, me = unit[0], state.me

@@ -512,7 +512,8 @@ class LateStartReplay(ProcessStartReplay):
             voted=self.terms.key(*voted) if voted else Nil.NIL,
         )
         me, _ = self.protocol.next_request(me)
-        return NodeHypothesis(me, shown, waiting=_unanswered_requests(head), origin=me, high=shown["high"])
+        waiting = _unanswered_requests(head)
+        return NodeHypothesis(me, shown, waiting=waiting, origin=me, high=shown["high"], voter_sets=None)
 
     def _fresh(self, node: NodeProgress, head: Sequence[Event]) -> Replica:
         """Return a replica with its key, its endpoint and its voters, as formatted."""

@@ -70,6 +70,8 @@ class NodeHypothesis(NamedTuple):
     votes: Mapping[ModelValue, int | None] = {}  # the Vote request to each voter in this round; None once answered
     needs: tuple[str, ...] = ()  # the known differences that a step of this unit needs
     owed: ApiVersionsRequest | None = None  # the question to a new voter that the model has sent
+    loaded: int = -1  # the end offset of the snapshot that the process has read last
+    voter_sets: tuple[int, ...] | None = ()  # the offsets of the voter sets that it has read; None if some are unknown
 
     def without(self, key: Any) -> NodeHypothesis:
         """Return the state without a received request."""
@@ -174,14 +176,7 @@ def transition_differences(
     if "leader" in shown:
         found.append(FieldDifference("leader", shown["leader"], leader))
     if "voted" in shown and me.mode not in MODES_THAT_HIDE_VOTE:
-        voted = me.voted
-        ours = None
-        if isinstance(voted, Key):
-            ours = (terms.nodes[voted.id], terms.directory_text(voted.id, voted.directory))
-        theirs = shown["voted"]
-        if theirs is not None and theirs[1] in UNSET_DIRECTORY_IDS:
-            theirs = (theirs[0], UNSET_DIRECTORY_IDS[0])
-        found.append(FieldDifference("voted", theirs, ours))
+        found.append(vote_difference(shown["voted"], me.voted, terms))
     for name in ("granted", "rejected"):
         if name in shown:
             ids = frozenset(terms.nodes[key.id] for key in getattr(me, name))
@@ -195,6 +190,16 @@ def transition_differences(
     if "high" in shown:
         found.append(FieldDifference("high watermark", shown["high"], high))
     return [one for one in found if one.kafka != one.model]
+
+
+def vote_difference(shown: tuple[int, str] | None, voted: Key | Nil, terms: ModelTranslator) -> FieldDifference:
+    """Return a shown vote beside that of the model; an unset directory id has several texts."""
+    ours = None
+    if isinstance(voted, Key):
+        ours = (terms.nodes[voted.id], terms.directory_text(voted.id, voted.directory))
+    if shown is not None and shown[1] in UNSET_DIRECTORY_IDS:
+        shown = (shown[0], UNSET_DIRECTORY_IDS[0])
+    return FieldDifference("voted", shown, ours)
 
 
 # The first event that can be replayed

@@ -202,6 +202,8 @@ def _cluster_facts(event: Event) -> Iterator[Any]:
         yield event.peer
     if event.kind in (*BOOT_KINDS, EventKind.STARTING_VOTERS):
         yield event.node, event.incarnation, event.kind, event.body
+    elif event.kind is EventKind.SEND and event.body.get("clusterId") is not None:
+        yield event.node, event.incarnation, event.body.get("clusterId")
     elif event.kind in (EventKind.VOTERS, EventKind.VERSION):
         yield event.kind, event.body
     elif event.kind in (EventKind.ANSWER, EventKind.RESPONSE):

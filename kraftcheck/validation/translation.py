@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.records import (
@@ -37,7 +39,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.lockstep.messages import ERROR_OF_CODE
 from kraftcheck.spec import ModelValue, Record
-from kraftcheck.validation.events import MessageBody
+from kraftcheck.validation.events import Event, EventKind, MessageBody
 
 ERROR_CODES = {error: code for code, error in ERROR_OF_CODE.items()}
 """Kafka's code of each error of the model."""
@@ -100,10 +102,87 @@ class FieldDifference(NamedTuple):
     model: Any
 
 
+# Fields with one value in a whole cluster: its id, and the topic and partition of the metadata. The model has one
+# partition. A request of another cluster comes from a host of its own, so that the model's rule answers it.
+
+OTHER_CLUSTER = ModelValue("other cluster", (1 << 20) + 1)
+"""The sender of requests of another cluster."""
+
+METADATA_TOPIC = "'__cluster_metadata'"
+PARTITION_FIELDS = {
+    "topicId": "AAAAAAAAAAAAAAAAAAAAAQ",
+    "topicName": METADATA_TOPIC,
+    "partition": "0",
+    "partitionIndex": "0",
+    "index": "0",
+}
+"""The fields of all messages that name the partition of the metadata."""
+
+SNAPSHOT_FIELDS = {**PARTITION_FIELDS, "name": METADATA_TOPIC}
+"""Those of FetchSnapshot; `name` is that of a listener in other messages."""
+
+CLUSTER_ID = "clusterId"
+OPTIONAL_FIELDS = frozenset({*SNAPSHOT_FIELDS, CLUSTER_ID, "nodeId"})
+"""Fields that a message may lack, or have as null."""
+
+ERROR_OF_OTHER_PARTITION = {"FetchSnapshot": ("errorCode", 1), "DescribeQuorum": ("errorCode", 1)}
+INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION = "42", "3"
+
+
+def partition_fields(api: str) -> Mapping[str, str]:
+    """Return the fields that name the partition of the metadata in a message."""
+    return SNAPSHOT_FIELDS if api == "FetchSnapshot" else PARTITION_FIELDS
+
+
+def names_other_partition(body: MessageBody) -> bool:
+    """Whether a request names another topic or partition than that of the metadata."""
+    constants = partition_fields(body.api)
+    return any(constants.get(name, value) != value for name, value in zip(body.names, body.values, strict=True))
+
+
+def refusal_of_other_partition(api: str) -> dict[tuple[str, int], str]:
+    """Return the expected fields of the response to a request for another partition, as Kafka refuses it."""
+    field = ERROR_OF_OTHER_PARTITION.get(api)
+    return {("errorCode", 0): INVALID_REQUEST} if field is None else {field: UNKNOWN_TOPIC_OR_PARTITION}
+
+
+class ClusterIds:
+    """The cluster id of each process: the one that most of its requests carry."""
+
+    def __init__(self, logs: Mapping[int, Sequence[Event]]) -> None:
+        of_process: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+        of_cluster: Counter[str] = Counter()
+        for event in chain.from_iterable(logs.values()):
+            shown = cluster_id_in_request(event)
+            if shown is not None:
+                of_cluster[shown] += 1
+                if event.kind is EventKind.SEND:
+                    of_process[event.node, event.incarnation][shown] += 1
+        self._of_process = {process: ids.most_common(1)[0][0] for process, ids in of_process.items()}
+        self._of_cluster = of_cluster.most_common(1)[0][0] if of_cluster else None
+
+    def of(self, event: Event) -> str | None:
+        """Return the cluster id of an event's process, that of most requests if it sends none; None without any."""
+        return self._of_process.get((event.node, event.incarnation), self._of_cluster)
+
+    def is_other(self, request: Event) -> bool:
+        """Whether a received request carries the id of another cluster than the receiver's."""
+        return cluster_id_in_request(request) not in (None, self.of(request))
+
+
+def cluster_id_in_request(event: Event) -> str | None:
+    """Return the cluster id that a request carries, None without one."""
+    if event.kind not in (EventKind.SEND, EventKind.REQUEST):
+        return None
+    shown: str | None = event.body.get(CLUSTER_ID)
+    return None if shown == "null" else shown
+
+
 class ModelTranslator:
     """The names of a cluster. Directory ids and endpoints are numbered by node, in the order of their appearance."""
 
-    def __init__(self, nodes: Iterable[int], voters: Iterable[int] = ()) -> None:
+    def __init__(self, nodes: Iterable[int], voters: Iterable[int] = (), ids: ClusterIds | None = None) -> None:
+        self.cluster_ids = ids or ClusterIds({})
         self.hosts = {node: ModelValue(f"n{node}", node) for node in sorted(nodes)}
         self.nodes = {host: node for node, host in self.hosts.items()}
         self.voters_seen = frozenset(voters)  # the nodes that are voters at any time
@@ -207,17 +286,27 @@ class ModelTranslator:
         """Return the expected epoch, leader and endpoint of a response."""
         leader = message.leader
         node = -1 if isinstance(leader, Nil) else self.nodes[leader]
-        found = {("leaderId", 0): str(node), ("leaderEpoch", 0): str(message.epoch)}
-        if node >= 0:
-            address = self.address(leader, message.endpoint)
-            if address is not None:
-                found |= {("host", 0): address[0], ("port", 0): address[1]}
-        return found
+        found = {("leaderId", 0): str(node), ("leaderEpoch", 0): str(message.epoch), ("nodeId", 0): str(node)}
+        return found if isinstance(leader, Nil) else found | self.endpoint_fields(leader, message.endpoint)
+
+    def endpoint_fields(self, host: ModelValue, number: int) -> FieldTexts:
+        """Return the expected host and port of an endpoint; none if no event shows them."""
+        address = self.address(host, number)
+        return {} if address is None else {("host", 0): address[0], ("port", 0): address[1]}
 
     def expected(self, message: Record, log: Log, start: int) -> dict[tuple[str, int], str] | None:
         """Return the expected fields of a message that a replica with this log sends; None if none is known."""
         show = FIELD_TEXT_MAKERS.get(type(message))
-        return None if show is None else show(self, message, log, start)
+        if show is None:
+            return None
+        is_of_snapshot = isinstance(message, FetchSnapshotRequest | FetchSnapshotResponse)
+        constants = SNAPSHOT_FIELDS if is_of_snapshot else PARTITION_FIELDS
+        return {(name, 0): value for name, value in constants.items()} | show(self, message, log, start)
+
+    def cluster_fields(self, send: Event) -> FieldTexts:
+        """Return the expected cluster id of a sent request: that of its process."""
+        known = self.cluster_ids.of(send)
+        return {} if known is None else {(CLUSTER_ID, 0): known}
 
     def key_fields(self, key: Key, node: str, directory: str, occurrence: int = 0) -> dict[tuple[str, int], str]:
         """Return the expected fields of a replica key."""
@@ -424,6 +513,7 @@ def _fetch_snapshot_request_field_texts(
         ("currentLeaderEpoch", 0): str(r.epoch),
         ("endOffset", 0): str(r.snapshot.offset),  # in records: see ModelTranslator.snapshot
         ("epoch", 0): str(r.snapshot.epoch),
+        ("position", 0): "0",  # the model loads a snapshot by one request
         ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
     }
 
@@ -443,7 +533,8 @@ def _begin_quorum_epoch_field_texts(
     terms: ModelTranslator, r: BeginQuorumEpochRequest, log: Log, start: int
 ) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
-    return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
+    endpoint = terms.endpoint_fields(r.source, r.endpoint)
+    return leader | endpoint | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
 def _end_quorum_epoch_field_texts(terms: ModelTranslator, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
@@ -457,6 +548,7 @@ def _voter_request_field_texts(
     terms: ModelTranslator, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
 ) -> FieldTexts:
     shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
+    shown |= terms.endpoint_fields(r.voter.key.id, r.voter.endpoint)
     return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
 
 
@@ -567,6 +659,7 @@ def body_differences(body: MessageBody, expected: FieldTexts) -> list[FieldDiffe
     found = []
     for (name, occurrence), value in expected.items():
         shown = body.get(name, occurrence)
-        if shown != value and not (shown is None and value == "-1"):
+        is_left_out = (shown is None and value == "-1") or (shown in (None, "null") and name in OPTIONAL_FIELDS)
+        if shown != value and not is_left_out:
             found.append(FieldDifference(name, shown, value))
     return found

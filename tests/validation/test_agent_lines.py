@@ -58,6 +58,9 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "high_watermark": lambda high: (high or 0) + 1,
     "version": lambda version: 1 - version,
     "voters": lambda voters: dict(list(voters.items())[1:]) or {"2": "AAAAAAAAAAAAAAAAAAAAAQ"},
+    "voted": lambda voted: {"id": 3, "directory": "AAAAAAAAAAAAAAAAAAAAAQ"} if voted else {"id": 1, "directory": "x"},
+    "start": lambda start: start + 777,
+    "voters_offset": lambda offset: offset + 1,
 }
 
 
