@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,3 +169,12 @@ def test_what_is_known_at_a_limit_is_checked(order: str) -> None:
     (violation,) = found.violations
     assert (found.limit, found.verdict, violation.property) == ("max_nodes", Verdict.VIOLATION, "NobodyFails")
     check_trace(given, violation.trace)
+
+
+def test_few_nodes_with_many_edges_heed_the_time_limit() -> None:
+    """Duplicated messages have no bound: the values of one variable grow, and hardly any node is new."""
+    words = ["check", "lock-service", "--config", "smoke", "--variant", "impatient-server", "--engine", "symbolic"]
+    command = [sys.executable, "-m", "kraftcheck", *words, "--time-limit", "1", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 20, done.stderr
+    assert "stopped at --time-limit" in done.stdout

@@ -59,6 +59,7 @@ NODES_RESERVED_TO_FINISH = 1 << 16  # nodes and edges reserved for the operation
 BYTES_A_NODE = 152  # with its entries in the hash table, the cache and the summaries
 BYTES_AN_EDGE = 8
 NODES_A_CLOCK_CALLBACK = 1 << 17  # new nodes between two callbacks that check the clock
+EDGES_THAT_COUNT_AS_A_NODE = 1 << 4  # a node of a variable with many values may have thousands
 CACHED_RESULTS_A_NODE = 2  # results for each node, up to which the cache is doubled
 UNKNOWN_RESULT = np.int64(-3)
 FIRST_RELATION_EDGE_KEY = np.int64(1 << 28)  # lookup keys from here on are edges of relations, by node
@@ -180,8 +181,9 @@ def _add_node(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     size = meta[META_CACHE_MASK] + 1
     if meta[META_CACHED_RESULTS] > size and size <= CACHED_RESULTS_A_NODE * a and 2 * size <= len(d.cache):
         grow_cache(d)
-    if a >= meta[META_NEXT_TICK]:
-        meta[META_NEXT_TICK] = a + NODES_A_CLOCK_CALLBACK
+    work = a + (start + n) // EDGES_THAT_COUNT_AS_A_NODE
+    if work >= meta[META_NEXT_TICK]:
+        meta[META_NEXT_TICK] = work + NODES_A_CLOCK_CALLBACK
         call_back(meta[META_CALLBACK], CALL_AT_TICK, 0, 0)
     return a
 
