@@ -238,12 +238,14 @@ FunctionsByName = dict[str, list[FunctionType]]
 def find_proxy_revealing_methods(protocol: Protocol) -> set[str]:
     """Record and return the names of actions and properties that may tell a proxy from its record.
 
-    Each replica is one object for an action, but not for a property: so `is` matters for properties alone.
+    Each replica is one object for an action and for a property of a state. For other properties `is` matters too.
     """
     methods, found = _methods_by_name(type(protocol)), set[str]()
-    for owners, compares in ((protocol.actions, False), (protocol.properties, True)):
+    owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
+    for compares in (False, True):
         reveals = partial(_may_reveal_proxy, methods=methods, known={}, compares=compares)
-        found |= {owner.name for owner in owners.values() if reveals(owner.function)}
+        chosen = [one for one in owners if compares == (isinstance(one, Property) and one.asks != ("state",))]
+        found |= {owner.name for owner in chosen if reveals(owner.function)}
     protocol.by_type = found
     return found
 
