@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.result import DEADLOCK, Behaviour, Result, SearchRequest, SearchStopped, behaviour_along
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    ERROR_LIMIT,
+    Behaviour,
+    Result,
+    SearchRequest,
+    SearchStopped,
+    behaviour_along,
+)
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, STATS_CODE
@@ -64,7 +72,10 @@ def simulate(
     keep: Callable[[int, Behaviour], None] | None = None,
     kept: Container[int] = (),
 ) -> Result:
-    """Walk at random through the states of a protocol; all enabled successors are equally likely."""
+    """Walk at random through the states of a protocol; all enabled successors are equally likely.
+
+    If `keep` raises SearchStopped, the result has the walks before, and the violations that are known.
+    """
     require_valid_walk_lengths(plan)
     return RandomWalks(protocol, options, plan, keep, kept=kept).run()
 
@@ -268,17 +279,26 @@ class RandomWalks:
             if found and not self.options.keep_going:
                 count, walks.length[w] = w + 1, min(found.values()) + 1
                 break
+        first, is_kept = self.plan.first + self.made, self._keep(walks, count)
+        for name, (w, place) in violations.items():
+            self.shown_by.setdefault(name, first + w)
+            self.checker.monitor.violation(name, self.trace(walks, w, place + 1))
+        if not is_kept:
+            raise SearchStopped
+
+    def _keep(self, walks: WalkBatch, count: int) -> bool:
+        """Keep and count the first `count` walks; return whether all could be kept."""
         first, done = self.plan.first + self.made, 0 if self.keep else count
         try:
             while done < count and self.keep is not None:
                 if first + done not in self.kept:
                     self.keep(first + done, self.trace(walks, done, int(walks.length[done])))
                 done += 1
+        except SearchStopped:
+            self.checker.monitor.record_limit(ERROR_LIMIT)
         finally:
             self._count(walks, done)
-        for name, (w, place) in violations.items():
-            self.shown_by.setdefault(name, first + w)
-            self.checker.monitor.violation(name, self.trace(walks, w, place + 1))
+        return done == count
 
     def _findings(self, walks: WalkBatch, w: int) -> dict[str, int]:
         """Return the properties that a walk violates, each with the index of its first violation, sorted by index."""

@@ -123,6 +123,7 @@ class Violation:
 
 
 INTERRUPTED_LIMIT = "interrupted"
+ERROR_LIMIT = "error"
 MEMORY_LIMIT = "memory"
 STRICT_LIMIT = "strict"
 NOTHING_CHECKED_WARNING = (

@@ -86,7 +86,6 @@ def _run_command_line(words: list[str]) -> int:
     given.words = words
     _interrupt_on_termination()
     json = getattr(given, "json", None)
-    before = _file_stamp(json)
     try:
         require_assertions_enabled()
         with redirect_stdout(sys.stderr) if str(json) == "-" else nullcontext():
@@ -97,7 +96,7 @@ def _run_command_line(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (InputError, MemoryError, RuntimeError, OSError) as error:
-        return _report_failure(error, given, _unwritten_json_file(json, before))
+        return _report_failure(error, given, None if getattr(given, "json_is_written", False) else json)
     except KeyboardInterrupt:
         return _report_interruption()
     finally:
@@ -200,19 +199,6 @@ def _report_interruption() -> int:
     exec(EMPTY_EXEC_CODE)
     print("interrupted", file=sys.stderr)
     return 130
-
-
-def _file_stamp(path: Path | None) -> tuple[int, int] | None:
-    """Return a file's modification time and size; None if it does not exist."""
-    with suppress(OSError):
-        found = None if path is None or str(path) == "-" else path.stat()
-        return None if found is None else (found.st_mtime_ns, found.st_size)
-    return None
-
-
-def _unwritten_json_file(json: Path | None, before: tuple[int, int] | None) -> Path | None:
-    """Return the file of `--json` to write an error to; None if the command has already written its result there."""
-    return json if _file_stamp(json) == before else None
 
 
 def _report_protocol_error(error: RaisedError, json: Path | None) -> int:

@@ -11,6 +11,7 @@ for example:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.engines import run_with_compile_timing
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.explorer.result import Result
+from kraftcheck.explorer.result import Behaviour, Result, SearchStopped
 from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count, parse_seed
 from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import OutputFiles, search_header_lines
@@ -46,11 +47,11 @@ def _walk_plan(arguments: argparse.Namespace) -> WalkPlan:
     return WalkPlan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
 
 
-def walk_locally(job: SearchJob, arguments: argparse.Namespace) -> Result:
+def walk_locally(job: SearchJob, arguments: argparse.Namespace, files: OutputFiles) -> Result:
     """Take random walks on this machine; with `--out` write the walks that the folder does not have yet."""
     plan = _walk_plan(arguments)
     from kraftcheck.explorer.random_walks import simulate
-    from kraftcheck.traces.corpus import CorpusFolder, WalkWriter, identity_of_corpus, names_of_checks
+    from kraftcheck.traces.corpus import CorpusFolder, identity_of_corpus, names_of_checks
 
     keep, there = None, set[int]()
     with ExitStack() as stack:
@@ -59,7 +60,7 @@ def walk_locally(job: SearchJob, arguments: argparse.Namespace) -> Result:
             ending = {"properties": names_of_checks(job.options), "--continue": job.options.keep_going}
             identity = {**identity_of_corpus(job.protocol, job.options, plan), **ending}
             folder = stack.enter_context(CorpusFolder(arguments.out, identity))
-            keep, there = WalkWriter(StateView(job.protocol), arguments.out), folder.walks(plan.runs)
+            keep, there = _walk_keeper(job, arguments.out, files), folder.walks(plan.runs)
         compiles = None if arguments.quiet else announce_compiling
 
         def work(options: SearchRequest) -> Result:
@@ -71,6 +72,21 @@ def walk_locally(job: SearchJob, arguments: argparse.Namespace) -> Result:
     return result
 
 
+def _walk_keeper(job: SearchJob, out: Path, files: OutputFiles) -> Callable[[int, Behaviour], None]:
+    """Return the function that writes a walk; an error in writing ends the walks, and is raised after the report."""
+    from kraftcheck.traces.corpus import WalkWriter, walk_file_path
+
+    writer = WalkWriter(StateView(job.protocol), out)
+
+    def keep(number: int, walk: Behaviour) -> None:
+        with files.of("--out", walk_file_path(out, number)):
+            writer(number, walk)
+            return
+        raise SearchStopped
+
+    return keep
+
+
 def require_spark_supports_options(job: SearchJob, arguments: argparse.Namespace) -> None:
     """Raise InputError for options that random walks on Spark do not support."""
     if arguments.out is None:
@@ -80,7 +96,7 @@ def require_spark_supports_options(job: SearchJob, arguments: argparse.Namespace
             raise InputError(f"{option}: not supported for random walks on Spark; use --engine {WALK_ENGINES[0]}")
 
 
-def walk_on_spark(job: SearchJob, arguments: argparse.Namespace) -> Result:
+def walk_on_spark(job: SearchJob, arguments: argparse.Namespace, _: OutputFiles) -> Result:
     """Take random walks on Spark and write them as a corpus, with a progress meter."""
     from kraftcheck.explorer.cluster import SparkApplication
     from kraftcheck.traces.corpus import CorpusFolder, SparkCorpusMaker, identity_of_corpus
@@ -131,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
             more["distinct_states"] = None  # no process has seen all states of a corpus
         if not arguments.quiet:
             print_lines(search_header_lines(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
-        result = (walk_on_spark if job.engine == SPARK_ENGINE else walk_locally)(job, arguments)
+        result = (walk_on_spark if job.engine == SPARK_ENGINE else walk_locally)(job, arguments, files)
         result.runs = result.runs or 0  # None if interrupted before the first walk
         return report_result(
             job, simplify_counterexamples(job, result, arguments), arguments, files, runs=result.runs, **more

@@ -16,7 +16,15 @@ from typing import Any, Self
 
 from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED_LIMIT, STRICT_LIMIT, Result, Verdict, Violation
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    ERROR_LIMIT,
+    INTERRUPTED_LIMIT,
+    STRICT_LIMIT,
+    Result,
+    Verdict,
+    Violation,
+)
 from kraftcheck.files import atomic_replacement, real_path
 from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, violation_reason
 from kraftcheck.reporting.lines import (
@@ -132,7 +140,8 @@ def outcome_text(result: Result) -> str:
         what = "nothing is violated, but --strict rejects warnings and vacuously true properties"
     elif result.limit is not None:
         limit = LIMIT_OPTIONS.get(result.limit, result.limit)
-        what += ", interrupted" if limit == INTERRUPTED_LIMIT else f", stopped at {limit}"
+        ends = {INTERRUPTED_LIMIT: "interrupted", ERROR_LIMIT: "ended by an error"}
+        what += f", {ends.get(limit, f'stopped at {limit}')}"
     return what
 
 
@@ -361,8 +370,13 @@ class OutputFiles:
                 write(path)
 
     def json(self, content: Callable[[], object]) -> None:
-        """Write the file of `--json`."""
-        self.file("json", lambda path: write_json(path, content()))
+        """Write the file of `--json`, and note it for an error that comes later."""
+
+        def write(path: Path) -> None:
+            write_json(path, content())
+            self._arguments.json_is_written = True
+
+        self.file("json", write)
 
     def lines(self, option: str, content: Callable[[], Iterable[str]]) -> None:
         """Write the lines of an option's file as a whole."""

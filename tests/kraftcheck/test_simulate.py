@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces import TraceFormat, read_traces
+from kraftcheck.traces.corpus import WalkWriter
 
 pytestmark = pytest.mark.kernel
 
@@ -118,7 +120,32 @@ def test_a_full_disk_names_the_walk(ping, tmp_path) -> None:
     words = 'exec "$0" -B -m kraftcheck simulate "$1" --set MaxPings=99 --continue --runs 4 --depth 300 --out "$2"'
     command = ["bash", "-c", f"ulimit -f 20; {words} 2>&1 >/dev/null | cat", sys.executable, ping, tmp_path / "walks"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.endswith(f"kraftcheck: error: {tmp_path / 'walks' / 'walk_0.tla'}: File too large\n")
+    path = tmp_path / "walks" / "walk_0.tla"
+    assert done.stdout.endswith(f"kraftcheck: error: --out {path}: cannot be written: File too large\n")
+
+
+@pytest.mark.parametrize(("going", "fits"), [(["--continue"], 1), ([], 0)])
+def test_a_full_disk_loses_no_finding(run, ping, tmp_path, monkeypatch, going, fits) -> None:
+    write, report, folder = WalkWriter.__call__, tmp_path / "found.json", tmp_path / "walks"
+
+    def full(self, number, walk) -> None:
+        if number == fits:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, number, walk)
+
+    monkeypatch.setattr(WalkWriter, "__call__", full)
+    words = (ping, "--no-deadlock", "--set", "MaxPings=4", *WALKS, *going, "--out", folder, "--json", report)
+    outcome = run("simulate", *words)
+    assert outcome.code == 2
+    path = folder / f"walk_{fits}.tla"
+    assert outcome.err == f"kraftcheck: error: --out {path}: cannot be written: No space left on device\n"
+    assert "VIOLATION: violated: " in outcome.out
+    found = json.loads(report.read_text())
+    assert (found["result"], found["runs"], found["limit"]) == ("violation", fits, "error")
+    assert len(found["violations"]) == 1 + fits
+    outcome = run("simulate", ping, "--no-deadlock", "--set", "MaxPings=1", *WALKS, "--out", tmp_path / "more")
+    assert outcome.code == 2
+    assert f"INCOMPLETE: nothing is violated so far on {fits} walk" in outcome.out
 
 
 def test_deadlock_and_limits(run, ping, tmp_path) -> None:
