@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from io import BufferedWriter, FileIO, TextIOWrapper
 from itertools import pairwise
@@ -76,7 +76,6 @@ def _run_command_line(words: list[str]) -> int:
         return 2
     try:
         given = build_parser(next(iter(words), "")).parse_args(words)
-        from kraftcheck.spec.errors import InputError, require_assertions_enabled
     except _UsageError as error:
         return _report_error(str(error), _json_file_of_arguments(words), program=error.program)
     except OSError as error:  # the version cannot be written
@@ -85,22 +84,33 @@ def _run_command_line(words: list[str]) -> int:
         return _report_interruption()
     given.words = words
     _interrupt_on_termination()
-    json = getattr(given, "json", None)
+    shown = sys.stderr if str(getattr(given, "json", None)) == "-" else sys.stdout
     try:
-        require_assertions_enabled()
-        with redirect_stdout(sys.stderr) if str(json) == "-" else nullcontext():
-            code: int = given.run(given)
-        sys.stdout.flush()
-        return code
+        with redirect_stdout(shown):
+            return _run_and_report_failure(given)
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (InputError, MemoryError, RuntimeError, OSError) as error:
-        return _report_failure(error, given, None if getattr(given, "json_is_written", False) else json)
     except KeyboardInterrupt:
         return _report_interruption()
     finally:
         exec(EMPTY_EXEC_CODE)
+
+
+def _run_and_report_failure(given: argparse.Namespace) -> int:
+    """Run a command and return the exit code, also that of an error."""
+    from kraftcheck.spec.errors import InputError, require_assertions_enabled
+
+    try:
+        require_assertions_enabled()
+        code: int = given.run(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        raise
+    except (InputError, MemoryError, RuntimeError, OSError) as error:
+        is_written = getattr(given, "json_is_written", False)
+        return _report_failure(error, given, None if is_written else getattr(given, "json", None))
 
 
 def _interrupt_on_termination() -> None:
@@ -209,8 +219,8 @@ def _report_protocol_error(error: RaisedError, json: Path | None) -> int:
 
     found: dict[str, Any] = {}
     if error.trace:
-        shown = sys.stderr if str(json) == "-" else sys.stdout
-        print_lines([*behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}"), []], shown)
+        path = behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}")
+        print_lines([*path, []], sys.stdout)
         found = {"states": trace_as_json(error.protocol, error.trace)}
     return _report_error(str(error), json, EXIT_ASSERTION if error.is_assertion else 2, **found)
 

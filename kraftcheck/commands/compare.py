@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model, SearchJob, find_model, find_variant, locate_protocol_errors
-from kraftcheck.explorer.result import INTERRUPTED_LIMIT, Result, Search, Verdict, Violation
+from kraftcheck.explorer.result import ERROR_LIMIT, INTERRUPTED_LIMIT, Result, Search, Verdict, Violation
 from kraftcheck.jobs import CHECK_OPTIONS, SPARK_LOG_HELP, add_options, job_of_arguments
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
@@ -31,6 +31,9 @@ from kraftcheck.spec.errors import InputError
 BASE_LABEL = "base"
 MOST_BASE_STATES = 1_000_000
 """The limit on distinct states of the base if every variant has a counterexample."""
+
+ENDING_LIMITS = (INTERRUPTED_LIMIT, ERROR_LIMIT)
+"""The limits that end a comparison."""
 
 COLUMN_TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
 NUMERIC_COLUMNS = (3, 4, 5)
@@ -47,6 +50,7 @@ class ComparedRun(NamedTuple):
     job: SearchJob
     result: Result
     seen_to: int | None  # the depth up to which every state was visited; None if the search was complete
+    error: Exception | None = None  # what ended the search, and the comparison
 
 
 VariantJobs = list[tuple[str, SearchJob]]
@@ -87,6 +91,14 @@ def run(arguments: argparse.Namespace) -> int:
         pages = (search_as_data(one.job, one.result, {"label": one.label}) for one in runs)
         files.file("report", lambda path: write_report(path, list(pages)))
         print_lines(comparison_tables(groups, quiet=arguments.quiet))
+        return _exit_code_of_runs(runs)
+
+
+def _exit_code_of_runs(runs: Sequence[ComparedRun]) -> int:
+    """Return the most severe exit code; raise the error that ended the comparison, after the rows before it."""
+    for one in runs:
+        if one.error is not None:
+            raise one.error
     codes = [exit_code(one.result) for one in runs]
     return next(code for code in EXIT_CODES_BY_SEVERITY if code in codes)
 
@@ -100,7 +112,18 @@ def _jobs_by_configuration(
     for name, model in variants.items():
         chosen = arguments.config or model.own_configuration or base.own_configuration
         by_configuration.setdefault(chosen, []).append((name, _variant_job(model, chosen, arguments, beside)))
-    return [(_variant_job(base, chosen, arguments, beside), jobs) for chosen, jobs in by_configuration.items()]
+    return [(_base_job(base, chosen, jobs, arguments, beside), jobs) for chosen, jobs in by_configuration.items()]
+
+
+def _base_job(
+    base: Model, chosen: str | None, variants: VariantJobs, arguments: argparse.Namespace, beside: list[Model]
+) -> SearchJob:
+    """Return the job of the base in the configuration of its variants, whose start or view the base may lack."""
+    try:
+        return _variant_job(base, chosen, arguments, beside)
+    except InputError as error:
+        what = f"configuration {variants[0][1].config_name} of variant {', '.join(name for name, _ in variants)}"
+        raise InputError(f"{what} does not fit the base model; name one that fits both by --config: {error}") from error
 
 
 def _variant_job(
@@ -116,24 +139,23 @@ def _variant_job(
 def _search_each_configuration(
     jobs: Sequence[tuple[SearchJob, VariantJobs]], arguments: argparse.Namespace
 ) -> Iterator[RunsOfConfiguration]:
-    """Yield the runs of each configuration; stop at an interruption."""
+    """Yield the runs of each configuration; stop at an interruption or an error."""
     for base, variants in jobs:
         group = _search_variants_and_base(base, variants, arguments)
         yield group
-        if group[0].result.limit == INTERRUPTED_LIMIT:
+        if group[0].result.limit in ENDING_LIMITS:
             return
 
 
 def _search_variants_and_base(
     base: SearchJob, variants: VariantJobs, arguments: argparse.Namespace
 ) -> RunsOfConfiguration:
-    """Search the variants, then the base; stop at an interruption."""
+    """Search the variants, then the base; stop at an interruption or an error."""
     runs: RunsOfConfiguration = []
     for name, job in variants:
         runs.append(_search_base_or_variant(name, job, arguments))
-        if runs[-1].result.limit == INTERRUPTED_LIMIT:
-            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED_LIMIT, engine=base.engine)
-            return [ComparedRun(BASE_LABEL, base, nothing, 0), *runs]
+        if (limit := runs[-1].result.limit) in ENDING_LIMITS:
+            return [ComparedRun(BASE_LABEL, base, _empty_result(base, limit), 0), *runs]
     return [_search_base(base, runs, arguments), *runs]
 
 
@@ -159,9 +181,18 @@ def _search_base(job: SearchJob, variants: list[ComparedRun], arguments: argpars
 
 
 def _search_base_or_variant(label: str, job: SearchJob, arguments: argparse.Namespace) -> ComparedRun:
-    with locate_protocol_errors(job.model):
-        result = run_job(job, quiet=arguments.quiet)
+    try:
+        with locate_protocol_errors(job.model):
+            result = run_job(job, quiet=arguments.quiet)
+    except BrokenPipeError:
+        raise
+    except (InputError, MemoryError, RuntimeError, OSError) as error:  # those that the command line reports
+        return ComparedRun(label, job, _empty_result(job, ERROR_LIMIT, str(error)), 0, error)
     return ComparedRun(label, job, result, _fully_searched_depth(job, result))
+
+
+def _empty_result(job: SearchJob, limit: str | None, *notes: str) -> Result:
+    return Result(Verdict.INCOMPLETE, complete=False, limit=limit, engine=job.engine, notes=list(notes))
 
 
 def _fully_searched_depth(job: SearchJob, result: Result) -> int | None:
@@ -254,6 +285,8 @@ def _verdict_text(one: ComparedRun) -> str:
         return result.verdict.value
     if result.limit == INTERRUPTED_LIMIT:
         return "interrupted"
+    if result.limit == ERROR_LIMIT:
+        return "not searched" if one.error is None else "error"
     if one.job.options.search == Search.BFS and one.seen_to:
         unknown = ", ".join(prop.name for prop in one.job.options.over_behaviours)
         return f"holds to depth {one.seen_to}" + (f", but {unknown} is unknown" if unknown else "")

@@ -14,6 +14,7 @@ from kraftcheck import load
 from kraftcheck.catalogue import find_model, find_variant
 from kraftcheck.commands import compare as compare_command
 from kraftcheck.spec import InputError
+from tests.support.command_line import start
 
 pytestmark = pytest.mark.kernel
 
@@ -263,6 +264,43 @@ def test_bad_input(run, arguments, message) -> None:
     assert outcome.code == 2
     assert message in outcome.err
     assert "Traceback" not in outcome.err
+
+
+RAISES = """
+class Raises(PingPong, variant="raises"):
+    def receive_ping(self, me: Peer, ping: Ping, shared: Shared) -> Steps:
+        raise ValueError("boom")
+"""
+
+
+def test_an_error_in_one_variant_keeps_the_rows_before_it(run, changed, tmp_path) -> None:
+    path, found, page = Path(changed.rpartition(":")[0]), tmp_path / "found.json", tmp_path / "page.md"
+    path.write_text(path.read_text() + RAISES)
+    words = ("compare", changed, "forgetful", "raises", "same", "--no-deadlock", "--quiet")
+    outcome = run(*words, "--json", found, "--report", page)
+    assert outcome.code == 2
+    assert "action ReceivePing of Raises raised ValueError: boom" in outcome.err
+    rows = [line.split() for line in outcome.out.splitlines()]
+    verdicts = [" ".join(row) for row in rows if row[:1] in (["none"], ["forgetful"], ["raises"], ["same"])]
+    assert [verdict.split(" 0 ")[0] for verdict in verdicts[:1]] == ["none base not searched"]
+    assert verdicts[1].startswith("forgetful violation")
+    assert verdicts[2:] == ["raises error 0 0.0"]
+    assert "Path to the error in ReceivePing" in outcome.out
+    content = json.loads(found.read_text())
+    assert [(one["variant"], one["result"], one["limit"]) for one in content] == [
+        (None, "incomplete", "error"), ("forgetful", "violation", None), ("raises", "incomplete", "error")
+    ]  # fmt: skip
+    assert "boom" in page.read_text()
+    done = start(*words, "--json", "-")
+    assert len(json.loads(done.communicate()[0])) == 3
+
+
+def test_a_configuration_that_names_what_the_base_lacks(run) -> None:
+    outcome = run("compare", "quorum", "removed-later", "--quiet")
+    assert outcome.code == 2
+    what = "configuration coming.removed-by-controller-id of variant removed-later does not fit the base model"
+    assert f"kraftcheck: error: {what}; name one that fits both by --config: " in outcome.err
+    assert "unknown start ReplacedDisk" in outcome.err
 
 
 def test_another_protocol_is_no_variant(ping) -> None:
